@@ -28,24 +28,35 @@ $(VENV)/.dev: $(VENV)/.demo requirements/dev.lock
 	@$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.lock
 	@touch $@
 
-demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up; DEMO=moves: a launch moves
+demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up; DEMO=moves: a launch moves; DEMO=redfish: devices are composed
 	@$(BIN)/python examples/$(or $(DEMO),demo).py
 
-check: $(VENV)/.dev  ## Layers, names, style and types
+check: $(VENV)/.dev  ## Layers, names, limits, generated files, style and types
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tools.names
+	@$(BIN)/python -m tools.limits
+	@$(BIN)/python -m tools.binding_names
+	@$(BIN)/python -m tools.generate_wire --check
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four minutes
-	@$(BIN)/pytest -n auto -m "not outer and not slurm and not kubernetes and not soak"
+# Two workers for each core, as most tests wait for processes; a single room needs fewer.
+INNER := -m "not outer and not slurm and not twin and not kubernetes and not soak"
+ifdef ROOM
+test: $(VENV)/.dev
+	@$(BIN)/pytest -n 2 $(INNER) tests/$(ROOM)
+else
+test: $(VENV)/.dev  ## Everything that needs no root; tests of a room: make test ROOM=controller
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 check docs
+	@$(BIN)/pytest -n $(shell echo $$((2 * $$(nproc)))) $(INNER)
+endif
 
 # Four files at once on two cores: most of their time labs wait.
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
 	@$(BIN)/python -m tests.outer.lab
-	@$(BIN)/pytest -n 4 --dist loadfile -m "(outer or slurm) and not soak"
+	@$(BIN)/pytest -n 4 --dist loadfile -m "(outer or slurm or twin) and not soak"
 
 test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
 	@bash tests/outer/install.sh
@@ -55,10 +66,10 @@ test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one
 soak: $(VENV)/.dev  ## The large counts
 	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh
 	@PODWRIGHT_SOAK=1 $(BIN)/python -m tests.outer.lab
-	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or kubernetes or soak or more" --timeout 3600
+	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or twin or kubernetes or soak or more" --timeout 3600
 
 docs: $(VENV)/.dev  ## Build the documentation into docs/_build
-	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	@$(BIN)/sphinx-build -q -W --keep-going -j auto -b html docs docs/_build
 
 bench: $(VENV)/.dev  ## Figures, one JSON object a line; one of them: make bench BENCH=placement
 	@$(BIN)/python -m bench $(BENCH)

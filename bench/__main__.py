@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import sys
+import tempfile
 
 import bench
 
@@ -19,14 +21,21 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"bench: no benchmark {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    for word in names or known:
+    with tempfile.TemporaryDirectory(prefix="podwright-bench-") as folder:
+        # Servers that a benchmark starts keep nothing outside it, their agents' key included.
+        os.environ["XDG_STATE_HOME"] = folder
+        _print_figures(names or known)
+    return 0
+
+
+def _print_figures(names: list[str]) -> None:
+    for word in names:
         name, _, which = word.partition(":")
         run = importlib.import_module(f"bench.{name}").run
         for figure in run(which) if which else run():
             value = figure["value"]
             figure["value"] = float(f"{value:.5g}") if isinstance(value, float) else value
             print(json.dumps(figure), flush=True)
-    return 0
 
 
 if __name__ == "__main__":

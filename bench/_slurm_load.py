@@ -20,6 +20,22 @@ def undone(lab: NativeLab) -> Iterator[None]:
     restart(lab)
 
 
+@contextmanager
+def true_hooks(lab: NativeLab) -> Iterator[None]:
+    """Nothing of ours, but `/bin/true` where our hooks would be: what Slurm spends on any hook."""
+    lab.configure("--undo")
+    hooks = dict.fromkeys(("PrologSlurmctld", "EpilogSlurmctld"), "/bin/true")
+    lab.settings.update(hooks)
+    lab.write_conf()
+    restart(lab)
+    yield
+    for name in hooks:
+        del lab.settings[name]
+    lab.write_conf()
+    lab.configure("--write")
+    restart(lab)
+
+
 def restart(lab: NativeLab) -> None:
     """A slurmctld that reads its settings anew, and has no jobs."""
     lab.kill_daemon("slurmctld")

@@ -21,7 +21,7 @@ NODE = 'gpus = 8\nname = "NVIDIA H100 80GB HBM3"\nmemory = 81559\nnvlinks = 18\n
 _SAMPLER = """
 import os, sys, time
 from podwright.hosts.gpus import take_gpus
-from podwright.slurm.gpus.efficiency import _sampler
+from podwright.gpu.efficiency import _sampler
 found = take_gpus(os.environ)
 ask = _sampler._asker(found.gpus, found.libraries)
 number = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)

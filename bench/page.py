@@ -95,7 +95,7 @@ def _browser(served: Served) -> Figures:
             served.client.remove_partition(f"e{round_}")
             time.sleep(1.0)
         yield figure("page.event", statistics.median(heard), "s", limit=0.5, worst=max(heard))
-        page.goto(f"{served.address}login#token={served.client.issue_token().token}")
+        page.goto(f"{served.address}login#token={served.client.issue_token('page').token}")
         page.wait_for_selector("h1:has-text('Pod')")
         page.click("#views a[href='/events']")
         page.wait_for_function("() => document.querySelectorAll('tbody tr').length > 1")

@@ -1,7 +1,8 @@
 """What native mode costs on each Slurm that we test: trivial jobs with devices and without.
 
-`slurm_jobs:newest` is one release alone (oldest, middle, newest). Plain and native take turns on
-one cluster, so that whatever else the machine does hits both, and the best turn of each counts.
+`slurm_jobs:newest` is one release alone (oldest, middle, newest). Four ways take turns on one
+cluster, so that whatever else the machine does hits all, and the best turn of each counts: plain
+Slurm, Slurm with `/bin/true` as both hooks, ours without `--ipus`, and ours with it.
 Needs root and Slurm (`make test-outer` installs it).
 """
 
@@ -12,16 +13,17 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from tests.outer.lab import ALICE, LabError, poll
 from tests.outer.lab import release as find_release
 from tests.outer.slurm.native import NativeLab
 
 from bench import Figures, figure
-from bench._slurm_load import array, loose, restart, timed, undone
+from bench._slurm_load import array, loose, restart, timed, true_hooks, undone
 
 RELEASES = ("oldest", "middle", "newest")
 JOBS, TASKS = 300, 200
@@ -48,20 +50,40 @@ def run(release: str = "") -> Figures:
                 yield {**one, "params": {"slurm": version, **one["params"]}}
 
 
+class Variant(NamedTuple):
+    """How the cluster is set up for a turn, and the options of its jobs."""
+
+    name: str
+    set_up: Callable[[NativeLab], AbstractContextManager[None]]
+    options: Sequence[str] = ()
+
+
 def _jobs(lab: NativeLab) -> Figures:
-    took: dict[tuple[str, str], list[float]] = {}
+    """Loose jobs and an array in four variants, by turns. The difference between two variants is
+    what one part costs: any hook (true_hooks), our hooks (no_ipus), devices (native)."""
+    variants = (
+        Variant("plain", undone),
+        Variant("true_hooks", true_hooks),
+        Variant("no_ipus", native),
+        Variant("native", native, DEVICES),
+    )
+    times: dict[tuple[str, str], list[float]] = {}
     for _ in range(TURNS):
-        for way, set_up in (("plain", undone), ("native", native)):
-            options = DEVICES if way == "native" else []
-            with set_up(lab):
+        for variant in variants:
+            with variant.set_up(lab):
                 for kind, count, load in (("loose", JOBS, loose), ("array", TASKS, array)):
-                    seconds = timed(lab, count, partial(load, lab, count, options))
-                    took.setdefault((kind, way), []).append(seconds)
+                    seconds = timed(lab, count, partial(load, lab, count, variant.options))
+                    times.setdefault((kind, variant.name), []).append(seconds)
     for kind, count, least in (("loose", JOBS, LOOSE), ("array", TASKS, ARRAY)):
-        plain, ours = min(took[kind, "plain"]), min(took[kind, "native"])
-        spent = {"plain_s": round(plain, 2), "native_s": round(ours, 2)}
-        yield figure(f"slurm.{kind}", plain / ours, "of plain, at least", limit=least, jobs=count,
-                     **spent, turns=TURNS, **PARAMS)  # fmt: skip
+        best = {variant.name: min(times[kind, variant.name]) for variant in variants}
+        spent = {f"{name}_s": round(seconds, 2) for name, seconds in best.items()}
+        of_plain = {
+            f"{name}_of_plain": round(best["plain"] / best[name], 2)
+            for name in ("true_hooks", "no_ipus")
+        }
+        yield figure(f"slurm.{kind}", best["plain"] / best["native"], "of plain, at least",
+                     limit=least, jobs=count, **spent, **of_plain, turns=TURNS,
+                     **PARAMS)  # fmt: skip
 
 
 def latency(lab: NativeLab) -> Figures:

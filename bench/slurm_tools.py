@@ -96,7 +96,7 @@ def run() -> Figures:
         path.write_text(script(200))
         words = ["lint", "--slurm-version", "22.05", "--topology", "none", str(path)]
         yield figure("slurm_lint", _seconds(words), "s", limit=LIMIT, lines=200, runs=RUNS)
-    words = ["explain-request", "--node-gpus=8"]
+    words = ["explain-request", "--rules", "--node-gpus=8"]
     options = ["--gres=gpu:4", "--nodes=2", "--ntasks-per-node=2"]
     yield figure(
         "slurm_explain_request",

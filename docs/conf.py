@@ -16,11 +16,17 @@ author = "The Podwright developers"
 copyright = "The Podwright developers"
 release = version = podwright.__version__
 sys.path.insert(0, str(Path(__file__).parent.parent))
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 autodoc_member_order = "bysource"
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Podwright"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+#: The button copies what is typed: neither prompts nor what a command printed.
+copybutton_prompt_text = r"[$#] "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.highlight-text) > div.highlight pre"
 #: The examples stand in the commands' pages.
 exclude_patterns = ["_build", "examples", "**/NOTE-*"]
 #: Pages that this file writes, with the commands and sub-commands that they show.
@@ -44,7 +50,7 @@ COMMANDS = {
     "vipu-agent": [""],
     "vipu-server": [""],
     "poprun": [""],
-    "podwright": ["", "inventory", "slurm adopt"],
+    "podwright": ["", "config", "inventory", "slurm adopt"],
     "gc-info": [""],
     "gc-monitor": [""],
 }

@@ -61,12 +61,16 @@ class Demo:
         }
         self.runs: set[str] = set()  # the folders of our launches
 
-    def start_server(self) -> None:
-        """A server of our own, in the background, over a simulated pod."""
+    def start_server(self, *hardware: str) -> None:
+        """A server of our own, in the background, over simulated hardware: a POD16, or what these
+        options of vipu-server name."""
         self.socket.parent.mkdir(mode=0o700)
         with open(self.folder / "server.log", "wb") as log:
             server = subprocess.Popen(
-                [BIN / "vipu-server", "--user", "--preset", "pod16", "--idle-seconds", "60"],
+                [
+                    *(BIN / "vipu-server", "--user", "--idle-seconds", "60"),
+                    *(hardware or ("--preset", "pod16")),
+                ],
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

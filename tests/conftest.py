@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.rooms import (  # noqa: F401  hooks of pytest, for all rings
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    pytest_terminal_summary,
+)
 
 SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
 
@@ -29,23 +37,47 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     #: That of nohup is for the tests, and not for the commands that they start.
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+#: The folder that stands for / where podwright looks for the system's files (podwright.endpoints).
+#: It is set before any module is imported, since modules compute their paths once. Every account
+#: may enter it, because some tests start commands as other users.
+SYSTEM_ROOT = Path(tempfile.mkdtemp(prefix="podwright-test-root-"))
+SYSTEM_ROOT.chmod(0o755)
+os.environ["PODWRIGHT_ROOT"] = str(SYSTEM_ROOT)
+#: What stays of the environment that begins with one of `_OURS`.
+_KEPT = ("PODWRIGHT_SOAK", "PODWRIGHT_ROOT")
+
 _OURS = ("VIPU_", "IPUOF_", "PODWRIGHT_", "POPDIST_", "POPLAR_", "OMPI_", "PMIX_", "SLURM_")
+
+
+def pytest_unconfigure() -> None:
+    """Remove the folder that stood for /."""
+    shutil.rmtree(SYSTEM_ROOT, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
 def nobody_at_home(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """No test sees the developer's own servers, settings or home."""
+    """Hide the developer's own servers, settings and home from every test."""
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
-        if name.startswith(_OURS) and name != "PODWRIGHT_SOAK":
+        if name.startswith(_OURS) and name not in _KEPT:
             monkeypatch.delenv(name)
+    for name, value in home_variables(home).items():
+        monkeypatch.setenv(name, value)
+    return home
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """Return variables that make a folder the home of a process, with runtime and settings below
+    it.
+    """
     run = home / "run"
     run.mkdir(mode=0o700)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(run))
-    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
-    monkeypatch.setenv("PODWRIGHT_AGENT_KEY", str(home / "agent.key"))
-    return home
+    return {
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(run),
+        "XDG_STATE_HOME": str(home / "state"),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "PODWRIGHT_AGENT_KEY": str(home / "agent.key"),
+    }

@@ -1,4 +1,4 @@
-"""What pages have typed, and what they say that this prints."""
+"""The commands on pages, and the output that the pages show for them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """What a page has typed, and what it says that this prints, if it does.
+    """A command on a page, and the output that the page shows, if it shows any.
 
-    A line `...` there is any lines; in a line it is any words.
+    A line `...` in it stands for any lines, and within a line for any words.
     """
 
     typed: str
     printed: str | None
 
     def fits(self, said: str) -> bool:
-        """Whether that is what the page says."""
+        """Return whether an output is the one on the page."""
         lines = (self.printed or "").splitlines()
         wanted = "".join(r"(?:.*\n)*" if line == "..." else _pattern(line) for line in lines)
         return self.printed is None or bool(re.fullmatch(wanted, said))
@@ -28,7 +28,7 @@ def _pattern(line: str) -> str:
 
 
 def blocks(page: Path) -> list[Block]:
-    """A page's blocks of `bash`, each with the block of `text` that follows it."""
+    """Return a page's blocks of `bash`, each with the block of `text` that follows it."""
     found = re.findall(r"^```(bash|text)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return [
         Block(text, after[1] if after[0] == "text" else None)

@@ -11,6 +11,8 @@ import argparse
 import gzip
 import hashlib
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.release import ROOT, build, commit_time, export
+from tools.release import ROOT, build, commit_time, export, record_commit
 from tools.wheels import Pin, read_lock, without_markers
 
 PACKAGING = ROOT / "packaging"
@@ -98,9 +100,9 @@ def environment(tree: Path, wheels: list[Path], suite: Suite) -> None:
 
 def server_tree(tree: Path, wheels: list[Path], suite: Suite) -> None:
     """All files of the package `podwright`."""
-    from podwright.cli._commands import COMMANDS
-    from podwright.cli._completion import completion
-    from podwright.cli._manual import page, section
+    from podwright.cli.about._commands import COMMANDS
+    from podwright.cli.about._completion import completion
+    from podwright.cli.about._manual import page, section
 
     environment(tree, wheels, suite)
     for command in COMMANDS:
@@ -126,11 +128,11 @@ def server_tree(tree: Path, wheels: list[Path], suite: Suite) -> None:
 
 def slurm_tree(tree: Path, include: str) -> None:
     """All files of the package `podwright-slurm`. include: where that Slurm's headers lie."""
-    from podwright.slurm.pods.setup import build as compile_for
+    from podwright.guests.slurm.setup import build as compile_for
 
     compile_for(_place(tree / PREFIX / "slurm/x").parent, include=include)
-    unit = "podwright-slurm.service"
-    _copy(PACKAGING / "systemd" / unit, tree / "usr/lib/systemd/system" / unit)
+    for unit in ("podwright-slurm.service", "podwright-twin.service"):
+        _copy(PACKAGING / "systemd" / unit, tree / "usr/lib/systemd/system" / unit)
     _documents(tree, "podwright-slurm")
 
 
@@ -192,9 +194,9 @@ def fields(suite: Suite, version: str, architecture: str) -> dict[str, str]:
 
 
 def packages(
-    name: str, into: Path, *, architecture: str, slurm_include: str | None, own: Path, when: int
+    name: str, into: Path, *, architecture: str, slurm_include: str, own: Path, when: int
 ) -> Iterator[Path]:
-    """The packages for one Debian. own: our wheel. slurm_include: None leaves out the second."""
+    """The packages for one Debian. own: our wheel. slurm_include: empty leaves out the second."""
     suite = SUITES[name]
     version = own.name.split("-")[1]
     into.mkdir(parents=True, exist_ok=True)
@@ -204,7 +206,7 @@ def packages(
         server_tree(folder / "podwright", wheels, suite)
         told = fields(suite, version, architecture)
         yield pack(folder / "podwright", "podwright", into, told, when)
-        if slurm_include is not None:
+        if slurm_include:
             slurm_tree(folder / "podwright-slurm", slurm_include)
             yield pack(folder / "podwright-slurm", "podwright-slurm", into, told, when)
 
@@ -227,6 +229,51 @@ def _packed(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
+def headers_of(include: Path) -> str:
+    """The release of Slurm whose headers are in a folder, as "22.05"; empty: there are none."""
+    file = include / "slurm" / "slurm_version.h"
+    text = file.read_text() if file.exists() else ""
+    number = re.search(r"^#define SLURM_VERSION_NUMBER (0x[0-9a-fA-F]+)", text, re.MULTILINE)
+    if not number:
+        return ""
+    version = int(number[1], 16)
+    return f"{version >> 16 & 0xFF:02}.{version >> 8 & 0xFF:02}"
+
+
+def slurm_headers(name: str, architecture: str, include: Path) -> Path:
+    """The folder, where podwright-slurm can be compiled with it here for that Debian.
+
+    Raises NoHeaders, which says what is missing.
+    """
+    suite = SUITES[name]
+    if MACHINES[architecture] != platform.machine():
+        raise NoHeaders(name, f"it is compiled on {architecture} itself")
+    found = headers_of(include)
+    if found != suite.slurm:
+        has = f"those of Slurm {found}" if found else "none"
+        raise NoHeaders(
+            name,
+            f"it needs the headers of Slurm {suite.slurm}, and {include} has {has}. Install "
+            f"libslurm-dev of {name}, or name its folder: --slurm-include {name}=DIR",
+        )
+    return include
+
+
+class NoHeaders(Exception):
+    """podwright-slurm of a Debian cannot be compiled. reason: what is missing."""
+
+    def __init__(self, suite: str, reason: str) -> None:
+        super().__init__(f"podwright-slurm for {suite} is not built: {reason}")
+        self.suite, self.reason = suite, reason
+
+
+def _suite_folder(text: str) -> tuple[str, Path]:
+    name, _, folder = text.partition("=")
+    if name not in SUITES or not folder:
+        raise argparse.ArgumentTypeError(f"not SUITE=DIR, where SUITE is {' or '.join(SUITES)}")
+    return name, Path(folder).absolute()
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="make debian", description=__doc__.splitlines()[0])
@@ -235,21 +282,35 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="a folder (dist)")
     parser.add_argument(
         "--slurm-include",
-        metavar="DIR",
-        help="headers of the Debian's Slurm, for podwright-slurm, as libslurm-dev has them",
+        metavar="SUITE=DIR",
+        type=_suite_folder,
+        action="append",
+        default=[],
+        help="folder with the headers of a Debian's Slurm, for podwright-slurm, as libslurm-dev of "
+        "that Debian has them in /usr/include; /usr/include where it is not given",
     )
     arguments = parser.parse_args()
+    named = dict(arguments.slurm_include)
     when = commit_time(ROOT, "HEAD")
     with tempfile.TemporaryDirectory() as scratch:
         source = export(ROOT, Path(scratch))
+        record_commit(ROOT, source)
         build(source, Path(scratch) / "own", when)
         (own,) = (Path(scratch) / "own").glob("*.whl")
         for name in arguments.suite or SUITES:
+            folder = named.get(name, Path("/usr/include"))
+            try:
+                include = str(slurm_headers(name, arguments.architecture, folder))
+            except NoHeaders as missing:
+                if name in named:
+                    parser.error(str(missing))
+                print(missing, file=sys.stderr)
+                include = ""
             for made in packages(
                 name,
                 arguments.into,
                 architecture=arguments.architecture,
-                slurm_include=arguments.slurm_include,
+                slurm_include=include,
                 own=own,
                 when=when,
             ):

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from grafana_foundation_sdk.builders.common import VizLegendOptions
-from grafana_foundation_sdk.builders.dashboard import Dashboard, DatasourceVariable, Row
+from grafana_foundation_sdk.builders.dashboard import (
+    Dashboard,
+    DatasourceVariable,
+    QueryVariable,
+    Row,
+)
 from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Series
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement
-from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableOption, VariableRefresh
 
 BOARD = Path(__file__).parents[1] / "src/podwright/monitoring/podwright-board.json"
+#: What each query is narrowed by: the pods that are chosen above the board. All of them is `.*`,
+#: which also takes in what has no label.
+POD = 'pod=~"$pod"'
+_METRIC = re.compile(r"\b((?:podwright|process)_\w+)(?:\{([^}]*)\})?")
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
 
 
@@ -27,11 +37,13 @@ class Shown(NamedTuple):
     stat: bool = False
 
 
-_USE = '(sum(podwright_devices{state="IN_USE"}) or vector(0)) / sum(podwright_devices)'
+_ALL = "sum by (pod) (podwright_devices)"
+#: A pod in which nothing is in use has no device in that state.
+_USE = f'(sum by (pod) (podwright_devices{{state="IN_USE"}}) or 0 * {_ALL}) / {_ALL}'
 
 
 def _quantile(part: float) -> str:
-    times = "sum by (le) (rate(podwright_call_duration_seconds_bucket[5m]))"
+    times = "sum by (pod, le) (rate(podwright_call_duration_seconds_bucket[5m]))"
     return f"histogram_quantile({part}, {times})"
 
 
@@ -56,7 +68,7 @@ ROWS: dict[str, tuple[Shown, ...]] = {
         Shown("Devices by state", (("sum by (state) (podwright_devices)", "{{state}}"),)),
         Shown(
             "Use",
-            ((_USE, "in use"),),
+            ((_USE, "{{pod}}"),),
             "percentunit",
         ),
         Shown("Partitions", (("sum by (state) (podwright_partitions)", "{{state}}"),)),
@@ -71,8 +83,8 @@ ROWS: dict[str, tuple[Shown, ...]] = {
         Shown(
             "Time of a call",
             (
-                (_quantile(0.5), "half within"),
-                (_quantile(0.99), "99 of 100 within"),
+                (_quantile(0.5), "{{pod}}: half within"),
+                (_quantile(0.99), "{{pod}}: 99 of 100 within"),
             ),
             "s",
         ),
@@ -83,14 +95,22 @@ ROWS: dict[str, tuple[Shown, ...]] = {
         ),
         Shown(
             "Memory",
-            (('process_resident_memory_bytes{job=~"podwright-.*"}', "{{job}} {{instance}}"),),
+            (
+                (
+                    'process_resident_memory_bytes{job=~"podwright-.*"}',
+                    "{{pod}} {{job}} {{instance}}",
+                ),
+            ),
             "bytes",
         ),
-        Shown("Connections", (("podwright_connections", "{{door}}"),)),
-        Shown("Active since start", (("podwright_epoch", "epoch"),)),
+        Shown("Connections", (("podwright_connections", "{{pod}} {{door}}"),)),
+        Shown("Active since start", (("podwright_epoch", "{{pod}} {{instance}}"),)),
     ),
     "Agents": (
-        Shown("Devices in partitions", (("podwright_agent_devices_configured", "{{machine}}"),)),
+        Shown(
+            "Devices in partitions",
+            (("podwright_agent_devices_configured", "{{pod}} {{machine}}"),),
+        ),
         Shown(
             "Calls of agents",
             (
@@ -103,25 +123,28 @@ ROWS: dict[str, tuple[Shown, ...]] = {
         ),
     ),
     "Slurm": (
-        Shown("Devices that jobs hold", (("podwright_slurm_devices_held", "{{pod}}"),)),
-        Shown("Jobs that hold devices", (("podwright_slurm_jobs_holding", "{{pod}}"),)),
+        Shown("Devices that jobs hold", (("podwright_slurm_devices_held", "{{pod}} {{type}}"),)),
+        Shown("Jobs that hold devices", (("podwright_slurm_jobs_holding", "{{pod}} {{type}}"),)),
         Shown(
             "Free devices in whole blocks",
-            (("podwright_slurm_devices_free_in_blocks", "blocks of {{size}}"),),
+            (("podwright_slurm_devices_free_in_blocks", "{{pod}} {{type}}: blocks of {{size}}"),),
         ),
         Shown(
             "Jobs",
             (
-                ("rate(podwright_slurm_jobs_begun_total[5m])", "began"),
-                ("rate(podwright_slurm_jobs_ended_total[5m])", "ended"),
-                ("rate(podwright_slurm_jobs_refused_total[5m])", "refused"),
-                ("rate(podwright_slurm_jobs_unproven_total[5m])", "steps ended without devices"),
+                ("rate(podwright_slurm_jobs_begun_total[5m])", "{{pod}} began"),
+                ("rate(podwright_slurm_jobs_ended_total[5m])", "{{pod}} ended"),
+                ("rate(podwright_slurm_jobs_refused_total[5m])", "{{pod}} refused"),
+                (
+                    "rate(podwright_slurm_jobs_unproven_total[5m])",
+                    "{{pod}} steps ended without devices",
+                ),
             ),
             "reqps",
         ),
         Shown(
             "Waiting in prologs",
-            (("rate(podwright_slurm_waited_seconds_total[5m])", "seconds a second"),),
+            (("rate(podwright_slurm_waited_seconds_total[5m])", "{{pod}}: seconds a second"),),
         ),
     ),
 }
@@ -136,12 +159,35 @@ def board() -> str:
         .refresh("30s")
         .time("now-6h", "now")
         .with_variable(DatasourceVariable("source").label("Prometheus").type("prometheus"))
+        .with_variable(
+            QueryVariable("pod")
+            .label("Pod")
+            .datasource(SOURCE)
+            .query("label_values(podwright_active, pod)")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .multi(True)
+            .include_all(True)
+            .all_value(".*")
+            .current(VariableOption(selected=True, text="All", value="$__all"))
+        )
     )
     for title, panels in ROWS.items():
         made = made.with_row(Row(title))
         for shown in panels:
             made = made.with_panel(_panel(shown))
     return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
+
+
+def of_pods(expression: str) -> str:
+    """The expression with each of its metrics narrowed to the chosen pods."""
+
+    def narrowed(found: re.Match[str]) -> str:
+        name, labels = found[1], found[2] or ""
+        if POD in labels:
+            return found[0]
+        return f"{name}{{{labels},{POD}}}" if labels else f"{name}{{{POD}}}"
+
+    return _METRIC.sub(narrowed, expression)
 
 
 def _panel(shown: Shown) -> Stat | Series:
@@ -153,7 +199,9 @@ def _panel(shown: Shown) -> Stat | Series:
         legend.display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
         panel.legend(legend)
     for expression, name in shown.queries:
-        panel.with_target(Dataquery().expr(expression).legend_format(name).datasource(SOURCE))
+        panel.with_target(
+            Dataquery().expr(of_pods(expression)).legend_format(name).datasource(SOURCE)
+        )
     return panel
 
 

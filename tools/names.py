@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "src" / "podwright"
-#: Modules of `cli` are named by the command, which is named by what it is about.
+#: Modules below `cli` are named by the verb, which is named by what it is about.
 COMMANDS = "cli"
 #: What may be called alike, and why.
 ALIKE: dict[str, str] = {
     "errors": "the error tree of a room",
     "values": "what a room takes and gives, as values",
+    "Granted": "an answer to a request",
+    "Waits": "an answer to a request",
+    "Refused": "an answer to a request",
 }
 
 
@@ -28,7 +31,7 @@ def modules_and_classes(root: Path) -> Iterator[tuple[str, str]]:
         room = str(path.parent.relative_to(root))
         if path.stem.startswith("__") or "_generated" in path.parts:
             continue
-        if room != COMMANDS:
+        if room.split("/")[0] != COMMANDS:
             yield path.stem.lstrip("_"), room
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

@@ -7,6 +7,7 @@ its fonts. A test makes both anew, and fails where a view has changed and its pi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from podwright.fabric import IPU
+from podwright.page._problems import problems
 from podwright.placement.fragments import fits
 
 if TYPE_CHECKING:
@@ -28,27 +30,16 @@ FOLDER = ROOT / "docs" / "pictures"
 MANIFEST = FOLDER / "page.json"
 NOW = 1_790_000_040  # seconds since 1970: when all pictures are taken
 SITE = "http://pod.example"
-#: By picture: the file that shows it, its address, and the colours.
-PICTURES = {
-    "page-pod": ("index.html", "/pod", "light"),
-    "page-pod-dark": ("index.html", "/pod?by=user", "dark"),
-    "page-line": ("index.html", "/line", "light"),
-    "page-partitions": ("index.html", "/partitions", "light"),
-    "page-time": ("index.html", f"/time?at={NOW - 1200}", "light"),
-    "page-nodes": ("nodes.html", "/nodes", "light"),
-    "page-queue": ("nodes.html", "/queue", "light"),
-}
 #: What is there once the scene is drawn, where that is no row of a table.
 _DRAWN = {"/pod": ".device", "/nodes": ".device", "/time": "#was .device"}
 #: In the place of the stream: the scene, once.
 _STREAM = """
 delete globalThis.SharedWorker;
-globalThis.EventSource = class {
-  addEventListener(kind, heard) {
-    if (kind === 'all') setTimeout(() => heard({ data: JSON.stringify({ topics: %s }) }));
-  }
-  close() {}
-};
+const answered = globalThis.fetch;
+globalThis.fetch = (path, options) => (path !== '/live' ? answered(path, options)
+  : Promise.resolve(new Response(new ReadableStream({ start(out) {
+    out.enqueue(new TextEncoder().encode(%s));
+  } }))));
 """
 
 
@@ -59,30 +50,78 @@ class Picture(NamedTuple):
     png: bytes
 
 
+class View(NamedTuple):
+    """What is shown: a file of the page at an address, in one colour scheme, so many pixels wide
+    and high."""
+
+    file: str
+    path: str
+    scheme: str = "light"
+    width: int = 1440
+    height: int = 900
+
+
+#: By picture: what it shows.
+PICTURES: dict[str, View] = {
+    "page-pod": View("index.html", "/pod"),
+    "page-pod-dark": View("index.html", "/pod?by=user", "dark"),
+    "page-pod-phone": View("index.html", "/pod", "light", 390, 844),
+    "page-pod-phone-dark": View("index.html", "/pod", "dark", 390, 844),
+    "page-line": View("index.html", "/line"),
+    "page-partitions": View("index.html", "/partitions"),
+    "page-partitions-phone": View("index.html", "/partitions", "light", 390, 844),
+    "page-time": View("index.html", f"/time?at={NOW - 1200}"),
+    "page-time-dark": View("index.html", f"/time?at={NOW - 1200}", "dark"),
+    "page-time-phone": View("index.html", f"/time?at={NOW - 1200}", "light", 390, 844),
+    "page-nodes": View("nodes.html", "/nodes"),
+    "page-nodes-dark": View("nodes.html", "/nodes", "dark"),
+    "page-queue": View("nodes.html", "/queue"),
+}
+
+
+@contextlib.contextmanager
+def shown(browser: Browser, view: View, topics: dict[str, dict[str, Any]]) -> Iterator[Page]:
+    """The page's own files with these topics in place of a server, at the time `NOW`."""
+    context = browser.new_context(
+        viewport={"width": view.width, "height": view.height},
+        color_scheme=view.scheme,  # type: ignore[arg-type]
+        timezone_id="UTC",
+        locale="en-GB",
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(60_000)
+    context.add_init_script(_STREAM % json.dumps(_event(topics)))
+    page = context.new_page()
+    page.clock.set_fixed_time(NOW)
+    page.route("**/*", lambda route: _answer(route, view.file))
+    page.goto(f"{SITE}{view.path}")
+    page.wait_for_function("() => document.getElementById('state').textContent === 'live'")
+    yield page
+    context.close()
+
+
 def pictures(browser: Browser) -> Iterator[tuple[str, Picture]]:
     """All pictures, by name."""
-    for name, (index, path, scheme) in PICTURES.items():
-        topics = nodes_scene() if index == "nodes.html" else pod_scene()
-        context = browser.new_context(
-            viewport={"width": 1200, "height": 720},
-            color_scheme=scheme,  # type: ignore[arg-type]
-            timezone_id="UTC",
-            locale="en-GB",
-            reduced_motion="reduce",
-        )
-        context.set_default_timeout(60_000)
-        context.add_init_script(_STREAM % json.dumps(topics))
-        page = context.new_page()
-        page.clock.set_fixed_time(NOW)
-        page.route("**/*", lambda route, _, first=index: _answer(route, first))
-        page.goto(f"{SITE}{path}")
-        page.wait_for_function("() => document.getElementById('state').textContent === 'live'")
-        page.wait_for_selector(_DRAWN.get(path.partition("?")[0], "[data-row]"))
-        html = _settled(page)
-        style = (STATIC / "style.css").read_text()
-        structure = hashlib.sha256(f"{html}\n{style}".encode()).hexdigest()
-        yield name, Picture(structure, page.screenshot())
-        context.close()
+    for name, view in PICTURES.items():
+        topics = nodes_scene() if view.file == "nodes.html" else pod_scene()
+        with shown(browser, view, topics) as page:
+            yield name, _picture(page, view)
+
+
+def _picture(page: Page, view: View) -> Picture:
+    path = view.path.partition("?")[0]
+    page.wait_for_selector(_DRAWN.get(path, "[data-row]"))
+    if path == "/pod":
+        page.locator(".device.IN_USE").nth(20).click()
+    html = _settled(page)
+    style = (STATIC / "style.css").read_text()
+    structure = hashlib.sha256(f"{html}\n{style}".encode()).hexdigest()
+    return Picture(structure, page.screenshot())
+
+
+def _event(topics: dict[str, dict[str, Any]]) -> str:
+    """The whole, as the server's stream has it."""
+    return f"event: all\nid: 1\ndata: {json.dumps({'topics': topics})}\n\n"
 
 
 def _settled(page: Page) -> str:
@@ -115,6 +154,7 @@ def _answer(route: Route, index: str) -> None:
         route.fulfill(json=hour_scene())
     elif parts.path == "/v1/history/at":
         topics = pod_scene()
+        topics["clusters"]["pod"]["family"] = "composable"  # its drivers measure
         kept = {name: topics[name] for name in ("clusters", "devices", "partitions", "waiters")}
         route.fulfill(json={"time": NOW - 1200, "topics": kept})
     else:
@@ -159,7 +199,11 @@ def pod_scene() -> dict[str, dict[str, Any]]:
         "asked": "32 devices of pod", "needs": "waits for 32 devices of pod: 12 are free",
         "priority": 1000, "since": NOW - 900, "cluster": "pod",
     }  # fmt: skip
-    return {
+    drained = {
+        "at": NOW - 5400, "who": "ruth", "what": "DrainMachine", "about": "rack1-14",
+        "outcome": "OK", "detail": "",
+    }  # fmt: skip
+    topics: dict[str, Any] = {
         "clusters": {
             "pod": {
                 "family": "ipu", "size": 64, "free": sum(free), "domains": [64],
@@ -167,7 +211,7 @@ def pod_scene() -> dict[str, dict[str, Any]]:
                 "drained": ["rack1-14"], "down": [],
             }
         },
-        "machines": {}, "allocations": {}, "quotas": {}, "users": {}, "events": {},
+        "machines": {}, "allocations": {}, "quotas": {}, "users": {}, "events": {"1": drained},
         "leases": {"l7": moving}, "moves": {"sweep-2": move},
         "devices": devices, "partitions": partitions, "waiters": {"w17": waiter},
         "jobs": {"slurm/4712": job},
@@ -175,25 +219,30 @@ def pod_scene() -> dict[str, dict[str, Any]]:
             "pod": {"free": sum(free), "sizes": fits(IPU, [free]), "kept": {"w17": 8}}
         },
     }  # fmt: skip
+    return {**topics, "problems": problems(topics, NOW)}
 
 
 def hour_scene() -> list[list[Any]]:
-    """An hour in which a pod of 64 fills, and a machine fails for a while."""
+    """An hour in which a pod of 64 fills, and a machine fails for a while. Drivers measure."""
     points = []
     for minute in range(60):
-        used = min(60, 12 + minute // 6 * 6)
-        free = 64 - used - (4 if 30 <= minute < 38 else 0)
+        used = min(40, 10 + minute // 6 * 5)
+        down = 4 if 25 <= minute < 33 else 0
+        free = 64 - used - 12 - down
         counts = [free >> order for order in range(7)]
-        counts[4] = max(0, (free - 12) >> 4)
+        counts[4] = max(0, (free - 16) >> 4)
+        load = round(94 * used / 64, 1) if minute != 33 else 41.0
+        measured = [load, 38 + used + minute % 3, 64 * 90 + used * (410 + minute % 7), down // 4]
         points.append(
             [
                 NOW - 60 * (59 - minute),
                 used,
                 free,
-                max(0, minute - 40) // 5,
-                64 - used - free,
+                (minute >= 30) + (minute >= 50),
+                down,
                 0,
                 counts,
+                measured,
             ]
         )
     return points
@@ -209,11 +258,13 @@ def nodes_scene() -> dict[str, dict[str, Any]]:
             job = next((j for j, (_, first, end) in jobs.items() if first <= at < end), "")
             gpus.append(["h100", job])
         ill = number == 5
+        taken = sum(bool(job) for _, job in gpus)
+        state = "ALLOCATED" if taken == 8 else "MIXED" if taken else "IDLE"
         nodes[f"gpu{number + 1:02}"] = {
-            "state": "IDLE+DRAIN" if ill else "MIXED" if any(job for _, job in gpus) else "IDLE",
+            "state": "IDLE+DRAIN" if ill else state,
             "ill": ill, "reason": "XID 79 on GPU 3 [root@2026-09-21T12:00:00]" if ill else "",
             "partitions": "gpu", "gpus": gpus, "memory": [0, 1],
-            "cpus": [16 * sum(bool(job) for _, job in gpus), 128],
+            "cpus": [16 * taken, 128],
         }  # fmt: skip
     running = {
         job: {

@@ -1,6 +1,10 @@
 """The pictures of README and documentation, from a real run and from the code: `make pictures`.
 
 - first.svg: a terminal in which a partition is made and a program runs on it
+- gpu.svg: a terminal in which a job script is checked and a request is explained; needs a Slurm
+  24.11, installed or named by PODWRIGHT_SLURM_PREFIX
+- partitions.svg: a terminal in which partitions are made and a larger request is explained
+- poprun.svg: a terminal in which a launch is planned
 - pod.svg: the machines and devices of that pod, with the partition, as the server says
 - top.svg: `podwright top` of a larger pod, with partitions, one who waits, and a drained machine
 - house.svg: the floors of the package, from the contract that CI enforces (docs/conf.py writes it)
@@ -19,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -39,6 +43,20 @@ LINES = (
     "vipu list partitions",
     "poprun --num-replicas 4 --num-instances 2 python3 hello.py",
     "vipu remove partition p1",
+)
+#: What is typed in the picture of partitions, and in that of a plan.
+PARTITION_LINES = (
+    "vipu create partition p1 --size 4",
+    "vipu create partition p2 --size 2",
+    "vipu list partitions",
+    "vipu explain partition --size 16",
+)
+PLAN_LINES = ("poprun --dry-run --num-replicas 8 --num-instances 4 python3 train.py",)
+#: What is typed in the picture of the tools for GPU clusters, in the project's folder.
+GPU_LINES = (
+    "podwright slurm lint examples/broken_job.sh",
+    "podwright slurm explain-request --cluster-nodes 2 --node-gpus 4 --slurm-version 24.11"
+    " --nodes=2 --ntasks-per-node=4 --gpus-per-task=1",
 )
 #: What goes on in the picture of `top`, and who waits there.
 ON_THE_POD = (
@@ -99,6 +117,28 @@ def recorded() -> tuple[str, list[dict[str, Any]]]:
     return shown, devices
 
 
+def typed(lines: Collection[str]) -> str:
+    """What lines print on a terminal with colours, one after another, at a server of a POD16."""
+    shown = ""
+    with served("pod16") as (folder, environ):
+        (folder / "train.py").write_text(_HELLO)
+        for line in lines:
+            printed = _typed(line, folder, environ, codes=(0, 75))  # 75: it would have to wait
+            shown += f"\x1b[1;32m$\x1b[0m {line}\n{printed}"
+    return shown
+
+
+def gpu_tools() -> str:
+    """What the lines for GPU clusters print on a terminal with colours."""
+    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "xterm"}
+    environ.pop("NO_COLOR", None)
+    shown = ""
+    for line in GPU_LINES:
+        printed = _typed(line, ROOT, environ, codes=(0, 1))
+        shown += f"\x1b[1;32m$\x1b[0m {line}\n{printed}"
+    return shown
+
+
 def top() -> str:
     """The screen of `podwright top`, at a server of a POD256 on which something goes on."""
     with served("pod256") as (folder, environ):
@@ -120,7 +160,7 @@ async def _screen(client: Client) -> str:
 
     from podwright.top import Feed, TopApp
 
-    app = TopApp(Feed(client), "podwright top   a POD256   SIMULATED", every=0.2)
+    app = TopApp(Feed(client), "podwright top   a POD256   SIMULATED", interval=0.2)
     async with app.run_test(size=(96, 20)) as pilot:
         while app.query_one(DataTable).row_count < len(ON_THE_POD) - 1:
             await pilot.pause(0.1)
@@ -128,8 +168,13 @@ async def _screen(client: Client) -> str:
         return app.export_screenshot(title="podwright top")
 
 
-def _typed(line: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """What a line prints on a terminal (script of util-linux gives it one)."""
+def _typed(
+    line: str, folder: Path, environ: Mapping[str, str], codes: Collection[int] = (0,)
+) -> str:
+    """What a line prints on a terminal (script of util-linux gives it one).
+
+    Raises CalledProcessError for an exit code other than `codes`.
+    """
     done = subprocess.run(
         ["script", "-qefc", line, "/dev/null"],
         cwd=folder,
@@ -137,19 +182,21 @@ def _typed(line: str, folder: Path, environ: Mapping[str, str]) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    if done.returncode not in codes:
+        done.check_returncode()
     lines = done.stdout.replace("\r", "").splitlines(keepends=True)
     return "".join(line for line in lines if "allow-run-as-root" not in line)
 
 
-def terminal(shown: str) -> str:
-    """The terminal as a picture."""
-    width = max(len(Text.from_ansi(line)) for line in shown.splitlines()) + 1
+def terminal(shown: str, title: str, name: str) -> str:
+    """A terminal of at most 120 columns as a picture; `name` keeps its styles from another's."""
+    width = min(120, max(len(Text.from_ansi(line)) for line in shown.splitlines()) + 1)
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=width, file=nowhere, force_terminal=True)
-        console.print(Text.from_ansi(shown), soft_wrap=True)
-        svg = console.export_svg(title="a simulated pod", theme=MONOKAI, unique_id="first")
+        console.print(Text.from_ansi(shown))
+        svg = console.export_svg(title=title, theme=MONOKAI, unique_id=name)
     return _plain(svg)
 
 
@@ -227,7 +274,10 @@ def _svg(width: int, height: int, parts: list[str]) -> str:
 def pictures() -> Iterator[tuple[str, str]]:
     """The name of each picture, and its text."""
     shown, devices = recorded()
-    yield "first.svg", terminal(shown)
+    yield "first.svg", terminal(shown, "a simulated pod", "first")
+    yield "partitions.svg", terminal(typed(PARTITION_LINES), "partitions of a pod", "partitions")
+    yield "poprun.svg", terminal(typed(PLAN_LINES), "the plan of a launch", "poprun")
+    yield "gpu.svg", terminal(gpu_tools(), "tools for GPU clusters under Slurm", "gpu")
     yield "pod.svg", pod(devices)
     yield "top.svg", top()
 

@@ -29,6 +29,7 @@ def release(root: Path, into: Path, *, commit: str = "HEAD") -> list[Path]:
     when = commit_time(root, commit)
     with tempfile.TemporaryDirectory() as scratch:
         source = export(root, Path(scratch), commit)
+        record_commit(root, source, commit)
         build(source, into, when)
         version = _version(source)
         _describe(source, into, version, when)
@@ -49,6 +50,12 @@ def export(root: Path, into: Path, commit: str = "HEAD") -> Path:
     with tarfile.open(fileobj=io.BytesIO(_git(root, "archive", commit))) as archive:
         archive.extractall(source, filter="data")
     return source
+
+
+def record_commit(root: Path, source: Path, commit: str = "HEAD") -> None:
+    """Write down beside the package which commit it is, for `podwright version`."""
+    short = _git(root, "rev-parse", "--short=12", commit)
+    (source / "src" / "podwright" / "_commit.txt").write_bytes(short)
 
 
 def build(source: Path, into: Path, when: int) -> None:

@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import Property
+from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
@@ -19,7 +19,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.wheels import Pin
+from tools.wheels import Pin, read_record, wheels_for
 
 _TEXTS = re.compile(r"(^|/)(LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*$|\.dist-info/licenses/", re.I)
 _SPACE = uuid.UUID("6f2a5a3e-5a0c-5a3b-9d0b-7d9a4c1f0e11")
@@ -45,8 +45,10 @@ def installed(pins: Iterable[Pin]) -> list[tuple[Pin, Distribution]]:
 def sbom(version: str, pins: Sequence[Pin], when: int) -> str:
     """The bill of materials, as CycloneDX 1.6 in JSON. when: seconds since 1970.
 
-    It holds for the Python that runs this, which its property `python` names. The same input
-    gives the same text. Raises NotInstalled.
+    It holds for the Python that runs this, which its property `python` names. The hashes of a
+    component are those of its wheels for this Python on all machines that a release is for, so a
+    component with compiled code has several. The same input gives the same text.
+    Raises NotInstalled.
     """
     own = Component(
         name="podwright",
@@ -63,7 +65,8 @@ def sbom(version: str, pins: Sequence[Pin], when: int) -> str:
         properties=[Property(name="python", value=python)],
     )
     pairs = installed(pins)
-    components = {pin.name: _component(pin, here) for pin, here in pairs}
+    files = read_record()
+    components = {pin.name: _component(pin, here, wheels_for(pin, files)) for pin, here in pairs}
     name = " ".join(
         [version, python, *sorted(f"{c.name}=={c.version}" for c in components.values())]
     )
@@ -78,7 +81,7 @@ def sbom(version: str, pins: Sequence[Pin], when: int) -> str:
     return str(JsonV1Dot6(bom).output_as_string(indent=2)) + "\n"
 
 
-def _component(pin: Pin, here: Distribution) -> Component:
+def _component(pin: Pin, here: Distribution, hashes: Iterable[str]) -> Component:
     name = licence_name(here)
     return Component(
         name=pin.name,
@@ -87,6 +90,7 @@ def _component(pin: Pin, here: Distribution) -> Component:
         bom_ref=f"{pin.name}=={pin.version}",
         purl=PackageURL("pypi", name=pin.name, version=pin.version),
         licenses=[LicenseFactory().make_from_string(name)] if name else [],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in hashes],
     )
 
 

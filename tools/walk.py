@@ -85,16 +85,16 @@ async def _create() -> Walk:
 
 
 async def _begins() -> Walk:
-    from tests.slurm.pods.native.test_service import POD, OnePod, Queue, ask
+    from tests.guests.slurm.native.test_service import POD, OnePod, Queue, ask
 
-    from podwright.slurm.pods.service import Service, Site
+    from podwright.guests.slurm.service import Service, Site
     from podwright.slurm.site.commands import FakeSlurm
 
     service = Service(Site(pods=(POD,)), OnePod(), FakeSlurm(Queue()))
     await service.refresh()
     walk = Walk("Asked", "HookJob", "Wanted")
     with walk:
-        await service.begins(ask(7, 4))
+        await service.begin_job(ask(7, 4))
     return walk
 
 

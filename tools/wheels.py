@@ -88,6 +88,22 @@ def without_wheel(
     return found
 
 
+def wheels_for(
+    pin: Pin, names: Mapping[str, str], python: tuple[int, int] | None = None
+) -> list[str]:
+    """The SHA-256 digests of a pin's wheels that fit a Python on any of `MACHINES`, sorted.
+
+    names: file names by digest, as `read_record` gives them. python: None means the one that runs.
+    """
+    version = python or (sys.version_info.major, sys.version_info.minor)
+    tags = set[Tag]().union(*(_tags(machine, version) for machine in MACHINES))
+    return sorted(
+        digest
+        for digest in pin.hashes & names.keys()
+        if tags & parse_wheel_filename(names[digest])[3]
+    )
+
+
 def without_markers(pins: Sequence[Pin], machine: str, python: tuple[int, int]) -> list[Pin]:
     """The pins that apply to that Linux machine and Python."""
     return [pin for pin in pins if _applies(pin, machine, python)]

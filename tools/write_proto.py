@@ -11,6 +11,7 @@ import re
 import textwrap
 import types
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -60,13 +61,36 @@ class Known:
         return dict(zip(found.reserved_name, numbers, strict=True))
 
 
+class NameTaken(Exception):
+    """Two things of the file have one name."""
+
+
+def _check_names(values: Iterable[type], enums: Iterable[type]) -> None:
+    """Raises NameTaken for a name that is taken twice: one scope has them all, but calls, and a
+    call's name must differ too, since every language has its calls beside its messages."""
+    taken: dict[str, str] = {name: f"the message {name}" for name, *_ in (_PAIR, _LIST)}
+    named = [
+        (kind.__name__, f"the value {kind.__qualname__} of {kind.__module__}") for kind in values
+    ]
+    named += [
+        (kind.__name__, f"the enumeration {kind.__name__} of {kind.__module__}") for kind in enums
+    ]
+    named += [(name, f"the call {name}") for name in METHODS]
+    named.append(("Podwright", "the service Podwright"))
+    for name, what in named:
+        if name in taken:
+            raise NameTaken(f"{what} is called like {taken[name]}: give one of them another name")
+        taken[name] = what
+
+
 def proto(known: Known) -> str:
-    """The whole file."""
+    """The whole file. Raises NameTaken."""
     kinds = [m for method in METHODS.values() for m in (method.request, method.reply)]
     values: dict[type[Value], None] = {}
     enums: dict[type[enum.Enum], None] = {}
     for kind in kinds:
         _visit(kind, values, enums)
+    _check_names(values, enums)
     parts = [HEAD, _service()]
     parts += [_enum(kind, known) for kind in enums]
     parts += [_helper(*helper) for helper in (_PAIR, _LIST)]

@@ -9,15 +9,15 @@
     job = podwright.launch(train, "config.yaml", replicas=8, instances=4)
     print(job.results())
 
-What `__all__` lists, `podwright.slurm` and `podwright.errors` is the public interface; other
-modules may change in any release. Names are loaded when they are asked for.
+The public interface is what `__all__` lists, `podwright.slurm` and `podwright.errors`. Other
+modules may change in any release. A name is loaded when it is first used.
 """
 
 from __future__ import annotations
 
 from podwright._version import __version__
 
-#: As type checkers know it; `typing` would cost every command 3 ms.
+#: The type that type checkers use here; importing `typing` would cost every command 3 ms.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

@@ -1,3 +1,3 @@
-"""The version, apart from the public names, so that every room can say it."""
+"""The version, in a module without imports, so that every package can read it."""
 
 __version__ = "0.1.0"

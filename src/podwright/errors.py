@@ -1,25 +1,27 @@
 """Every refusal, as a type that carries data.
 
 PodwrightError
-├── InvalidRequest      what was asked breaks a rule              INVALID_ARGUMENT
-├── NotFound            no such partition, lease, cluster …       NOT_FOUND
-├── AlreadyExists       the name is taken                         ALREADY_EXISTS
-├── NoCapacity          legal, but not free now                   RESOURCE_EXHAUSTED
-├── Held                somebody holds a lease on it              FAILED_PRECONDITION
-├── WrongState          not possible in this state                FAILED_PRECONDITION
-├── Denied              this caller may not                       PERMISSION_DENIED
-├── Unauthenticated     we do not know this caller                UNAUTHENTICATED
-├── Fenced              an old epoch: the lease or server is over ABORTED
-├── Unavailable         the server cannot be reached or is ending UNAVAILABLE
-├── TimedOut            the answer took too long                  DEADLINE_EXCEEDED
-├── LaunchFailed        a launch did not end well
-│   └── InstanceFailed  its exception cannot come home as it is
-├── PythonMismatch      a host has another Python than a function was sent from
+├── InvalidRequest      the request breaks a rule              INVALID_ARGUMENT
+├── NotFound            no such partition, lease, cluster …    NOT_FOUND
+├── AlreadyExists       the name is taken                      ALREADY_EXISTS
+├── NoCapacity          legal, but not free now                RESOURCE_EXHAUSTED
+├── Held                somebody holds a lease on it           FAILED_PRECONDITION
+├── WrongState          its state does not allow it            FAILED_PRECONDITION
+├── Denied              the caller has no permission           PERMISSION_DENIED
+├── Unauthenticated     the caller is not known                UNAUTHENTICATED
+├── Fenced              the lease or server is over: old epoch ABORTED
+├── Unavailable         the server cannot be reached, or ends  UNAVAILABLE
+│   ├── ServerBusy      the server has no place for another connection
+│   └── FieldNotKnown   Slurm does not show a field that is needed
+├── TimedOut            the answer took too long               DEADLINE_EXCEEDED
+├── LaunchFailed        a launch failed
+│   └── InstanceFailed  an instance failed; its exception cannot be sent as it is
+├── PythonMismatch      a host has another Python than the sender of a function
 ├── NotPicklable        a function cannot be sent (an InvalidRequest)
-└── Internal            our fault                                 INTERNAL
+└── Internal            a defect of Podwright itself           INTERNAL
 
-Each says what was asked, what stands in the way, and what would work; the sentence is made
-here and nowhere else.
+Each refusal names the request, the obstacle, and what would work. Its sentence is made in this
+module only.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ from typing import Any, ClassVar
 
 
 class PodwrightError(Exception):
-    """Base of all refusals. The three parts are sentences without a full stop; `data` is JSON."""
+    """The base of all refusals.
+
+    problem, would_work and asked are sentences without a full stop. `data` holds values that JSON
+    can carry.
+    """
 
     code: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[int] = 1
@@ -42,13 +48,13 @@ class PodwrightError(Exception):
 
     @property
     def message(self) -> str:
-        """The whole refusal as one line."""
+        """Return the whole refusal as one line."""
         parts = [p.rstrip(".") for p in (self.asked, self.problem) if p]
         head = ": ".join(parts)
         return f"{head}. {self.would_work.rstrip('.')}." if self.would_work else f"{head}."
 
     def to_json(self) -> dict[str, Any]:
-        """The refusal as it travels. Inverse of `error_from_json`."""
+        """Return the refusal as a JSON object for the wire. `error_from_json` is the inverse."""
         return {
             "code": self.code,
             "type": type(self).__name__,
@@ -61,14 +67,14 @@ class PodwrightError(Exception):
 
 
 class InvalidRequest(PodwrightError):
-    """What was asked breaks a rule; it can never work as asked."""
+    """The request breaks a rule and can never be granted as it is."""
 
     code = "INVALID_ARGUMENT"
     exit_code = 2
 
 
 class NotFound(PodwrightError):
-    """There is no such thing, or the caller may not know of it."""
+    """The thing does not exist, or the caller may not know that it exists."""
 
     code = "NOT_FOUND"
 
@@ -87,20 +93,20 @@ class NoCapacity(PodwrightError):
 
 
 class Held(PodwrightError):
-    """Somebody else holds it. `data["holder"]` names them."""
+    """Somebody else holds a lease on the thing. `data["holder"]` names them."""
 
     code = "FAILED_PRECONDITION"
     exit_code = 75
 
 
 class WrongState(PodwrightError):
-    """Not possible in the state that it is in."""
+    """The operation is not possible in the present state of the thing."""
 
     code = "FAILED_PRECONDITION"
 
 
 class Denied(PodwrightError):
-    """This caller may not do that."""
+    """This caller has no permission for the operation."""
 
     code = "PERMISSION_DENIED"
 
@@ -112,45 +118,91 @@ class Unauthenticated(PodwrightError):
 
 
 class Fenced(PodwrightError):
-    """The lease or the server that asks is over: its epoch is old."""
+    """The lease or the server that makes the call is over: its epoch is old."""
 
     code = "ABORTED"
 
 
 class Unavailable(PodwrightError):
-    """The server cannot be reached, or is ending."""
+    """The server cannot be reached, or it is shutting down."""
 
     code = "UNAVAILABLE"
     exit_code = 69
 
 
+class ServerBusy(Unavailable):
+    """The server has no place for another connection now. It has done nothing of the call."""
+
+    @classmethod
+    def of(cls, retry_after_s: int) -> ServerBusy:
+        """Return the refusal of a server that may be called again after `retry_after_s` seconds."""
+        return cls(
+            f"the server is busy, try again in {retry_after_s} s", retry_after_s=retry_after_s
+        )
+
+    @property
+    def retry_after_s(self) -> float:
+        """The number of seconds after which a call may find a place."""
+        return max(0.1, float(self.data.get("retry_after_s", 1)))
+
+
+class FieldNotKnown(Unavailable):
+    """Slurm does not show a field.
+
+    `data["field"]` names it, `data["record"]` the record without it.
+    """
+
+    @classmethod
+    def of(cls, field: str, record: str, reason: str = "") -> FieldNotKnown:
+        """Return the error for a field that a record, such as `node n1`, lacks."""
+        return cls(
+            f"not known: {field} ({record}{': ' + reason if reason else ''})",
+            would_work="look whether this release of Slurm names the field otherwise",
+            field=field,
+            record=record,
+        )
+
+    @property
+    def field(self) -> str:
+        """The name of the missing field."""
+        return str(self.data.get("field", ""))
+
+    @property
+    def record(self) -> str:
+        """The record that lacks the field, in words."""
+        return str(self.data.get("record", ""))
+
+
 class TimedOut(PodwrightError):
-    """The answer took longer than the caller would wait."""
+    """The answer did not come within the time that the caller allowed."""
 
     code = "DEADLINE_EXCEEDED"
     exit_code = 69
 
 
 class LaunchFailed(PodwrightError):
-    """The launch did not end well. `data`: `exit_code`, poprun's, and `log`, its last words."""
+    """The launch failed.
+
+    `data["exit_code"]` is poprun's exit code, `data["log"]` the end of its log.
+    """
 
 
 class InstanceFailed(LaunchFailed):
-    """A function did not return. `data`: `instance`, `host`, `type`, `traceback`."""
+    """A function raised or did not return. `data`: `instance`, `host`, `type`, `traceback`."""
 
 
 class PythonMismatch(PodwrightError):
-    """Two Pythons that do not read each other's functions. `data`: `host`, `here`, `there`."""
+    """Two Pythons cannot read each other's functions. `data`: `host`, `here`, `there`."""
 
     exit_code = 69
 
 
 class NotPicklable(InvalidRequest):
-    """What should travel cannot: a lock, an open file, a connection."""
+    """The function or its arguments hold a thing that cannot be pickled, such as an open file."""
 
 
 class Internal(PodwrightError):
-    """A fault of ours."""
+    """A defect of Podwright itself."""
 
 
 _BY_NAME: dict[str, type[PodwrightError]] = {
@@ -166,6 +218,8 @@ _BY_NAME: dict[str, type[PodwrightError]] = {
         Unauthenticated,
         Fenced,
         Unavailable,
+        ServerBusy,
+        FieldNotKnown,
         TimedOut,
         Internal,
         LaunchFailed,
@@ -181,7 +235,11 @@ _BY_CODE: dict[str, type[PodwrightError]] = {
 
 
 def error_from_json(body: dict[str, Any]) -> PodwrightError:
-    """The refusal that travelled; unknown types become the type of their code, or Internal."""
+    """Return the refusal that `to_json` encoded.
+
+    A type that is not known becomes the type of its code, and a code that is not known becomes
+    Internal.
+    """
     kind = _BY_NAME.get(body.get("type", "")) or _BY_CODE.get(body.get("code", ""), Internal)
     return kind(
         body.get("problem") or body.get("message") or "the server gave no reason",
@@ -192,5 +250,5 @@ def error_from_json(body: dict[str, Any]) -> PodwrightError:
 
 
 def error_from_code(code: str, message: str) -> PodwrightError:
-    """A refusal of a server that is not ours: a status code and a text."""
+    """Return the refusal of a server that is not Podwright's, from its status code and its text."""
     return _BY_CODE.get(code, Internal)(message.rstrip(".") or code)

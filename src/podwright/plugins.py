@@ -1,4 +1,4 @@
-"""What other packages add: families, stores, guards, drivers, launchers, rules, checks, templates.
+"""What other packages add: families, stores, guards, drivers, fabrics, launchers, rules, checks, …
 
 A package names each thing in its pyproject.toml, under its group:
 
@@ -6,8 +6,8 @@ A package names each thing in its pyproject.toml, under its group:
     no-friday = "acme.rules:NO_FRIDAY"
 
 `CONTRIBUTING.md` says what is expected of each group; `examples/plugin` is such a package.
-Packages are looked through without importlib.metadata, which costs a command 20 ms, until one is
-there that adds something.
+Importing importlib.metadata costs a command 20 ms. It is therefore imported only when some
+installed package names a group of Podwright's, which a search of the entry-point files finds.
 """
 
 from __future__ import annotations
@@ -25,22 +25,38 @@ if TYPE_CHECKING:
 FAMILIES: Final = "podwright.families"
 DRIVERS: Final = "podwright.drivers"
 GUARDS: Final = "podwright.guards"
+FABRICS: Final = "podwright.fabrics"
 STORES: Final = "podwright.stores"
 LAUNCHERS: Final = "podwright.launchers"
 LINT_RULES: Final = "podwright.lint_rules"
 HEALTH_CHECKS: Final = "podwright.health_checks"
 TEMPLATES: Final = "podwright.templates"
 
+GROUPS: Final = (
+    FAMILIES,
+    DRIVERS,
+    GUARDS,
+    FABRICS,
+    STORES,
+    LAUNCHERS,
+    LINT_RULES,
+    HEALTH_CHECKS,
+    TEMPLATES,
+)
+
 _T = TypeVar("_T")
 
 
 def names(group: str) -> tuple[str, ...]:
-    """What is added to a group, in order of the names."""
+    """Return the names that packages add to a group, sorted."""
     return tuple(sorted(_points(group)))
 
 
 def load(group: str, name: str, kind: type[_T]) -> _T | None:
-    """What is added under this name; None for nothing. Raises Unavailable if it is broken."""
+    """Return the object that a package adds under this name, or None.
+
+    Raises Unavailable if it cannot be loaded or is of another type.
+    """
     point = _points(group).get(name)
     if point is None:
         return None
@@ -50,8 +66,25 @@ def load(group: str, name: str, kind: type[_T]) -> _T | None:
     return loaded
 
 
+def load_any(group: str, name: str) -> object:
+    """Return the object that a package adds under this name, of any type.
+
+    Raises KeyError for an unknown name, and Unavailable if it cannot be loaded.
+    """
+    return _loaded(_points(group)[name])
+
+
+def package_of(group: str, name: str) -> str:
+    """Return the package that adds this name, with its version.
+
+    Raises KeyError for an unknown name.
+    """
+    added_by = _points(group)[name].dist
+    return f"{added_by.name} {added_by.version}" if added_by else "not known"
+
+
 def load_function(group: str, name: str) -> Any:
-    """A function that is added under this name; None for none. Raises Unavailable."""
+    """Return the function that a package adds under this name, or None. Raises Unavailable."""
     point = _points(group).get(name)
     if point is None:
         return None
@@ -62,22 +95,25 @@ def load_function(group: str, name: str) -> Any:
 
 
 def load_all(group: str, kind: type[_T]) -> dict[str, _T]:
-    """All that is added to a group, by name. Raises Unavailable if one is broken."""
-    found = ((name, load(group, name, kind)) for name in names(group))
-    return {name: one for name, one in found if one is not None}
+    """Return all that packages add to a group, by name.
+
+    Raises Unavailable if one cannot be loaded.
+    """
+    loaded = ((name, load(group, name, kind)) for name in names(group))
+    return {name: plugin for name, plugin in loaded if plugin is not None}
 
 
 def _loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as error:  # whatever another package's import does
+    except Exception as error:  # the import of another package may raise anything
         raise _broken(point, f"{type(error).__name__}: {error}") from error
 
 
-def _broken(point: EntryPoint, why: str) -> Unavailable:
+def _broken(point: EntryPoint, reason: str) -> Unavailable:
     package = point.dist.name if point.dist else "a package"
     return Unavailable(
-        f"{point.value} of {package} cannot be used: {why}",
+        f"{point.value} of {package} cannot be used: {reason}",
         asked=f"{point.group} {point.name}",
         would_work=f"mend it, or pip uninstall {package}",
     )

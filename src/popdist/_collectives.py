@@ -1,16 +1,16 @@
 """Sums, gathers, broadcasts and barriers of arrays and tensors over all instances.
 
-Arrays of numpy, or tensors of torch, which come back as tensors on their device; data goes
-through host memory. Every instance must call the same collective in the same order, with arrays
-of one shape and dtype; each call compares them first, so that a mistake is an error in every
-instance and not a crash in one of them.
+Values are numpy arrays, or torch tensors, which come back as tensors on their device. Data goes
+through host memory. Every instance must call the same collectives in the same order, with arrays of
+one shape and dtype. Each call compares these first, so that a mistake is an error in every instance
+and not a crash in one of them.
 
-Results are the same bits in every instance and in every run with as many of them, however the
-MPI library would order its additions: each instance sums one part, in the order of instances,
-and the parts are then gathered. Per instance that moves twice the array, whatever the number
-of instances, like the usual ring.
+Results are bitwise equal in every instance, and in every run with the same number of instances,
+whatever order the MPI library would use for its additions: each instance sums one part, in the
+order of instances, and the parts are then gathered. Each instance moves twice the size of the
+array, whatever the number of instances, as in the usual ring algorithm.
 
-Names: popdist's C++ API (allReduceSum, allGather, broadcast). The Python form is our choice.
+Names follow popdist's C++ API (allReduceSum, allGather, broadcast). The Python form is our choice.
 """
 
 from __future__ import annotations
@@ -31,93 +31,94 @@ if TYPE_CHECKING:
 
     from popdist._records import Records
 
-#: What can become an array; or a tensor of torch, which has no types where it is not installed.
+#: Values that can become an array, or a torch tensor. torch has no types where it is not installed.
 Values: TypeAlias = "ArrayLike | Any"
 
 
 def allReduceSum(values: Values) -> Any:
-    """The sum of `values` over all instances: a new array of the same shape and dtype.
+    """Return the sum of `values` over all instances: a new array of the same shape and dtype.
 
-    values: an array or scalar of integers, floats or complex numbers, of one shape and dtype in
-    all instances. Sums are made in that dtype, integers wrap around.
+    values: an array or scalar of integers, floats or complex numbers, of one shape and dtype in all
+    instances. Sums are made in that dtype; integers wrap around.
 
-    Raises BadUse for other dtypes and when instances differ, NotInitialized.
+    Raises BadUse for other dtypes and when instances differ, and NotInitialized.
     """
-    array, like = _checked(values, "iufc", "sums numbers")
-    here = group()
-    if here.communicator is None:
+    array, like = as_array(values, "iufc", "sums numbers")
+    communicator = group()
+    if communicator.communicator is None:
         return like(array.copy())
     records = open_records()
     began = records.begin() if records else 0
-    _check_same_call(here.communicator, "allReduceSum", array)
-    total = _sum_in_order(here.communicator, array)
+    _check_same_call(communicator.communicator, "allReduceSum", array)
+    total = _sum_in_order(communicator.communicator, array)
     if records:
-        _record(records, b"allReduceSum", began, here, array.nbytes)
+        _record(records, b"allReduceSum", began, communicator, array.nbytes)
     return like(total)
 
 
 def allGather(values: Values) -> Any:
-    """The `values` of all instances: an array of shape (instances, *values.shape), same dtype.
+    """Return the `values` of all instances, of shape (instances, *values.shape) and equal dtype.
 
     values: an array or scalar of numbers or booleans, of one shape and dtype in all instances.
 
-    Raises BadUse for other dtypes and when instances differ, NotInitialized.
+    Raises BadUse for other dtypes and when instances differ, and NotInitialized.
     """
     import numpy as np
 
-    array, like = _checked(values, "biufc", "gathers numbers and booleans")
-    here = group()
-    if here.communicator is None:
+    array, like = as_array(values, "biufc", "gathers numbers and booleans")
+    communicator = group()
+    if communicator.communicator is None:
         return like(array[np.newaxis].copy())
     records = open_records()
     began = records.begin() if records else 0
-    _check_same_call(here.communicator, "allGather", array)
-    out = np.empty((here.communicator.size, *array.shape), array.dtype)
-    here.communicator.Allgather(_raw(array), _raw(out))
+    _check_same_call(communicator.communicator, "allGather", array)
+    out = np.empty((communicator.communicator.size, *array.shape), array.dtype)
+    communicator.communicator.Allgather(_raw(array), _raw(out))
     if records:
-        _record(records, b"allGather", began, here, array.nbytes)
+        _record(records, b"allGather", began, communicator, array.nbytes)
     return like(out)
 
 
 def broadcast(values: Values, root: int | None = None) -> Any:
-    """The `values` of instance `root`, in every instance: a new array.
+    """Return the `values` of instance `root`, in every instance, as a new array.
 
-    values: an array or scalar of numbers or booleans; the others pass one of the same shape and
-    dtype, whose contents do not matter. root: an instance, by default the lowest that takes part.
+    values: an array or scalar of numbers or booleans. The other instances pass one of the same
+    shape and dtype, whose contents do not matter. root: an instance; by default the lowest that
+    takes part.
 
-    Raises BadUse for other dtypes, a root that takes no part, and when instances differ,
+    Raises BadUse for other dtypes, for a root that takes no part, and when instances differ. Raises
     NotInitialized.
     """
-    array, like = _checked(values, "biufc", "sends numbers and booleans")
+    array, like = as_array(values, "biufc", "sends numbers and booleans")
     array = array.copy()
-    here = group()
-    rank = _rank_of(root, here)
-    if here.communicator is None:
+    communicator = group()
+    rank = _rank_of(root, communicator)
+    if communicator.communicator is None:
         return like(array)
     records = open_records()
     began = records.begin() if records else 0
-    _check_same_call(here.communicator, f"broadcast from {root}", array)
-    here.communicator.Bcast(_raw(array), rank)
+    _check_same_call(communicator.communicator, f"broadcast from {root}", array)
+    communicator.communicator.Bcast(_raw(array), rank)
     if records:
-        _record(records, b"broadcast", began, here, array.nbytes)
+        _record(records, b"broadcast", began, communicator, array.nbytes)
     return like(array)
 
 
 def barrier() -> None:
-    """Wait until all instances are here. Raises NotInitialized."""
-    here = group()
-    if here.communicator is not None:
+    """Wait until all instances have called it. Raises NotInitialized."""
+    communicator = group()
+    if communicator.communicator is not None:
         records = open_records()
         began = records.begin() if records else 0
-        here.communicator.Barrier()
+        communicator.communicator.Barrier()
         if records:
-            _record(records, b"barrier", began, here, 0)
+            _record(records, b"barrier", began, communicator, 0)
 
 
-def _record(records: Records, name: bytes, began: int, here: Group, size: int) -> None:
-    assert here.communicator is not None
-    some = 0 if here.instances is None else crc32(repr(here.instances).encode())
-    records.collective(name, began, size, some, here.communicator.size)
+def _record(records: Records, name: bytes, began: int, communicator: Group, size: int) -> None:
+    assert communicator.communicator is not None
+    checksum = 0 if communicator.instances is None else crc32(repr(communicator.instances).encode())
+    records.collective(name, began, size, checksum, communicator.communicator.size)
 
 
 def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[Any]:
@@ -136,14 +137,18 @@ def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[An
     return sent.reshape(-1)[: array.size].reshape(array.shape).copy()
 
 
-def _checked(
+def as_array(
     values: Values, kinds: str, does: str
 ) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Any]]:
-    """The values as an array, and how a result becomes what they are: an array, or a tensor."""
+    """Return the values as an array, and a function that turns a result into an array or a tensor.
+
+    The result has the form of the values: an array for an array, a tensor on its device for a
+    tensor.
+    """
     import numpy as np
 
     like: Callable[[NDArray[Any]], Any] = _same
-    torch = sys.modules.get("torch")  # who has no torch has no tensors
+    torch = sys.modules.get("torch")  # without torch, no value is a tensor
     if torch is not None and isinstance(values, torch.Tensor):
         device, dtype = values.device, values.dtype
         try:
@@ -164,16 +169,16 @@ def _same(result: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def _check_same_call(communicator: Communicator, what: str, array: NDArray[Any]) -> None:
-    """Every instance calls the same, with the same shape and dtype, or all raise BadUse."""
+def _check_same_call(communicator: Communicator, collective: str, array: NDArray[Any]) -> None:
+    """Raise BadUse in all instances unless all calls agree in collective, shape and dtype."""
     import numpy as np
 
-    mine = f"{what} of {array.dtype} {array.shape}"
+    own_call = f"{collective} of {array.dtype} {array.shape}"
     ours = np.empty(communicator.size, np.uint32)
-    communicator.Allgather(np.full(1, crc32(mine.encode()), np.uint32), ours)
+    communicator.Allgather(np.full(1, crc32(own_call.encode()), np.uint32), ours)
     if (ours == ours[0]).all():
         return
-    calls = communicator.allgather(mine)
+    calls = communicator.allgather(own_call)
     first = calls[0]
     index, other = next((i, call) for i, call in enumerate(calls) if call != first)
     raise BadUse(
@@ -182,20 +187,23 @@ def _check_same_call(communicator: Communicator, what: str, array: NDArray[Any])
     )
 
 
-def _rank_of(root: int | None, here: Group) -> int:
+def _rank_of(root: int | None, communicator: Group) -> int:
     if root is None:
         return 0
-    instances = here.instances
+    instances = communicator.instances
     if instances is None:
-        assert here.communicator is not None
-        instances = tuple(range(here.communicator.size))
+        assert communicator.communicator is not None
+        instances = tuple(range(communicator.communicator.size))
     if root not in instances:
         raise BadUse(f"broadcast: instance {root} takes no part here, only {list(instances)}")
     return instances.index(root)
 
 
 def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of a C-ordered array: MPI moves them whatever the dtype (float16 has no name)."""
+    """Return the bytes of a C-ordered array.
+
+    MPI moves bytes for any dtype; it has no name for float16.
+    """
     import numpy as np
 
     return array.reshape(-1).view(np.uint8)

@@ -1,8 +1,8 @@
-"""Who am I: everything that the environment of an instance tells.
+"""The identity of this instance: everything that its environment says.
 
 Sources: the variables are those that poprun sets with `-x` for each instance (seen in logs of
-PopRun 3.3); instances hold contiguous blocks of replicas in their order. Functions and their
-defaults: PopDist's guide, Python API. They read the environment at each call.
+PopRun 3.3). Instances hold contiguous blocks of replicas, in their order. Functions and their
+defaults are those of PopDist's guide, Python API. They read the environment at each call.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LOCAL_INSTANCE = "POPDIST_LOCAL_INSTANCE_INDEX"
 
 
 def isPopdistEnvSet() -> bool:
-    """Whether this program was started by poprun: POPDIST_NUM_TOTAL_REPLICAS is set.
+    """Return whether poprun started this program: POPDIST_NUM_TOTAL_REPLICAS is set.
 
-    (Which variable Graphcore's function looks at is not known; the choice is ours.)
+    (Which variable Graphcore's function reads is not known; the choice is ours.)
     """
     return TOTAL_REPLICAS in os.environ
 
 
 def getNumTotalReplicas() -> int:
-    """Replicas of all instances; 1 without poprun. Raises BadEnvironment."""
+    """Return the number of replicas of all instances; 1 without poprun. Raises BadEnvironment."""
     return _number(TOTAL_REPLICAS, 1, least=1)
 
 
 def getNumLocalReplicas() -> int:
-    """Replicas of this instance; 1 without poprun. Raises BadEnvironment."""
+    """Return the number of replicas of this instance; 1 without poprun. Raises BadEnvironment."""
     local = _number(LOCAL_REPLICAS, 1, least=1)
     if local > getNumTotalReplicas():
         raise BadEnvironment(
@@ -43,17 +43,17 @@ def getNumLocalReplicas() -> int:
 
 
 def getNumIpusPerReplica() -> int:
-    """Devices of each replica; 1 without poprun. Raises BadEnvironment."""
+    """Return the number of devices of each replica; 1 without poprun. Raises BadEnvironment."""
     return _number(IPUS_PER_REPLICA, 1, least=1, required=False)
 
 
 def checkNumIpusPerReplica(ipusPerReplica: int) -> bool:
-    """Whether poprun gave each replica this many devices. Raises BadEnvironment."""
+    """Return whether poprun gave each replica this number of devices. Raises BadEnvironment."""
     return ipusPerReplica == getNumIpusPerReplica()
 
 
 def getReplicaIndexOffset() -> int:
-    """Index, among all replicas, of this instance's first; 0 without poprun.
+    """Return the index, among all replicas, of this instance's first replica; 0 without poprun.
 
     Raises BadEnvironment.
     """
@@ -67,15 +67,18 @@ def getReplicaIndexOffset() -> int:
 
 
 def getNumInstances() -> int:
-    """Instances of this launch; 1 without poprun.
+    """Return the number of instances of this launch; 1 without poprun.
 
-    Raises NotUniform where instances host different numbers of replicas, BadEnvironment.
+    Raises NotUniform where instances host different numbers of replicas, and BadEnvironment.
     """
     return getNumTotalReplicas() // _uniform_replicas()
 
 
 def getInstanceIndex() -> int:
-    """Index of this instance among all; 0 without poprun. Raises as getNumInstances."""
+    """Return the index of this instance among all; 0 without poprun.
+
+    Raises as getNumInstances does.
+    """
     local, offset = _uniform_replicas(), getReplicaIndexOffset()
     if offset % local:
         raise BadEnvironment(
@@ -85,19 +88,22 @@ def getInstanceIndex() -> int:
 
 
 def getLocalInstanceIndex() -> int:
-    """Index of this instance among those on its host; 0 when not set. Raises BadEnvironment."""
+    """Return this instance's index among those on its host; 0 when not set.
+
+    Raises BadEnvironment.
+    """
     return _number(LOCAL_INSTANCE, 0, least=0, required=False)
 
 
 def getDeviceId(ipusPerReplica: int = 0) -> int:
-    """The id of the multi-device that holds this instance's replicas.
+    """Return the id of the multi-device that holds this instance's replicas.
 
-    ipusPerReplica: devices per replica; 0 takes poprun's. Ids are numbered as Poplar lists a
-    partition: every single device first, then every pair, every group of four and so on, so
-    that four instances of four devices each get 24 to 27 (ids as in a PopRun log; that each
-    size follows the next smaller one is how Poplar lists devices; the rest is ours).
+    ipusPerReplica: devices per replica; 0 takes poprun's number. Ids are numbered as Poplar lists a
+    partition: every single device first, then every pair, every group of four, and so on. Four
+    instances of four devices each therefore get 24 to 27. These ids are those of a PopRun log. That
+    each size follows the next smaller one is how Poplar lists devices; the rest is our choice.
 
-    Raises BadUse where an instance's devices are no aligned group of 2^k, BadEnvironment.
+    Raises BadUse where an instance's devices are no aligned group of 2^k, and BadEnvironment.
     """
     if ipusPerReplica < 0:
         raise BadUse(f"ipusPerReplica is {ipusPerReplica}; it must be 0 or more")
@@ -118,12 +124,13 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
 
 
 def shard(n: int, replica: int | None = None) -> slice:
-    """The part of n things that is this instance's, or that of one replica (0 .. total-1).
+    """Return the slice of n items that belongs to this instance, or to one replica (0 .. total-1).
 
-    Shares are contiguous, in the order of replicas, differ by at most one for each replica,
-    and together are all n. An instance's share is its replicas' shares. Ours, not PopDist's.
+    Shares are contiguous and in the order of replicas. The shares of two replicas differ by at most
+    one, and all shares together are the n items. An instance's share is that of its replicas. The
+    function is ours, not PopDist's.
 
-    Raises BadUse for a negative n or a replica that is not there, BadEnvironment.
+    Raises BadUse for a negative n or a replica that does not exist, and BadEnvironment.
     """
     total = getNumTotalReplicas()
     if n < 0:
@@ -139,7 +146,7 @@ def shard(n: int, replica: int | None = None) -> slice:
 
 
 def _uniform_replicas() -> int:
-    """Replicas of each instance. Raises NotUniform."""
+    """Return the number of replicas of each instance. Raises NotUniform."""
     if not isPopdistEnvSet():
         return 1
     total, local = getNumTotalReplicas(), getNumLocalReplicas()
@@ -157,14 +164,17 @@ def _uniform_replicas() -> int:
 
 
 def read_number(name: str, default: int, *, least: int, most: int | None = None) -> int:
-    """The value of a variable that need not be there. Raises BadEnvironment."""
+    """Return the value of a variable, or its default if it is not set. Raises BadEnvironment."""
     return _number(name, default, least=least, most=most, required=False)
 
 
 def _number(
     name: str, default: int, *, least: int, most: int | None = None, required: bool = True
 ) -> int:
-    """The value of a variable. required: it must be there when any is (as poprun does it)."""
+    """Return the value of a variable.
+
+    required: the variable must be set if any other of poprun's is, since poprun sets all of them.
+    """
     text = os.environ.get(name)
     if text is None:
         if required and isPopdistEnvSet():
@@ -174,7 +184,7 @@ def _number(
         return default
     try:
         value = int(text) if text.isascii() and text.isdigit() else None
-    except ValueError:  # more digits than int() takes
+    except ValueError:  # more digits than int() accepts
         value = None
     if value is None or value < least or (most is not None and value > most):
         wanted = f"a whole number from {least}" + ("" if most is None else f" to {most}")

@@ -13,28 +13,28 @@ from __future__ import annotations
 
 
 class PopdistError(RuntimeError):
-    """Base of all; like the one error type, `popdist_error`, of Graphcore's C++ API."""
+    """The base of all errors, like the only error type, `popdist_error`, of Graphcore's C++ API."""
 
 
 class BadEnvironment(PopdistError):
-    """A POPDIST_ variable has a value that cannot be, or is missing."""
+    """A POPDIST_ variable has an impossible value, or is missing."""
 
 
 class NotUniform(PopdistError):
-    """Instances host different numbers of replicas, so that they cannot be counted from here."""
+    """Instances host different numbers of replicas, so none of them can count the instances."""
 
 
 class BadUse(PopdistError):
-    """An argument that cannot work, or that differs between instances."""
+    """An argument is invalid, or differs between instances."""
 
 
 class BackendError(PopdistError):
-    """MPI is missing or fails."""
+    """MPI is missing, or it fails."""
 
 
 class NotInitialized(BackendError):
-    """A collective before init() or after finalizeBackend()."""
+    """A collective was called before init() or after finalizeBackend()."""
 
 
 class WorldMismatch(BackendError):
-    """MPI joined other processes than poprun started."""
+    """MPI joined other processes than those that poprun started."""

@@ -1,4 +1,4 @@
-"""Where instances meet when nothing else has joined them: the variables of torchrun."""
+"""The meeting point of instances that nothing else has joined, from the variables of torchrun."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from popdist._environment import read_number
 from popdist._errors import BackendError, BadEnvironment
 
 RANK, SIZE, ADDRESS, PORT = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
-#: The secret of a run: in a file that only its user may read, or else in the environment.
+#: The secret of a run. It is in a file that only its user may read, or else in the environment.
 SECRET_FILE, SECRET = "POPDIST_SECRET_FILE", "POPDIST_SECRET"
 
 
 class Point(NamedTuple):
-    """Who this instance is, and where all meet; no address if it was started alone."""
+    """The rank of this instance, the number of instances, and the address where they meet.
+
+    The address is empty if the instance was started alone.
+    """
 
     rank: int
     size: int
@@ -23,7 +26,7 @@ class Point(NamedTuple):
 
 
 def point() -> Point:
-    """The meeting point of this program. Raises BadEnvironment."""
+    """Return the meeting point of this program. Raises BadEnvironment."""
     size = read_number(SIZE, 1, least=1)
     rank = read_number(RANK, 0, least=0, most=size - 1)
     address = os.environ.get(ADDRESS, "")
@@ -35,12 +38,15 @@ def point() -> Point:
 
 
 def known() -> bool:
-    """Whether the launcher has said where to meet, and with which secret."""
+    """Return whether the launcher has set the meeting point and its secret."""
     return bool(os.environ.get(ADDRESS) and (os.environ.get(SECRET_FILE) or os.environ.get(SECRET)))
 
 
 def secret() -> bytes:
-    """What proves that a process belongs to this run. Raises BackendError."""
+    """Return the secret by which a process proves that it belongs to this run.
+
+    Raises BackendError.
+    """
     path = os.environ.get(SECRET_FILE)
     if path:
         try:

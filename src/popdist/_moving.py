@@ -1,8 +1,9 @@
 """Moving to other devices: the server asks, `poprun --movable` passes it on, the program agrees.
 
-A launch can be moved once all its instances have called `onMove`. When they are asked to, each
-writes what it needs to go on, and ends with the exit code MOVED; poprun starts all of them again on
-other devices, with `PODWRIGHT_RESTART` counted on. Ours, not PopDist's.
+A launch can be moved once all its instances have called `onMove`. When they are asked to move, each
+instance writes the state that it needs to go on, and ends with the exit code MOVED. poprun then
+starts all of them again on other devices, with `PODWRIGHT_RESTART` increased by one. This is ours,
+not PopDist's.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _asked = threading.Event()
 
 
 def onMove(callback: Callable[[], object] | None = None) -> bool:
-    """From now on this instance can be asked to move. Returns whether poprun would ever ask.
+    """Let this instance be asked to move from now on. Return whether poprun would ever ask.
 
-    callback: called in the main thread, between two lines of the program, when it is asked. It may
-    write a checkpoint and call `sys.exit(popdist.MOVED)`. Where instances work in step, leave it
-    out, and ask `mustMove` once a step.
+    callback: called in the main thread, between two lines of the program, when the instance is
+    asked. It may write a checkpoint and call `sys.exit(popdist.MOVED)`. Where instances work in
+    step, leave it out, and call `mustMove` once a step.
 
-    Raises BadUse outside the main thread, BadEnvironment.
+    Raises BadUse outside the main thread, and BadEnvironment.
     """
     number = read_number(_SIGNAL, 0, least=0, most=int(signal.SIGRTMAX))
     if not number:
@@ -42,14 +43,15 @@ def onMove(callback: Callable[[], object] | None = None) -> bool:
             callback()
 
     signal.signal(number, asked)
-    signal.siginterrupt(number, False)  # what waits for a network goes on waiting
+    signal.siginterrupt(number, False)  # system calls that wait for a network are restarted
     return True
 
 
 def mustMove() -> bool:
-    """Whether the instances are to end now: the same answer in all of them, which all must ask.
+    """Return whether the instances must end now in order to move.
 
-    Then each writes what it needs and calls `sys.exit(popdist.MOVED)`. It costs a sum of one
-    number. Raises NotInitialized.
+    It is a collective: all instances must call it, and all get the same answer. If it is true, each
+    instance writes the state that it needs and calls `sys.exit(popdist.MOVED)`. A call costs a sum
+    of one number. Raises NotInitialized.
     """
     return bool(allReduceSum(int(_asked.is_set())) > 0)

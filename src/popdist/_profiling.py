@@ -1,7 +1,7 @@
-"""Where each instance writes its profile (PopRun guide, section 2.7).
+"""The folder in which each instance writes its profile (PopRun guide, section 2.7).
 
-poprun names the folder for all of them in POPDIST_AUTOREPORT_DIRECTORY; each instance has a
-folder below it, named by its index. Poplar makes it, if it has something to write.
+poprun names the folder for all of them in POPDIST_AUTOREPORT_DIRECTORY. Each instance has a folder
+below it, named by its index. Poplar makes that folder when it has something to write.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ ENGINE_OPTIONS = "POPLAR_ENGINE_OPTIONS"
 
 
 def setEngineOptions(options: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Engine options of this instance: `options`, and where its profile goes.
+    """Return the engine options of this instance: `options`, and the folder of its profile.
 
-    For programs that make a Poplar engine themselves. `autoReport.directory` becomes the folder
-    of this instance; `autoReport.all` is switched on unless there is an option of profiling
-    already, here or in POPLAR_ENGINE_OPTIONS. Without `poprun --autoreport-dir`, `options` come
-    back as they are. (popdist::setEngineOptions of the guide; the Python form is our choice.)
+    It is for programs that make a Poplar engine themselves. `autoReport.directory` becomes the
+    folder of this instance. `autoReport.all` is switched on unless a profiling option is set
+    already, in `options` or in POPLAR_ENGINE_OPTIONS. Without `poprun --autoreport-dir`, `options`
+    is returned unchanged. (popdist::setEngineOptions of the guide; the Python form is our choice.)
 
-    Raises BadEnvironment where POPLAR_ENGINE_OPTIONS is not JSON, NotUniform.
+    Raises BadEnvironment where POPLAR_ENGINE_OPTIONS is not JSON, and NotUniform.
     """
-    found = dict(options or {})
+    merged = dict(options or {})
     folder = os.environ.get(DIRECTORY)
     if not folder:
-        return found
-    profiled = any(name.startswith("autoReport.") for name in {**_of_environment(), **found})
-    found["autoReport.directory"] = os.path.join(folder, str(environment.getInstanceIndex()))
+        return merged
+    profiled = any(name.startswith("autoReport.") for name in {**_of_environment(), **merged})
+    merged["autoReport.directory"] = os.path.join(folder, str(environment.getInstanceIndex()))
     if not profiled:
-        found["autoReport.all"] = "true"
-    return found
+        merged["autoReport.all"] = "true"
+    return merged
 
 
 def set_profiling() -> None:
-    """Put the same into POPLAR_ENGINE_OPTIONS, which frameworks read. Twice is no error."""
+    """Put the same options into POPLAR_ENGINE_OPTIONS, which frameworks read.
+
+    It may be called twice.
+    """
     if os.environ.get(DIRECTORY):
         import json
 
@@ -53,9 +56,9 @@ def _of_environment() -> dict[str, str]:
     import json
 
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise BadEnvironment(f"{ENGINE_OPTIONS}={text!r}: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise BadEnvironment(f"{ENGINE_OPTIONS}={text!r}: expected a JSON object")
-    return found
+    return parsed

@@ -1,7 +1,7 @@
-"""Says why a program ended, for the record that poprun keeps of a failure.
+"""Writes why a program ended, for the record that poprun keeps of a failure.
 
-The file is the one that torchrun's children write, and so is its form: a program that uses torch's
-`@record` and one that calls `popdist.init()` are understood alike. The file is named by poprun.
+poprun names the file. The name of its variable and its form are those of torchrun's error file, so
+poprun reads a program that uses torch's `@record` and one that calls `popdist.init()` alike.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _R = TypeVar("_R")
 
 
 def record(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a program's main function: an exception that leaves it is recorded, and goes on.
+    """Decorate a program's main function: an exception that leaves it is recorded and raised again.
 
-    As torchrun's `record`; `popdist.init()` does the same for what nobody catches. Ours.
+    It works as torchrun's `record`. `popdist.init()` does the same for uncaught exceptions. Ours.
     """
 
     @functools.wraps(function)
@@ -40,7 +40,7 @@ def record(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def write(error: BaseException) -> None:
-    """Write an exception into the file, if there is one to be written."""
+    """Write an exception into the file, if the environment names one."""
     path = os.environ.get(ERROR_FILE)
     if not path:
         return
@@ -52,7 +52,7 @@ def write(error: BaseException) -> None:
 
 
 def record_uncaught() -> None:
-    """From now on record what nobody catches; again is no error."""
+    """Record uncaught exceptions from now on. A second call does nothing."""
     before = sys.excepthook
     if getattr(before, "_records", False) or not os.environ.get(ERROR_FILE):
         return

@@ -1,12 +1,13 @@
 """The records of an instance, on their way to poprun (_trace).
 
-A record costs less than a microsecond: those of a short while go together as a piece, and one that
-comes alone goes at once, so a program that is killed loses the last few hundredths of a second. The
-program never waits for poprun: what the pipe does not take is left out, and counted.
+A record costs less than a microsecond. Records of a short time are sent together as a piece, and a
+record that comes alone is sent at once, so a program that is killed loses the last few hundredths
+of a second. The program never waits for poprun: what the pipe does not accept is dropped and
+counted.
 
-A piece says first what kinds of records are in it, each once, and then of each record its kind and
-its times; so it can be read whatever else was written. podwright.timeline reads the same form; a
-test holds the two together. Times are nanoseconds of CLOCK_BOOTTIME of this host.
+A piece lists first the kinds of its records, each once, and then, for each record, its kind and its
+times. Each piece can therefore be read without the others. podwright.timeline reads the same form;
+a test compares the two. Times are nanoseconds of CLOCK_BOOTTIME of this host.
 """
 
 from __future__ import annotations
@@ -19,32 +20,34 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-#: How many kinds, how many bytes they are, how many records.
+#: The head of a piece: number of kinds, their size in bytes, number of records.
 PIECE = struct.Struct("<HHH")
-#: Which it is, length of its name, members of the group, the group, bytes. The name follows.
+#: A kind: which it is, length of its name, members of the group, the group, bytes. The name
+#: follows.
 KIND = struct.Struct("<BBHIQ")
-#: The how manieth kind of the piece, the how manieth of its group (from 1), begin, end.
+#: A record: index of its kind in the piece, its number in its group (from 1), begin, end.
 RECORD = struct.Struct("<B3xIQQ")
 MARK, COLLECTIVE, JOINED, LEFT, LEFT_OUT = 1, 2, 3, 4, 5
-#: Bytes of a name.
+#: The most bytes of a name.
 LONGEST = 80
-#: Bytes of a piece: what a pipe takes whole or not at all (PIPE_BUF).
+#: The most bytes of a piece. A pipe takes so many as a whole or not at all (PIPE_BUF).
 LARGEST = 4096
-#: Nanoseconds for which records wait for others, and so many of them.
+#: The most nanoseconds for which records wait for others, and the most records that wait.
 _TOGETHER, _MANY = 50_000_000, 128
 
-#: Nanoseconds since this host started.
+#: Returns the nanoseconds since this host started.
 clock = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
-#: A mark's name, or the kind, the name, bytes, the group and its members.
+#: A mark's name; or the kind, the name, the bytes, the group and the number of its members.
 _Kind = str | tuple[int, bytes, int, int, int]
 _Record = tuple[_Kind, int, int, int]
 
 
 class Records:
-    """Records on their way to poprun. handle: the pipe; it never blocks.
+    """Records on their way to poprun. handle: the pipe, which does not block.
 
-    Threads of a program may add some at once: that is one step of the list, without a lock.
+    Several threads may add records at once: appending to the list is one atomic step, so it needs
+    no lock.
     """
 
     def __init__(self, handle: int) -> None:
@@ -54,19 +57,24 @@ class Records:
         self.forget()
 
     def forget(self) -> None:
-        """In a child: what waits is its parent's to send."""
+        """Drop the waiting records in a forked child: its parent sends them."""
         self._waiting: list[_Record] = []
         self._left_out, self._lock = 0, threading.Lock()
 
     def begin(self) -> int:
-        """The time, when something begins that may last: what waits is sent if it has waited."""
+        """Return the time at which something begins.
+
+        Send the waiting records if they have waited enough.
+
+        What begins may last long, and they would wait as long.
+        """
         now = clock()
         if self._waiting and now - self._sent > _TOGETHER:
             self._send(now)
         return now
 
     def mark(self, name: str) -> None:
-        """A mark, as of now."""
+        """Add a mark with the present time."""
         now = clock()
         waiting = self._waiting
         waiting.append((name, 0, now, now))
@@ -74,17 +82,20 @@ class Records:
             self._send(now)
 
     def joined(self, how: bytes, began: int) -> None:
-        """This instance has joined the others just now."""
+        """Record that this instance has joined the others since `began`, and send it."""
         self._waiting.append(((JOINED, how, 0, 0, 0), 0, began, clock()))
         self.flush()
 
     def left(self, how: bytes, began: int) -> None:
-        """This instance has left the others just now."""
+        """Record that this instance has left the others since `began`, and send it."""
         self._waiting.append(((LEFT, how, 0, 0, 0), 0, began, clock()))
         self.flush()
 
     def collective(self, name: bytes, began: int, size: int, group: int, members: int) -> None:
-        """A collective of `members` instances has ended just now. size: bytes of each."""
+        """Record a collective of `members` instances that ends now.
+
+        size: bytes of each instance.
+        """
         count = self._counts[group] = self._counts.get(group, 0) + 1
         now = clock()
         waiting = self._waiting
@@ -93,15 +104,15 @@ class Records:
             self._send(now)
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the waiting records."""
         self._send(clock())
 
     def _send(self, now: int) -> None:
         with self._lock:
             self._sent, waiting = now, self._waiting
-            taken = waiting[:]
-            del waiting[: len(taken)]  # others may have come meanwhile
-            for piece, many in _pieces(taken):
+            batch = waiting[:]
+            del waiting[: len(batch)]  # other threads may have added records meanwhile
+            for piece, many in _pieces(batch):
                 if not self._write(piece):
                     self._left_out += many
             if self._left_out:
@@ -116,13 +127,13 @@ class Records:
         return False
 
 
-def _pieces(taken: list[_Record]) -> Iterator[tuple[bytes, int]]:
-    """Pieces of so many records each."""
+def _pieces(batch: list[_Record]) -> Iterator[tuple[bytes, int]]:
+    """Yield pieces, each with the number of its records."""
     heads: list[bytes] = []
     records: list[bytes] = []
     kinds: dict[_Kind, int] = {}
     room, one, pack = LARGEST - PIECE.size, RECORD.size, RECORD.pack
-    for kind, count, begin, end in taken:
+    for kind, count, begin, end in batch:
         index = kinds.get(kind)
         if index is None or room < one:
             head = _head(kind)
@@ -142,8 +153,8 @@ def _pieces(taken: list[_Record]) -> Iterator[tuple[bytes, int]]:
 def _head(kind: _Kind) -> bytes:
     if isinstance(kind, str):
         kind = MARK, kind.encode(errors="replace")[:LONGEST], 0, 0, 0
-    which, name, size, group, members = kind
-    return KIND.pack(which, len(name), members, group, size) + name
+    record_kind, name, size, group, members = kind
+    return KIND.pack(record_kind, len(name), members, group, size) + name
 
 
 def _piece(heads: list[bytes], records: list[bytes]) -> bytes:

@@ -1,7 +1,7 @@
-"""Which instances take part right now, and their communicator.
+"""Which instances take part in collectives now, and their communicator.
 
-Entering a scope costs nothing: MPI is asked for a communicator at the first collective inside,
-which needs only those that take part. It is kept, since training loops come back.
+Entering a scope costs nothing. The communicator is made at the first collective inside it, which
+involves only the instances that take part. It is kept, since training loops come back to it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Result = TypeVar("Result")
 
 
 class Group(NamedTuple):
-    """Instances that take part, in their order, and their communicator (None when one alone).
+    """The instances that take part, in their order, and their communicator (None for a single one).
 
-    instances: None where they cannot be counted (replicas are not uniform): all of them.
+    instances: None means all of them, where they cannot be counted (replicas are not uniform).
     """
 
     instances: tuple[int, ...] | None
@@ -35,11 +35,11 @@ def execute_on_instances(
 ) -> Result | None:
     """Call function(*args, **kwargs) on these instances only, and return what it returns.
 
-    On all others nothing happens and None is returned, at once. Collectives inside the function
-    are among these instances alone. Every instance has to pass the same ones. Inside such a
-    call, another can only narrow. (PopDist's guide, Python API; nesting is our choice.)
+    On all other instances nothing happens, and None is returned at once. Collectives inside the
+    function are among these instances alone. Every instance must pass the same set. A nested call
+    can only narrow the set. (PopDist's guide, Python API; nesting is our choice.)
 
-    Raises BadUse when an instance is not there or does not take part, NotUniform.
+    Raises BadUse when an instance does not exist or takes no part, and NotUniform.
     """
     chosen = tuple(sorted(set(instances)))
     taking_part = _taking_part.get()
@@ -59,7 +59,7 @@ def execute_on_instances(
 
 
 def group() -> Group:
-    """Who takes part in a collective here. Raises NotInitialized, NotUniform."""
+    """Return who takes part in a collective called now. Raises NotInitialized, NotUniform."""
     world = _backend.world()
     chosen = _taking_part.get()
     if world is None:
@@ -68,10 +68,10 @@ def group() -> Group:
         return Group(None, world)
     if len(chosen) == 1:
         return Group(chosen, None)
-    found = _communicators.get(chosen)
-    if found is None:
-        found = _communicators[chosen] = _backend.subset(world, chosen)
-    return Group(chosen, found)
+    communicator = _communicators.get(chosen)
+    if communicator is None:
+        communicator = _communicators[chosen] = _backend.subset(world, chosen)
+    return Group(chosen, communicator)
 
 
 def _free() -> None:

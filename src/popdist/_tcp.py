@@ -1,12 +1,12 @@
 """Collectives over TCP, for instances that no MPI has joined.
 
-Instance 0 listens at MASTER_ADDR:MASTER_PORT until all have come; each says where it listens, and
-all get the whole list. Then that port is free again, for a framework's own meeting. Links between
-two instances are made when they first have something to say to each other.
+Instance 0 listens at MASTER_ADDR:MASTER_PORT until all instances have come. Each sends the address
+where it listens itself, and receives the whole list. Then that port is free again, for a
+framework's own meeting. A link between two instances is opened when they first exchange data.
 
-Whoever joins must know the secret of the run, which never travels: both sides of the meeting
-answer a fresh number with it, and so does whoever opens a link. What instances then say to each
-other is not encrypted, as with MPI.
+A process that joins must know the secret of the run, which never travels. At the meeting each side
+proves its knowledge by an HMAC over a fresh number of the other side; an instance that opens a link
+does the same with the number in the list. Later traffic is not encrypted, as with MPI.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from zlib import crc32
 from popdist._arrivals import STRANGERS, Arrivals
 from popdist._errors import BackendError
 
-#: Seconds until all instances must have met.
+#: Seconds within which all instances must have met.
 MEET_WITHIN = 300.0
-#: Seconds for one try to connect to instance 0, and for one turn of waiting.
+#: Seconds for one attempt to connect to instance 0, and for one turn of waiting.
 _TURN = 5.0
-#: Seconds until a link stands. Strangers may fill an instance's queue while it computes.
+#: Seconds to open a link. Strangers may fill an instance's accept queue while it computes.
 LINK_WITHIN = 60.0
 _MAC = 32
 _NONCE = 16
 _HEAD = 12  # group (4 bytes), length (8 bytes)
-_MOST = 1 << 24  # bytes of a list of all instances
+_MOST = 1 << 24  # the most bytes of a list of all instances
 
-#: Where an instance listens: address, port, and the number that links to it must answer for.
+#: Where an instance listens: address, port, and the number that links to it must be proven with.
 Place: TypeAlias = tuple[str, int, str]
 
 
 class World:
-    """Some instances that talk to each other. rank: this one's place among them.
+    """A group of instances that communicate. rank: the place of this instance among them.
 
-    The methods are those of an MPI communicator that popdist uses, with MPI's meaning: every
-    member calls the same ones in the same order. Buffers are flat and hold bytes.
+    The methods are those of an MPI communicator that popdist uses, with MPI's meaning: every member
+    calls the same ones in the same order. Buffers are contiguous and are treated as bytes.
     """
 
     def __init__(self, net: _Net, members: tuple[int, ...]) -> None:
@@ -55,11 +55,11 @@ class World:
         self._group = crc32(repr(members).encode())
 
     def subset(self, members: Iterable[int]) -> World:
-        """The world of some members, by their ranks here; only they call it."""
+        """Return the world of some members of this one, by rank. Only they call it."""
         return World(self._net, tuple(self._members[i] for i in members))
 
     def Alltoall(self, sent: Any, got: Any) -> None:
-        """Part i of `sent` goes to member i; part i of `got` comes from it."""
+        """Send part i of `sent` to member i and receive part i of `got`; parts have one length."""
         out, into = memoryview(sent).cast("B"), memoryview(got).cast("B")
         step = len(out) // self.size
         parts = [slice(i * step, (i + 1) * step) for i in range(self.size)]
@@ -67,7 +67,7 @@ class World:
         self._swap([out[p] for p in parts], [into[p] for p in parts])
 
     def Allgather(self, sent: Any, got: Any) -> None:
-        """`sent` goes to all; part i of `got` comes from member i."""
+        """Send `sent` to all members, and receive part i of `got` from member i."""
         out, into = memoryview(sent).cast("B"), memoryview(got).cast("B")
         step = len(out)
         into[self.rank * step : (self.rank + 1) * step] = out
@@ -75,7 +75,7 @@ class World:
         self._swap([out] * self.size, parts)
 
     def Bcast(self, values: Any, root: int) -> None:
-        """`values` of member `root` come to all."""
+        """Send `values` of member `root` to all others, which receive them in place."""
         view = memoryview(values).cast("B")
         if self.rank == root:
             self._swap([view] * self.size, [None] * self.size)
@@ -83,11 +83,11 @@ class World:
             self._swap([None] * self.size, [view if i == root else None for i in range(self.size)])
 
     def Barrier(self) -> None:
-        """Wait for all."""
+        """Wait until all members have called it."""
         self.Allgather(b"!", bytearray(self.size))
 
     def allgather(self, value: Any) -> list[Any]:
-        """What JSON can say, of all members."""
+        """Return the values of all members, in order of rank, as JSON can hold them."""
         text = json.dumps(value).encode()
         lengths = bytearray(8 * self.size)
         self.Allgather(len(text).to_bytes(8, "big"), lengths)
@@ -98,30 +98,30 @@ class World:
         return [json.loads(text) for text in texts]
 
     def Free(self) -> None:
-        """Forget this world; the links stay, for others."""
+        """Forget this world. The links stay open for other worlds."""
 
     def close(self) -> None:
-        """Wait for all, and hang up."""
+        """Wait for all members, then close all links."""
         self.Barrier()
         self._net.close()
 
     def _swap(self, outs: Sequence[memoryview | None], intos: Sequence[memoryview | None]) -> None:
-        others = [i for i in range(self.size) if i != self.rank]
+        peers = [i for i in range(self.size) if i != self.rank]
         self._net.swap(
             self._group,
-            {self._members[i]: out for i in others if (out := outs[i]) is not None},
-            {self._members[i]: into for i in others if (into := intos[i]) is not None},
+            {self._members[i]: out for i in peers if (out := outs[i]) is not None},
+            {self._members[i]: into for i in peers if (into := intos[i]) is not None},
         )
 
 
 class _Awake:
-    """Seconds that are left, those not counted in which this process stood still (Ctrl-Z)."""
+    """A time limit in seconds, without the time in which this process was stopped (Ctrl-Z)."""
 
     def __init__(self, seconds: float) -> None:
         self.left, self._at = seconds, time.monotonic()
 
     def turn(self) -> bool:
-        """Whether there is time for another turn, which takes _TURN seconds at most."""
+        """Return whether there is time for another turn, which takes _TURN seconds at most."""
         now = time.monotonic()
         self.left -= min(now - self._at, 2 * _TURN)
         self._at = now
@@ -144,7 +144,13 @@ class _Net:
         self._arrivals = Arrivals(listener, lambda _: 4 + _MAC, expected=len(places))
 
     def swap(self, group: int, outs: dict[int, memoryview], intos: dict[int, memoryview]) -> None:
-        """Send and receive at the same time: one message to each, one from each."""
+        """Send a message to each peer of `outs` and receive one from each peer of `intos`.
+
+        Both go on at once, so full socket buffers cannot make two instances wait for each other. A
+        message begins with its group and its length; other values mean that the instances are in
+        different collectives, and raise BackendError. The higher instance of a pair connects and
+        the lower one accepts, so a pair has exactly one link.
+        """
         sending = {
             peer: [memoryview(group.to_bytes(4, "big") + len(out).to_bytes(8, "big")), out]
             for peer, out in outs.items()
@@ -231,10 +237,10 @@ class _Net:
         return _ready(link)
 
     def _take_links(self, numbers: set[int]) -> None:
-        """Links from higher instances; whoever cannot answer for one is sent away."""
+        """Accept links from higher instances. A link without a valid proof is closed."""
         number = bytes.fromhex(self._places[self.rank][2])
-        for link, _, said in self._arrivals.hear(numbers):
-            name, answer = said[:4], said[4:]
+        for link, _, greeting in self._arrivals.hear(numbers):
+            name, answer = greeting[:4], greeting[4:]
             peer = int.from_bytes(name, "big")
             if hmac.compare_digest(answer, _answer(self._secret, b"link", number, name)) and (
                 self.rank < peer < len(self._places) and peer not in self._links
@@ -244,7 +250,7 @@ class _Net:
                 link.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all links."""
         self._arrivals.close()
         for link in (*self._links.values(), self._listener):
             link.close()
@@ -253,14 +259,14 @@ class _Net:
 def join(
     rank: int, size: int, address: str, port: int, secret: bytes, within: float = MEET_WITHIN
 ) -> World:
-    """Meet all instances at instance 0's address. Raises BackendError."""
+    """Meet all instances at instance 0's address. within: seconds. Raises BackendError."""
     awake = _Awake(within)
     number = os.urandom(_NONCE).hex()
     try:
         if rank == 0:
             net = _invite(size, address, port, secret, number, awake)
         else:
-            net = _come(rank, size, address, port, secret, number, awake)
+            net = _come(rank, size, address, port, secret, number, awake=awake)
     except OSError as error:
         raise BackendError(
             f"instance {rank} cannot meet the others at {address} port {port}: "
@@ -273,30 +279,30 @@ def _invite(size: int, address: str, port: int, secret: bytes, number: str, awak
     kind = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
     with contextlib.ExitStack() as closing:
         listener = closing.enter_context(_listen(address, 0, kind, size))
-        here = (address, listener.getsockname()[1], number)
+        address_entry = (address, listener.getsockname()[1], number)
         with _listen(address, port, kind, size) as door:
             guests = _guests(door, size, secret, awake)
         for _, guest in guests.values():
             closing.enter_context(guest)
-        places = [here, *(guests[rank][0] for rank in range(1, size))]
-        whole = json.dumps(places).encode()
+        places = [address_entry, *(guests[rank][0] for rank in range(1, size))]
+        message = json.dumps(places).encode()
         for place, guest in guests.values():
-            guest.sendall(_answer(secret, b"list", bytes.fromhex(place[2]), whole))
-            guest.sendall(len(whole).to_bytes(8, "big") + whole)
+            guest.sendall(_answer(secret, b"list", bytes.fromhex(place[2]), message))
+            guest.sendall(len(message).to_bytes(8, "big") + message)
             guest.close()
         closing.pop_all()
     return _Net(0, places, listener, secret)
 
 
 def _listen(address: str, port: int, kind: int, size: int) -> socket.socket:
-    # Room for strangers too: a full queue would keep the other instances out.
+    # The backlog has room for strangers too: a full one would keep the other instances out.
     return socket.create_server((address, port), family=kind, backlog=max(size, STRANGERS))
 
 
 def _guests(
     door: socket.socket, size: int, secret: bytes, awake: _Awake
 ) -> dict[int, tuple[Place, socket.socket]]:
-    """All others, by rank, once all have come. Raises BackendError."""
+    """Return all other instances by rank, once all have come. Raises BackendError."""
     guests: dict[int, tuple[Place, socket.socket]] = {}
     arrivals = Arrivals(door, _greeting, lambda: os.urandom(_NONCE), expected=size)
     with contextlib.closing(arrivals):
@@ -310,37 +316,37 @@ def _guests(
             arrivals.register(poll)
             came = {number for number, _ in poll.poll(min(awake.left, _TURN) * 1000)}
             for guest, fresh, text in arrivals.hear(came):
-                said = _greeted(fresh, text, secret, size)
-                if said is None or said[0] in guests:
+                greeting = _greeted(fresh, text, secret, size)
+                if greeting is None or greeting[0] in guests:
                     guest.close()
                 else:
                     guest.settimeout(LINK_WITHIN)
-                    guests[said[0]] = (said[1], guest)
+                    guests[greeting[0]] = (greeting[1], guest)
     return guests
 
 
-def _greeting(said: bytes) -> int:
-    """Bytes of a greeting: an answer to a number, a length, and so many bytes of JSON."""
+def _greeting(raw: bytes) -> int:
+    """Return the bytes of a greeting: an HMAC, a length of two bytes, and the JSON text."""
     head = _MAC + 2
-    return head if len(said) < head else head + int.from_bytes(said[_MAC:head], "big")
+    return head if len(raw) < head else head + int.from_bytes(raw[_MAC:head], "big")
 
 
 def _greeted(fresh: bytes, greeting: bytes, secret: bytes, size: int) -> tuple[int, Place] | None:
-    """Which instance this is, and where it listens, if it knows the secret."""
+    """Return the rank of a visitor and where it listens, or None if it does not know the secret."""
     answer, text = greeting[:_MAC], greeting[_MAC + 2 :]
     if not hmac.compare_digest(answer, _answer(secret, b"here", fresh, text)):
         return None
     try:
-        said = json.loads(text)
-        place = (str(said["host"]), int(said["port"]), bytes.fromhex(said["number"]).hex())
-        rank = int(said["rank"])
+        fields = json.loads(text)
+        place = (str(fields["host"]), int(fields["port"]), bytes.fromhex(fields["number"]).hex())
+        rank = int(fields["rank"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return (rank, place) if said["size"] == size and 0 < rank < size else None
+    return (rank, place) if fields["size"] == size and 0 < rank < size else None
 
 
 def _come(
-    rank: int, size: int, address: str, port: int, secret: bytes, number: str, awake: _Awake
+    rank: int, size: int, address: str, port: int, secret: bytes, number: str, *, awake: _Awake
 ) -> _Net:
     while True:
         try:
@@ -353,38 +359,38 @@ def _come(
     with door, contextlib.ExitStack() as closing:
         host = door.getsockname()[0]
         listener = closing.enter_context(_listen(host, 0, door.family, size))
-        said = {"rank": rank, "size": size, "host": host, "number": number}
-        text = json.dumps({**said, "port": listener.getsockname()[1]}).encode()
+        greeting = {"rank": rank, "size": size, "host": host, "number": number}
+        text = json.dumps({**greeting, "port": listener.getsockname()[1]}).encode()
         answer = _answer(secret, b"here", _take(door, _NONCE, awake), text)
         door.sendall(answer + len(text).to_bytes(2, "big") + text)
         answer = _take(door, _MAC, awake)
         length = int.from_bytes(_take(door, 8, awake), "big")
-        whole = _take(door, min(length, _MOST), awake)
-        if not hmac.compare_digest(answer, _answer(secret, b"list", bytes.fromhex(number), whole)):
+        reply = _take(door, min(length, _MOST), awake)
+        if not hmac.compare_digest(answer, _answer(secret, b"list", bytes.fromhex(number), reply)):
             raise BackendError(
                 f"what listens at {address} port {port} is not instance 0 of this run"
             )
         closing.pop_all()
-    return _Net(rank, [tuple(place) for place in json.loads(whole)], listener, secret)
+    return _Net(rank, [tuple(place) for place in json.loads(reply)], listener, secret)
 
 
-def _answer(secret: bytes, what: bytes, number: bytes, text: bytes) -> bytes:
-    return hmac.digest(secret, what + number + text, hashlib.sha256)
+def _answer(secret: bytes, payload: bytes, number: bytes, text: bytes) -> bytes:
+    return hmac.digest(secret, payload + number + text, hashlib.sha256)
 
 
 def _take(link: socket.socket, count: int, awake: _Awake) -> bytes:
-    taken = b""
-    while len(taken) < count:
+    received = b""
+    while len(received) < count:
         try:
-            piece = link.recv(count - len(taken))
-        except TimeoutError:  # after _TURN seconds
+            piece = link.recv(count - len(received))
+        except TimeoutError:  # the socket's timeout of _TURN seconds is over
             if not awake.turn():
                 raise
             continue
         if not piece:
             raise ConnectionResetError("the other side hung up")
-        taken += piece
-    return taken
+        received += piece
+    return received
 
 
 def _ready(link: socket.socket) -> socket.socket:

@@ -1,6 +1,7 @@
-"""What an instance says for `poprun --trace`: its collectives, its marks, when it joined.
+"""What an instance reports for `poprun --trace`: its collectives, its marks, and when it joined.
 
-poprun names a pipe in POPDIST_TRACE and reads it. Without one nothing is done, and nothing loaded.
+poprun names a pipe in POPDIST_TRACE and reads it. Without that variable nothing is recorded and
+nothing is loaded.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from popdist._records import Records
 
-#: In the environment of an instance: the pipe that its records go to.
+#: The environment variable of an instance that names the pipe for its records.
 PIPE = "POPDIST_TRACE"
 
 
 def mark(name: str) -> None:
-    """Put a mark with this name into the trace of the launch, as of now: `mark("epoch")`.
+    """Put a mark with this name into the trace of the launch, at the present time: `mark("epoch")`.
 
-    Nothing happens where poprun does not trace. A name has at most 80 bytes, and should be one of
-    few: marks with the same name are counted together. Ours, not PopDist's.
+    Nothing happens where poprun does not trace. A name has at most 80 bytes. Use few different
+    names: marks with the same name are counted together. The function is ours, not PopDist's.
     """
     records = open_records()
     if records is not None:
@@ -27,14 +28,14 @@ def mark(name: str) -> None:
 
 
 class _Opened:
-    """The records of this process; none where poprun does not trace."""
+    """The records of this process; None where poprun does not trace."""
 
     done = False
     records: Records | None = None
 
 
 def open_records() -> Records | None:
-    """The records of this process, or None: poprun does not trace."""
+    """Return the records of this process, or None where poprun does not trace."""
     if not _Opened.done:
         _open()
     return _Opened.records
@@ -52,7 +53,7 @@ def _open() -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return  # nobody reads it: the program matters more
+        return  # nobody reads the pipe; the program goes on without a trace
     records = _Opened.records = Records(handle)
     atexit.register(records.flush)
     os.register_at_fork(after_in_child=records.forget)

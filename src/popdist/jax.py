@@ -8,10 +8,12 @@ from popdist import _meeting
 
 
 def initialize(**options: Any) -> tuple[int, int]:
-    """Set JAX up among all instances; this one's index, and how many there are.
+    """Initialise JAX among all instances.
 
-    options: as jax.distributed.initialize takes them. Before any other use of JAX, once, by every
-    instance. A program that was started alone needs nothing, and nothing happens.
+    Return this instance's index, and the number of instances.
+
+    options: as for jax.distributed.initialize. Every instance calls it once, before any other use
+    of JAX. In a program that was started alone, it does nothing.
 
     Raises BadEnvironment where the launcher's variables contradict each other.
     """

@@ -1,6 +1,6 @@
-"""PopART's session and device of an instance: `popdist.popart`.
+"""PopART's session options and device for an instance: `popdist.popart`.
 
-Needs PopART, which comes with the Poplar SDK. Names are those of PopDist's guide.
+The module needs PopART, which comes with the Poplar SDK. Names are those of PopDist's guide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ except ImportError as error:
 
 
 def configureSessionOptions(opts: Any) -> None:
-    """Set in popart.SessionOptions how many replicas there are, here and in all.
+    """Set the numbers of local and of all replicas in popart.SessionOptions.
 
     Raises BadEnvironment.
     """
@@ -34,7 +34,7 @@ def configureSessionOptions(opts: Any) -> None:
 
 
 def getDevice(ipusPerReplica: int = 0, connectionType: Any = None) -> Any:
-    """The device with this instance's replicas. connectionType: OnDemand if it is not given.
+    """Return the device with this instance's replicas. connectionType: OnDemand if it is not given.
 
     Raises BadUse, BadEnvironment.
     """

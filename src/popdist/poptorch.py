@@ -1,6 +1,7 @@
 """PopTorch options of an instance, as programs for IPUs import them: `popdist.poptorch.Options`.
 
-Needs PopTorch, which comes with the Poplar SDK. Names and refusals are those of PopDist's guide.
+The module needs PopTorch, which comes with the Poplar SDK. Names and refusals are those of
+PopDist's guide.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ def _refuse(name: str) -> NoReturn:
 class Options(poptorch.Options):  # type: ignore[misc]
     """poptorch.Options with the replicas, devices and process ids that poprun gave this instance.
 
-    ipus_per_replica: devices of each replica; poprun's if it is not given. Without poprun: process
-    0 of 1. Raises BadUse where poprun gave replicas another number, BadEnvironment, NotUniform.
+    ipus_per_replica: devices of each replica; poprun's number if it is not given. Without poprun,
+    this is process 0 of 1. Raises BadUse where poprun gave replicas another number, BadEnvironment
+    and NotUniform.
     """
 
     def __init__(self, ipus_per_replica: int | None = None) -> None:
@@ -50,25 +52,25 @@ class Options(poptorch.Options):  # type: ignore[misc]
         distributed.__class__ = type(kind.__name__, (_Decided, kind), {})
 
     def useIpuId(self, *_: Any) -> NoReturn:
-        """Raises RuntimeError: the partition decides."""
+        """Raise RuntimeError: the partition decides."""
         _refuse("useIpuId")
 
     def replicationFactor(self, *_: Any) -> NoReturn:
-        """Raises RuntimeError: `--num-replicas` decides."""
+        """Raise RuntimeError: `--num-replicas` decides."""
         _refuse("replicationFactor")
 
 
 class _Decided:
-    """In front of PopTorch's options for several processes: poprun has decided them."""
+    """Replaces PopTorch's options for several processes, which poprun has decided."""
 
     def disable(self) -> NoReturn:
-        """Raises RuntimeError."""
+        """Raise RuntimeError."""
         _refuse("Distributed.disable")
 
     def setEnvVarNames(self, *_: Any) -> NoReturn:
-        """Raises RuntimeError."""
+        """Raise RuntimeError."""
         _refuse("Distributed.setEnvVarNames")
 
     def configureProcessId(self, *_: Any) -> NoReturn:
-        """Raises RuntimeError."""
+        """Raise RuntimeError."""
         _refuse("Distributed.configureProcessId")

@@ -1,7 +1,7 @@
 """TensorFlow's IPU configuration of an instance: `popdist.tensorflow.set_ipu_config`.
 
-Needs Graphcore's TensorFlow, which comes with the Poplar SDK: others have no IPUConfig. What is set
-is what its IPUConfig documents for several processes.
+The module needs Graphcore's TensorFlow, which comes with the Poplar SDK; other builds have no
+IPUConfig. It sets what the documentation of IPUConfig names for several processes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ except ImportError as error:
 def set_ipu_config(
     config: Any, ipus_per_replica: int | None = None, configure_device: bool = True
 ) -> None:
-    """Tell an IPUConfig which process of how many this is, and which devices it has.
+    """Set in an IPUConfig which process this is, how many there are, and its devices.
 
-    ipus_per_replica: poprun's if it is not given. configure_device: False leaves the selection of
-    devices alone. Raises BadUse where poprun gave replicas another number, BadEnvironment,
-    NotUniform.
+    ipus_per_replica: poprun's number if it is not given. configure_device: False leaves the
+    selection of devices unchanged. Raises BadUse where poprun gave replicas another number,
+    BadEnvironment and NotUniform.
     """
     each = ipus_per_replica or environment.getNumIpusPerReplica()
     if environment.isPopdistEnvSet() and not environment.checkNumIpusPerReplica(each):

@@ -3,7 +3,7 @@
     import popdist.torch
     popdist.torch.init_process_group("gloo")
 
-poprun sets the variables that torchrun sets, so a program that does this runs under either.
+poprun sets the same variables as torchrun, so a program that uses this call runs under either.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from popdist import _meeting
 
 
 def init_process_group(backend: str | None = None, **options: Any) -> tuple[int, int]:
-    """Set torch.distributed up among all instances; this one's rank, and how many there are.
+    """Initialise torch.distributed among all instances.
 
-    backend, options: as torch.distributed.init_process_group takes them. A program that was
-    started alone is a group of one. To be called once, by every instance.
+    Return this rank, and the number of instances.
+
+    backend, options: as for torch.distributed.init_process_group. A program that was started alone
+    is a group of one. Every instance calls it once.
 
     Raises BadEnvironment where the launcher's variables contradict each other.
     """

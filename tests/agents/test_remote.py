@@ -1,10 +1,12 @@
-"""A machine behind its agent: the seam over the wire, who may call, and what a kill leaves."""
+"""A machine behind its agent: the seam over the wire, authentication, and the state after a
+kill.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,9 +22,12 @@ from podwright.agents import (
     SavedMachine,
     Secret,
     SimulatedMachine,
+    _agent_server,
+    _peer_protocol,
     machine_key,
     read_key,
 )
+from podwright.agents._peer_protocol import PROTOCOL
 from podwright.errors import (
     AlreadyExists,
     Fenced,
@@ -30,6 +35,7 @@ from podwright.errors import (
     InvalidRequest,
     Unauthenticated,
     Unavailable,
+    WrongState,
 )
 from podwright.fabric import IPU, Machine
 from tests.ports import free_port
@@ -135,7 +141,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def test_one_that_comes_back_is_found_at_once(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long gRPC would pause until it looks for it again."""
+    """The agent is found at once, however long gRPC would pause before its next attempt."""
     patience = "podwright.agents._agent_client._COMES_BACK"
     monkeypatch.setattr(patience, 1.0)
     at = free_port()
@@ -169,7 +175,7 @@ async def test_a_server_believes_no_stranger(pair: Pair) -> None:
     class Stranger(Secret):
         """Answers whatever is asked, without the key."""
 
-        def check(self, call: str, body: bytes, said: str, machine: str, **_: object) -> str:
+        def check(self, call: str, body: bytes, credential: str, machine: str, **_: object) -> str:
             return "0"
 
     remote = await pair.connect(Secret(KEY), Stranger(b"another key, as long"))
@@ -218,7 +224,7 @@ async def test_a_server_that_takes_one_machine_for_another_is_told(pair: Pair) -
 
 
 def test_what_a_killed_agent_heard_is_not_obeyed_again(tmp_path: Path) -> None:
-    """Neither a call once more, nor a server that another start of it has replaced."""
+    """It obeys neither a repeated call, nor a server that another start of it has replaced."""
     now = [1000.0]
     path = tmp_path / "heard"
     old, new = (Secret(KEY, clock=lambda: now[0]) for _ in range(2))
@@ -264,7 +270,7 @@ async def test_no_agent_without_a_key(pair: Pair) -> None:
 
 @pytest.mark.parametrize("epoch", [1 << 62, 1 << 53, 5 + (1 << 44), -1])
 async def test_an_absurd_epoch_is_refused(pair: Pair, epoch: int) -> None:
-    """Obeyed once, it would shut out every server for good."""
+    """If it were obeyed once, it would shut out every server for good."""
     pair.driver = kept = SavedMachine(pair.machine, pair.state)
     remote = await pair.connect()
     await remote.configure("p1", 5, [0])
@@ -362,3 +368,35 @@ def test_keys_are_private_and_long(tmp_path: Path) -> None:
         read_key(path)
     with pytest.raises(InvalidRequest, match="cannot read"):
         read_key(tmp_path / "none")
+
+
+async def test_an_agent_that_is_too_new_is_left_alone(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server reports that, and sends no change there until one of the two was upgraded."""
+    remote = await pair.connect()
+    monkeypatch.setattr(_agent_server, "OLDEST_PEER", PROTOCOL + 1)
+    with pytest.raises(WrongState, match=r"its agent is too new .* upgrade vipu-server") as caught:
+        await remote.describe()
+    assert caught.value.data["incompatible"]
+    changes: list[Callable[[], Awaitable[None]]] = [
+        lambda: remote.configure("p1", 5, [0]),
+        lambda: remote.reset(5, [0]),
+        lambda: remote.release(5, [0]),
+        lambda: remote.fence(5, [0], "run"),
+    ]
+    for change in changes:
+        with pytest.raises(WrongState, match="nothing there is changed"):
+            await change()
+    assert {call.kind for call in pair.machine.calls} <= {"describe"}
+    monkeypatch.undo()
+    await remote.describe()
+    await remote.configure("p1", 5, [0])
+
+
+async def test_an_agent_that_is_too_old_is_left_alone(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_peer_protocol, "OLDEST_PEER", PROTOCOL + 1)
+    with pytest.raises(WrongState, match="upgrade vipu-agent on ag1"):
+        await (await pair.connect()).describe()

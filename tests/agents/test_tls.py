@@ -1,4 +1,4 @@
-"""TLS between server and agents: each knows the other by the site's authority, or not at all."""
+"""TLS between server and agents: each accepts the other only by the site's authority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.certificates import CLIENT, MACHINE, NUMBER, SERVER, folder_of
 
 
 class Link:
-    """An agent with TLS, and those who call it."""
+    """An agent with TLS, and its callers."""
 
     def __init__(self) -> None:
         self.machine = SimulatedMachine(Machine(MACHINE, "10.1.2.3"), IPU, keep_calls=9)
@@ -89,7 +89,7 @@ async def test_a_server_believes_no_other_machine(link: Link) -> None:
 
 
 async def test_a_server_believes_one_certificate_of_a_machine_if_told_so(link: Link) -> None:
-    """Another one of that machine, a stolen one say, is worth nothing any more."""
+    """Another certificate of that machine, for example a stolen one, is refused from then on."""
     await link.start(folder_of(MACHINE))
     assert (await link.caller(SERVER, certificate=NUMBER).describe()).devices
     with pytest.raises(Unavailable, match=f"has no certificate of 4f1d00c6.{MACHINE}") as caught:

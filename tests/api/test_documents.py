@@ -1,4 +1,4 @@
-"""The examples in the pages on Python, run as they stand; and links that lead somewhere."""
+"""The examples in the pages on Python are run unchanged, and links lead to existing targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.whole.conftest import Pod as Server
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "coming-from.md"]
+PAGES = [ROOT / "docs" / name for name in ("python.md", "coming-from.md", "api.md")]
 #: Jobs run on the fake that ships; the first has the number that the page shows.
 _SLURM = """\
 import os, tempfile
@@ -27,7 +27,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def _parts() -> list[str]:
-    """What is run by itself: each example, and those of Slurm's jobs of a page together."""
+    """Return the parts to run: each example alone, and a page's examples of Slurm jobs together."""
     found = []
     for page in PAGES:
         plain = [block for block in blocks(page) if "podwright.slurm" not in block]
@@ -80,13 +80,29 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_pictures_are_text_and_load_nothing_from_elsewhere() -> None:
-    from tools.pictures import FOLDER, LINES, ON_THE_POD, floors, house
+    from tools.pictures import (
+        FOLDER,
+        GPU_LINES,
+        LINES,
+        ON_THE_POD,
+        PARTITION_LINES,
+        PLAN_LINES,
+        floors,
+        house,
+    )
 
     for floor in floors():
         assert f">{floor}<" in house()
     first = (FOLDER / "first.svg").read_text()
     for line in LINES:
         assert line.split()[0] in first
+    for name, lines in (("partitions", PARTITION_LINES), ("poprun", PLAN_LINES)):
+        picture_text = (FOLDER / f"{name}.svg").read_text()
+        for line in lines:
+            assert line.replace(" ", "&#160;") in picture_text
+    gpu = (FOLDER / "gpu.svg").read_text()
+    for line in GPU_LINES:
+        assert line.split()[2] in gpu
     top = (FOLDER / "top.svg").read_text()
     for line in ON_THE_POD[:-1]:
         assert line.split()[3] in top

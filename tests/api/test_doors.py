@@ -1,4 +1,6 @@
-"""What `podwright` offers: every name works, whatever was imported before, and costs nothing."""
+"""The names that `podwright` offers: each works after any import, and costs nothing before
+its use.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ print(json.dumps(said))
 def test_every_public_function_works_after_every_module_was_imported(
     server: Server, tmp_path: Path
 ) -> None:
-    """A room and a function of one name would hide each other."""
+    """A subpackage and a function of the same name would hide each other."""
     words = [sys.executable, "-W", "ignore", "-c", _ALL, str(tmp_path / "jobs")]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The example on each command's page: typed as it stands, with what it prints."""
+"""The example on each command's page is run unchanged, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli._commands import COMMANDS
+from podwright.cli.about._commands import COMMANDS
 from tests.pages import Block, blocks
 from tests.whole.conftest import Pod as Server
 

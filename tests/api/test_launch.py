@@ -26,6 +26,7 @@ from podwright.errors import (
     NotFound,
     NotPicklable,
     PythonMismatch,
+    TimedOut,
 )
 from podwright.functions import dump_call, read_outcome
 from podwright.functions._call import load_call
@@ -150,7 +151,8 @@ def test_an_instance_that_is_killed_has_no_result(server: Server) -> None:
     with pytest.raises(LaunchFailed) as raised:
         _launch(lambda: os.kill(os.getpid(), signal.SIGKILL)).results(300)
     assert raised.value.data["exit_code"] == 128 + signal.SIGKILL
-    assert "instance 0" in raised.value.data["log"]
+    assert raised.value.problem == "instance 0 was ended by signal 9 (SIGKILL)"
+    assert raised.value.data["instance"] == 0
 
 
 @pytest.mark.parametrize(
@@ -168,13 +170,13 @@ def test_what_cannot_be_sent_is_refused_here(server: Server) -> None:
     with pytest.raises(NotPicklable, match="lock"):
         podwright.launch(lambda: lock)
     with pytest.raises(NotPicklable, match="no function"):
-        podwright.launch(7)  # type: ignore[arg-type]
+        podwright.launch(7)  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match="max_restarts"):
         podwright.launch(index, max_restart=1)
 
 
 def test_a_host_with_another_python_refuses_with_both(tmp_path: Path) -> None:
-    """Before anything is unpickled: what follows the line could not even be read."""
+    """It refuses before anything is unpickled, because it could not even read what follows."""
     head, _, _ = dump_call(index, (), {}).partition(b"\n")
     version = f"CPython 3.{sys.version_info[1]}.{sys.version_info[2]}"
     assert version.encode() in head
@@ -300,8 +302,20 @@ def test_run_tells_how_it_ended(server: Server) -> None:
     with pytest.raises(LaunchFailed) as raised:
         podwright.run(["sh", "-c", "exit 3"], capture=True, launcher="local")
     assert raised.value.data["exit_code"] == 3
+    assert raised.value.message == "instance 0 ended with exit code 3."
     with pytest.raises(NotFound, match="no-such-program"):
         podwright.run(["no-such-program"], capture=True, launcher="local")
+
+
+def test_a_launch_that_takes_too_long_times_out(server: Server) -> None:
+    """Where an instance itself ends with timeout(1)'s code, it has failed."""
+    with pytest.raises(TimedOut) as raised:
+        podwright.run(["sleep", "600"], capture=True, launcher="local", timeout=0.5)
+    assert raised.value.data["exit_code"] == 124
+    with pytest.raises(TimedOut, match=r"--timeout: 0\.5 seconds are over"):
+        _launch(lambda: time.sleep(600), timeout=0.5).results(300)
+    with pytest.raises(LaunchFailed, match="instance 0 ended with exit code 124"):
+        podwright.run(["sh", "-c", "exit 124"], capture=True, launcher="local")
 
 
 def test_ctrl_c_ends_the_instances_in_order(server: Server, tmp_path: Path) -> None:

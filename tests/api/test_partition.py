@@ -1,4 +1,4 @@
-"""A partition from Python: created, held, removed, however the program ends."""
+"""A partition from Python: created, held, and removed, however the program ends."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_waiting_in_the_line_says_how_it_goes(server: Server) -> None:
         with pod.partition(size=2, wait=True, progress=hear) as partition:
             assert partition.held
         making_room.join()
-    assert heard[0].startswith("place 1 in the waiting line")
+    assert heard[0].startswith("place 1 in the queue")
 
 
 def test_a_killed_program_leaves_no_partition(server: Server) -> None:
@@ -119,7 +119,7 @@ def test_a_program_that_forgets_to_close_leaves_no_partition(server: Server) -> 
 
 
 def test_a_partition_outlives_no_program_by_its_forks(server: Server) -> None:
-    """What multiprocessing forks has copies of all that is open."""
+    """Processes that multiprocessing forks have copies of all open files."""
     then = (
         "import multiprocessing\n"
         "child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(1000,))\n"
@@ -206,7 +206,9 @@ def test_a_partition_that_nobody_holds_stays(server: Server) -> None:
 
 
 def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None:
-    """Over a connection of its own: this one removes what is in the way, and takes one out."""
+    """The reports come over a connection of their own, and this connection removes what is in the
+    way.
+    """
     heard: list[str] = []
     made: list[object] = []
     with podwright.connect() as pod:
@@ -232,7 +234,7 @@ def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None
             else:
                 pod.leave(waiter.id)
             thread.join(120)
-            assert heard[-1].startswith(("place 1 in the waiting line", "it is our turn"))
+            assert heard[-1].startswith(("place 1 in the queue", "it is our turn"))
         events.close()
         gone, second = made
         assert isinstance(gone, NotFound)

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from podwright.kubernetes import make_job_keys
+from podwright.guests.kubernetes import make_job_keys
 from podwright.server import make_agent_certificate, make_certificates, make_user_certificate
 
 FOLDER: Final = Path(__file__).parent

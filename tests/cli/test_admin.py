@@ -1,4 +1,4 @@
-"""`vipu-admin` word by word: what it asks of a server, what it prints, and how it refuses."""
+"""`vipu-admin` word by word: its requests to a server, its output, and its refusals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 class Server:
-    """Answers as it is told, and remembers what it was asked."""
+    """Gives prepared answers, and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Value]] = []

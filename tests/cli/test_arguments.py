@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from podwright.cli._arguments import Parser, not_negative, port, positive, run, seconds
+from podwright.cli.shared._arguments import Parser, not_negative, port, positive, run, seconds
 from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound, TimedOut, Unavailable
 
 
@@ -100,7 +100,7 @@ def test_every_ending_has_its_code(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("podwright.cli._running._silence_standard_output", lambda: None)
+    monkeypatch.setattr("podwright.cli.shared._running._silence_standard_output", lambda: None)
 
     def body() -> int:
         raise error

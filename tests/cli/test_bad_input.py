@@ -28,7 +28,7 @@ def without_notices(err: str) -> str:
 
 
 class Pod:
-    """A simulated POD16 of this test's own, found through its environment."""
+    """A simulated POD16 for this test alone, which its environment names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,9 @@ class Pod:
         self.server: int | None = None
 
     def vipu(self, *words: str) -> tuple[int, str, str]:
-        """Exit code, standard output, and standard error without what every command says."""
+        """Return exit code, standard output, and standard error without what every command
+        prints.
+        """
         done = subprocess.run(
             [sys.executable, "-m", "podwright.cli.vipu", *words],
             env=self.environ, capture_output=True, text=True, timeout=300, check=False,
@@ -67,7 +69,7 @@ class Pod:
 
 
 def state(client: Client) -> list[object]:
-    """All that the server holds, but for the seconds that leases still have."""
+    """Return everything in the server, except the remaining seconds of leases."""
     leases = [msgspec.structs.replace(lease, expires_in=0) for lease in client.list_leases()]
     partitions = [msgspec.structs.replace(p, leases=[]) for p in client.list_partitions()]
     return [*partitions, *leases, *client.list_devices()]
@@ -148,7 +150,7 @@ def test_an_empty_name(pod: Pod) -> None:
 
 
 def test_what_is_anothers_stays_as_it_is(pod: Pod, tmp_path: Path) -> None:
-    """Over TCP nobody is known; the address is taken from the command's own words."""
+    """Over TCP callers are anonymous. The address is taken from the command's own words."""
     _, out, _ = pod.vipu("--server-version")
     address = out.splitlines()[1].removeprefix("host: ")
     away = Pod(tmp_path)

@@ -1,4 +1,4 @@
-"""`gc-info` and `gc-monitor`: which devices there are, by number, and who is on them."""
+"""`gc-info` and `gc-monitor`: the devices, by number, and their users."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podwright.cli import _gc
+from podwright.cli.devices import _gc
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
 from podwright.client import Client, FakeTransport, FoundServer
-from podwright.launcher import _launch_partition
+from podwright.launcher.run import _launch_partition
 from podwright.wire import (
     AcquireRequest,
     ClusterInfo,
@@ -175,8 +175,8 @@ def test_what_is_known_of_one(gc: Gc) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("gc-info", "say -l, or -d N"),
-        ("gc-info -l -d 1", "say -l, or -d N"),
+        ("gc-info", "name a device with -d N, or list all with -l"),
+        ("gc-info -l -d 1", "name a device with -d N, or list all with -l"),
         ("gc-info -l --device-info", "--device-info needs -d N"),
         ("gc-info -l --partition p1 --all-partitions", "not allowed with"),
         ("gc-info -l --al-partitions", "did you mean '--all-partitions'?"),
@@ -271,7 +271,7 @@ def test_inside_a_program_it_is_that_programs(gc: Gc, monkeypatch: pytest.Monkey
 )
 def test_a_launch_says_who_it_is_without_its_arguments(program: tuple[str, ...], name: str) -> None:
     request = _launch_partition.in_name_of(AcquireRequest(spec=PartitionSpec(name="p")), program)
-    assert read_holder(request.holder) == (name, os.getpid(), os.uname().nodename)
+    assert read_holder(request.holder) == (f"poprun {name}", os.getpid(), os.uname().nodename)
 
 
 def test_words_that_are_not_ours_are_the_program() -> None:

@@ -1,6 +1,6 @@
-"""What refusals advise can be typed: every command and option in a hint is one that there is.
+"""The advice in refusals can be typed: every command and option in a hint exists.
 
-The hints are read from the source, so that none is forgotten. What stands for a name (`{…}`) may
+The hints are read from the source, so that none is forgotten. A placeholder for a name (`{…}`) may
 be anything.
 """
 
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import podwright
-from podwright.cli._commands import COMMANDS, parser_of
+from podwright.cli.about._commands import COMMANDS, parser_of
 
 #: Arguments of errors and findings that say what to do next.
 HINTS = ("would_work", "todo")

@@ -1,4 +1,4 @@
-"""Manual pages and completion: made of every parser, and right about what there is."""
+"""Manual pages and completion are made from every parser, and agree with the commands."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli._commands import COMMANDS, parser_of
-from podwright.cli._complete import words
-from podwright.cli._manual import page, section
+from podwright.cli.about._commands import COMMANDS, parser_of
+from podwright.cli.about._complete import words
+from podwright.cli.about._manual import page, section
 from podwright.cli.podwright import main
 from tests.whole.conftest import Pod
 from tests.whole.conftest import make_pod as make_pod
@@ -83,8 +83,8 @@ def test_words_are_those_of_the_server(pod16: Pod, monkeypatch: pytest.MonkeyPat
 
 
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy with tests is no reason to be silent."""
-    monkeypatch.setattr("podwright.cli._complete.LIMIT", 60.0)
+    """Allow more time, since a machine may be busy with tests."""
+    monkeypatch.setattr("podwright.cli.about._complete.LIMIT", 60.0)
 
 
 def test_a_server_that_does_not_answer_is_passed_over(tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
-"""The umbrella: versions, and completion that a shell can read."""
+"""The command `podwright`: versions, and completion that a shell can read."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from podwright import __version__
+from podwright.cli.about._commands import COMMANDS
 from podwright.cli.podwright import main
 
 
 def complete(script: str, *words: str) -> list[str]:
-    """What bash would offer for the last of these words."""
+    """Return what bash would offer for the last of these words."""
     command = words[0].replace("-", "_")
     asked = " ".join(f"'{word}'" for word in words)
     tail = f"COMP_WORDS=({asked}); COMP_CWORD={len(words) - 1}; _shtab_{command}; "
@@ -50,9 +54,64 @@ def test_all_commands_at_once_for_zsh(capsys: pytest.CaptureFixture[str]) -> Non
         assert f"#compdef {command}\n" in out
 
 
+@pytest.mark.parametrize(
+    ("words", "current"),
+    [
+        (["poprun", "--vipu-partition", "=", "p"], 3),
+        (["poprun", "--vipu-partition", "="], 2),
+        (["poprun", "--num-replicas", "=", "4", "--vipu-partition", "p"], 5),
+    ],
+)
+def test_bash_completes_a_value_behind_an_equals_sign(
+    words: list[str], current: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """bash cuts `--vipu-partition=p` into three words, of which the last is to be completed."""
+    assert main(["completion", "bash", "--command", "poprun"]) == 0
+    script = capsys.readouterr().out
+    script += 'podwright() { if [ "$*" = "complete partitions" ]; then echo "p1 p2"; fi; }\n'
+    typed = " ".join(f"'{word}'" for word in words)
+    script += f"COMP_WORDS=({typed}); COMP_CWORD={current}\n"
+    script += "$(complete -p poprun | grep -o '_podwright_joined_[a-z]*')\n"
+    script += 'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.split() == ["p1", "p2"]
+
+
+def test_completion_is_installed_where_bash_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    folder = tmp_path / "bash-completion" / "completions"
+    for _ in range(2):  # installing it again is no error
+        assert main(["completion", "install"]) == 0
+        assert str(folder / "podwright") in capsys.readouterr().out
+    assert {path.name for path in folder.iterdir()} == set(COMMANDS)
+    assert "_shtab_poprun" in (folder / "poprun").read_text()
+    monkeypatch.setenv("SHELL", "/bin/fish")
+    assert main(["completion", "install"]) == 2
+    assert "SHELL=bash podwright completion install" in capsys.readouterr().err
+
+
+def test_versions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "-o", "json", "--client"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["client"]["version"] == __version__
+    assert re.fullmatch(r"[0-9a-f]{12,}|", found["client"]["commit"])
+    assert found["server"] is None
+
+
+def test_plugins_without_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    assert capsys.readouterr().out == f"podwright {__version__}\n"
+    printed = capsys.readouterr().out
+    assert re.fullmatch(rf"podwright {re.escape(__version__)}( \([0-9a-f]{{12}}\))?\n", printed)
 
 
 def test_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`vipu` word by word: what it asks of a server, what it prints, and how it refuses."""
+"""`vipu` word by word: its requests to a server, its output, and its refusals."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def partition(name: str = "p1", size: int = 4, gcds: int = 1, **changes: Any) ->
 
 
 class Vipu:
-    """Runs the command against one answer, and keeps what it asked and said."""
+    """Runs the command against one answer, and keeps requests and output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -579,7 +579,7 @@ Connect = Callable[[argparse.Namespace], FoundServer]
 def test_options_stand_before_and_after_the_verb(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from podwright.cli._server import chosen
+    from podwright.cli.shared._server import chosen
 
     seen: list[argparse.Namespace] = []
 

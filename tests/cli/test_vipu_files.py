@@ -1,4 +1,4 @@
-"""The IPUoF files of a partition: written with it, gone with it, and nobody else's."""
+"""The IPUoF files of a partition are written with it and removed with it; others stay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli import _vipu_files
+from podwright.cli.partitions import _files as _vipu_files
 from podwright.wire import ReadyState
 from tests.cli.test_vipu import Vipu, partition, vipu  # noqa: F401
 

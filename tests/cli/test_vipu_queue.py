@@ -1,4 +1,4 @@
-"""`vipu` in the waiting line, its explanations and its events, word by word."""
+"""`vipu` in the queue, its explanations and its events, word by word."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from podwright.cli._vipu_queue import command
+from podwright.cli.partitions._queue import command
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import NotFound, Unavailable
@@ -19,6 +20,7 @@ from podwright.wire import (
     EventsRequest,
     ExplainRequest,
     Explanation,
+    PartitionName,
     PartitionSpec,
     ServerInfo,
     Standing,
@@ -33,7 +35,7 @@ from tests.cli.test_vipu import partition
 
 
 class Told:
-    """Runs the command against answers in their order; keeps calls and output."""
+    """Runs the command against answers in their order, and keeps calls and output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -80,22 +82,36 @@ DONE = WaitReply(waiter=WaiterInfo(id="w1", state="DONE"), partition=partition()
 
 def test_wait_until_it_is_there(vipu: Told) -> None:
     line = "create partition p1 --size 4 --wait --priority -2 --duration 60"
-    assert vipu(line, waits(2), waits(2), waits(1, 90.0), DONE) == 0
+    assert vipu(line, waits(2), waits(2), waits(1, 90.0), DONE, partition()) == 0
     assert vipu.out == "create partition (p1): success.\n"
     assert vipu.err.splitlines() == [
-        "place 2 in the waiting line (w1), for p0 to end.",
-        "place 1 in the waiting line (w1), for p0 to end; about 90 s more.",
+        "place 2 in the queue (w1), for p0 to end.",
+        "place 1 in the queue (w1), for p0 to end; about 90 s more.",
     ]
     wanted = CreateRequest(spec=PartitionSpec(name="p1", size=4), duration=60.0)
-    assert vipu.calls[0] == ("Wait", WaitRequest(create=wanted, priority=-2))
+    method, joined = vipu.calls[0]
+    assert isinstance(joined, WaitRequest)
+    assert len(joined.request_id) == 32
+    unmarked = WaitRequest(create=wanted, priority=-2, acknowledges=True)
+    assert (method, replace(joined, request_id="")) == ("Wait", unmarked)
     assert vipu.calls[1] == ("Wait", WaitRequest(id="w1", timeout=20.0))
+    assert vipu.calls[-1] == ("GetPartition", PartitionName(name="p1")), "it is acknowledged"
+
+
+def test_what_the_server_took_back_is_no_success(vipu: Told) -> None:
+    line = "create partition p1 --size 4 --wait"
+    gone = NotFound("there is no partition p1")
+    assert vipu(line, DONE, gone) == NotFound.exit_code
+    other = replace(partition(), created_at=partition().created_at + 1)
+    assert vipu(line, DONE, other) == NotFound.exit_code
+    assert "taken back" in vipu.err
 
 
 def test_interrupted_it_leaves_the_line(vipu: Told) -> None:
     line = "create partition p1 --size 4 --wait"
     assert vipu(line, waits(1), KeyboardInterrupt(), Empty()) == 130
     assert vipu.calls[-1] == ("Leave", WaiterName(id="w1"))
-    assert "w1 has left the waiting line" in vipu.err
+    assert "w1 has left the queue" in vipu.err
 
 
 def test_who_was_taken_out_of_the_line_need_not_leave_it(vipu: Told) -> None:
@@ -107,8 +123,16 @@ def test_who_was_taken_out_of_the_line_need_not_leave_it(vipu: Told) -> None:
 def test_it_outlives_a_restart_of_the_server(vipu: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     down = [Unavailable("restarting") for _ in range(5)]
-    answers: list[Value | BaseException] = [waits(1), *down, DONE]
+    answers: list[Value | BaseException] = [*down, waits(1), *down, DONE, *down, partition()]
     assert vipu("create partition p1 --size 4 --wait", *answers) == 0
+    joins = {r.request_id for _, r in vipu.calls if isinstance(r, WaitRequest) and not r.id}
+    assert len(joins) == 1, "it joins again under the same id"
+    assert "asking again" in vipu.err
+
+
+def test_a_server_that_was_never_there_is_not_waited_for(vipu: Told) -> None:
+    away = Unavailable("no server answers", errno=111)
+    assert vipu("create partition p1 --size 4 --wait", away) == Unavailable.exit_code
 
 
 def test_priority_needs_the_line(vipu: Told) -> None:

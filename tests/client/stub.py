@@ -1,4 +1,4 @@
-"""Servers of a few lines, for what a real one never does: lie, hang, vanish."""
+"""Servers of a few lines that do what a real one never does: lie, hang, vanish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who names a server, key by key, and what is not an address."""
+"""The source of a server's address, key by key, and texts that are not addresses."""
 
 from __future__ import annotations
 

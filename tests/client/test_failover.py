@@ -10,15 +10,20 @@ import pytest
 from podwright.client import PATIENCE, Client, FailoverTransport, FakeTransport, Transport
 from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 from podwright.wire import (
+    CreateRequest,
     Empty,
     LeaseInfo,
     NewUser,
     PartitionList,
+    PartitionSpec,
     RemoveRequest,
     ServerInfo,
     UserInfo,
     UserRequest,
     Value,
+    WaiterInfo,
+    WaitReply,
+    WaitRequest,
 )
 
 STANDS_BY = Unavailable("this server stands by for another one", standby=True, active="b")
@@ -29,7 +34,7 @@ EMPTY = PartitionList()
 
 
 class Said(NamedTuple):
-    """What a server was asked, and by which connection."""
+    """The requests to a server, and the connection of each."""
 
     place: str
     method: str
@@ -37,7 +42,7 @@ class Said(NamedTuple):
 
 
 class Pair:
-    """Two servers: each answers what stands in its script, the last line for ever."""
+    """Two servers. Each gives the answers of its script, and repeats the last one for ever."""
 
     def __init__(self, **scripts: list[PodwrightError | Value]) -> None:
         self.scripts = scripts
@@ -171,14 +176,24 @@ def test_one_that_hangs_is_left_after_its_time() -> None:
     assert pair.places() == ["a", "b"]
 
 
-def test_what_can_carry_no_id_is_not_asked_twice() -> None:
-    lost = Pair(a=[GONE], b=[Empty()])
-    with pytest.raises(Unavailable, match="without an answer"):
-        lost.client.call("CreateUser", UserRequest(name="u"))
-    assert lost.places() == ["a"]
-    refused = Pair(a=[STANDS_BY], b=[NewUser(user=UserInfo(name="u"), access_key="k")])
-    refused.client.call("CreateUser", UserRequest(name="u"))
-    assert refused.places() == ["a", "b"], "nothing was done there"
+def test_an_administrators_call_is_made_again_under_the_same_id() -> None:
+    pair = Pair(a=[GONE], b=[NewUser(user=UserInfo(name="u"), access_key="k")])
+    pair.client.call("CreateUser", UserRequest(name="u"))
+    first, second = (said.request for said in pair.said)
+    assert first == second
+    assert pair.places() == ["a", "b"]
+
+
+def test_who_joins_the_line_joins_again_under_the_same_id() -> None:
+    waits = WaitReply(waiter=WaiterInfo(id="w1"))
+    pair = Pair(a=[GONE], b=[waits])
+    pair.client.wait(WaitRequest(create=CreateRequest(spec=PartitionSpec(name="p", size=1))))
+    first, second = (said.request for said in pair.said)
+    assert isinstance(first, WaitRequest)
+    assert first == second
+    assert first.request_id
+    pair.client.wait(WaitRequest(id="w1"))
+    assert pair.said[-1].request == WaitRequest(id="w1"), "a question needs none"
 
 
 def test_the_vendors_protocol_never_changes_anything_twice() -> None:

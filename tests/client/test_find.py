@@ -1,4 +1,4 @@
-"""The order in which servers are looked for, and that nothing is silently replaced."""
+"""The order in which servers are searched. None is silently replaced by another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.client.stub import answers_info, http, stub
 
 
 class World:
-    """A machine of its own: its places, none of them in use yet."""
+    """A machine with places of its own, none of which is in use yet."""
 
     def __init__(self, folder: Path, closed_port: int) -> None:
         self.system = folder / "system.sock"
@@ -118,7 +118,9 @@ def test_a_system_server_that_is_down_is_an_error(world: World) -> None:
 def test_a_machine_of_a_systems_server_never_simulates(
     world: World, tmp_path: Path, mark: str
 ) -> None:
-    """Stopped in order, it leaves no socket; a pod that this user had before is not it."""
+    """A server that was stopped in order leaves no socket, and this user's earlier pod does not
+    replace it.
+    """
     world.marks = (str(tmp_path / "not there" / mark), str(tmp_path / mark))
     (tmp_path / mark).touch()
     world.folder.mkdir(mode=0o700)
@@ -234,7 +236,7 @@ def test_a_link_for_a_folder_is_not_trusted(world: World, tmp_path: Path) -> Non
 
 
 def test_a_named_loopback_server_is_reached_by_its_socket(world: World) -> None:
-    """There the kernel says who calls, and nobody needs a token."""
+    """On the socket the kernel identifies the caller, so no token is needed."""
     world.folder.mkdir(mode=0o700)
     with (
         stub(world.system, answers_info(version="other", port=1)),

@@ -1,4 +1,4 @@
-"""Calls over gRPC: to a server of ours, and to one that has the vendor's protocol alone."""
+"""Calls over gRPC: to a server of ours, and to one that has only the vendor's protocol."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ import grpc
 import pytest
 
 from podwright.client import Address, Client, ServerOptions, VirmTransport, find_server
+from podwright.client._grpc_transport import GrpcChannel
 from podwright.client._tcp import connect_tcp
-from podwright.errors import Held, InvalidRequest, NotFound, PodwrightError, TimedOut, Unavailable
+from podwright.errors import (
+    Held,
+    InvalidRequest,
+    NotFound,
+    PodwrightError,
+    ServerBusy,
+    TimedOut,
+    Unavailable,
+)
 from podwright.wire import (
     METHODS,
     PartitionInfo,
@@ -116,6 +125,40 @@ def test_a_token_travels_as_metadata() -> None:
             client.close()
             other.get_server_info()
     assert [one["authorization"] for one in seen] == ["Bearer t0k3n"] * 2
+
+
+@pytest.mark.parametrize("vendors", [False, True])
+def test_a_busy_server_is_called_again_after_the_time_that_it_named(vendors: bool) -> None:
+    """This holds in both protocols, and only the second of the two calls has an effect."""
+    refusals, pauses = [ServerBusy.of(2), ServerBusy.of(3)], list[float]()
+
+    def answer(data: bytes, context: Any) -> bytes:
+        if refusals:
+            refusal = refusals.pop(0)
+            context.set_trailing_metadata(error_metadata(refusal))
+            context.abort(grpc.StatusCode.UNAVAILABLE, refusal.message)
+        return data
+
+    path = virm.VIRM_METHODS["GetVersion"].path if vendors else method_path("ListPartitions")
+    with serving({path: grpc.unary_unary_rpc_method_handler(answer)}) as address:
+        channel = GrpcChannel(address, pause=pauses.append)
+        assert channel.call(path, b"x", 60.0, bytes, bytes) == b"x"
+        channel.close()
+    assert 2.0 <= pauses[0] <= 3.0 <= pauses[1] <= 4.5
+
+
+def test_a_busy_server_is_not_waited_for_beyond_the_timeout() -> None:
+    pauses: list[float] = []
+
+    def answer(name: str, request: Value, metadata: dict[str, str]) -> Value:
+        raise ServerBusy.of(60)
+
+    with serving(ours(answer)) as address:
+        channel = GrpcChannel(address, pause=pauses.append)
+        with pytest.raises(ServerBusy, match=r"the server is busy, try again in 60 s"):
+            channel.call(method_path("ListPartitions"), b"", 30.0, bytes, bytes)
+        channel.close()
+    assert not pauses
 
 
 def test_a_server_that_cancels_calls_as_it_ends_is_gone() -> None:
@@ -315,7 +358,7 @@ def test_waiting_for_the_vendors_controller_ends_in_time() -> None:
 
 
 class FakeVirm:
-    """A controller that is never done."""
+    """A controller that never finishes."""
 
     where = "pod:8090"
 

@@ -1,4 +1,4 @@
-"""Starting the user's own server: one, however many ask; and clear words when it fails."""
+"""One server is started for a user, however many commands ask at once; failures are explained."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_of_many_that_ask_at_once_one_starts_it(tmp_path: Path, command: list[st
 
 
 def test_it_holds_nothing_of_ours(tmp_path: Path, command: list[str]) -> None:
-    """A pipe that stayed open in it would let scripts wait for the server's end."""
+    """A pipe that stayed open in the server would make scripts wait for the server's end."""
     read, write = os.pipe()
     os.set_inheritable(write, True)
     start_server(str(tmp_path), os.environ, ready(tmp_path), command=command, timeout=300)

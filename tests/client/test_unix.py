@@ -1,4 +1,4 @@
-"""Calls over a Unix socket: what travels, what is sent again, and what strangers get."""
+"""Calls over a Unix socket: the bytes, the repetitions, and the handling of strangers."""
 
 from __future__ import annotations
 

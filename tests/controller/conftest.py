@@ -1,4 +1,4 @@
-"""A running controller over a simulated POD16."""
+"""A fixture: a running controller over a simulated POD16."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.controller.world import World
 
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[World]:
-    """A world with a controller that runs; what must always hold is checked at the end."""
+    """A world with a running controller. The invariants are checked at the end of each test."""
     made = World()
     await made.start()
     yield made

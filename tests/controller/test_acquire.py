@@ -1,4 +1,6 @@
-"""Find or create, then hold: the rules of PopRun's partition settings, and ours beside them."""
+"""Finding or creating a partition and holding it: PopRun's rules of partition settings, and
+ours.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +64,20 @@ async def test_a_missing_one_is_created_if_allowed(world: World) -> None:
     assert "p2" in caught.value.would_work
     assert (await world.acquire("p1", 4, create=True)).created
     assert (await world.acquire("p3", 4, update=True)).created
+
+
+async def test_within_a_job_or_a_launch_nobody_is_told_to_replace_the_partition(
+    world: World,
+) -> None:
+    """The partition is held by the job, or by the launch around this one."""
+    await world.create("p1", 4, num_gcds=1, num_replicas=1)
+    outer = await world.acquire("p1", 4)
+    for parent in (outer.lease.id, ""):
+        with pytest.raises(WrongState) as caught:
+            await world.acquire("p1", 8, parent=parent, num_gcds=2, num_replicas=2)
+        complete(caught.value)
+        assert "--update-partition" not in caught.value.message
+        assert "ask for what it has" in caught.value.would_work
 
 
 async def test_one_that_does_not_fit_says_in_what(world: World) -> None:

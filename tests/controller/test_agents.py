@@ -1,4 +1,4 @@
-"""Agents and clusters of an administrator: made, watched, lost, found again. Time is virtual."""
+"""Agents and clusters of an administrator: created, watched, lost, found again. Time is virtual."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from podwright.agents import Driver, Fault, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines
-from podwright.controller._agent_calls import let_go
-from podwright.controller._heartbeats import Heartbeats
+from podwright.controller.calls._agent_calls import let_go
+from podwright.controller.hardware._heartbeats import Heartbeats
 from podwright.errors import (
     AlreadyExists,
     Denied,
@@ -40,6 +40,7 @@ from podwright.wire import (
     PartitionInfo,
     PartitionName,
     PartitionSpec,
+    ReadyState,
     RemoveRequest,
     UserRequest,
 )
@@ -76,13 +77,15 @@ class Site:
         return self.machines[host]
 
     async def start(self) -> None:
-        self.store = self.store.again()
+        self.store = self.store.reopened()
         self.controller = Controller(
             self.store,
             (),
             {},
             version="test",
-            machines=Machines(self._connect, silence=SILENCE, discovery=self.discovery),
+            machines=Machines(
+                self._connect, silence=SILENCE, discovery=self.discovery, starting=0.5
+            ),
             sleep=self.time.sleep,
         )
         await self.controller.start()
@@ -95,25 +98,29 @@ class Site:
 
     async def cluster(self, name: str, *agents: str, **settings: object) -> ClusterInfo:
         request = ClusterRequest(name=name, agents=list(agents), **settings)  # type: ignore[arg-type]
-        return await self.controller.create_cluster(ROOT, request)
+        reply: ClusterInfo = await self.controller.create_cluster(ROOT, request)
+        return reply
 
     async def create(self, name: str, size: int) -> PartitionInfo:
         request = CreateRequest(spec=PartitionSpec(name=name, size=size))
-        return await self.controller.create_partition(ALICE, request)
+        reply: PartitionInfo = await self.controller.create_partition(ALICE, request)
+        return reply
 
     async def partition(self, name: str) -> PartitionInfo:
-        return await self.controller.get_partition(ROOT, PartitionName(name=name))
+        reply: PartitionInfo = await self.controller.get_partition(ROOT, PartitionName(name=name))
+        return reply
 
     async def agent(self, name: str) -> AgentInfo:
         listed = await self.controller.list_agents(ROOT, ListRequest())
-        return next(info for info in listed.agents if info.name == name)
+        reply: AgentInfo = next(info for info in listed.agents if info.name == name)
+        return reply
 
     async def states(self) -> dict[str, str]:
         listed = await self.controller.list_devices(ROOT, ListRequest())
         return {f"{d.device.machine}/{d.device.index}": d.state for d in listed.devices}
 
     async def until(self, seconds: float, holds: Callable[[], object]) -> float:
-        """Pass time until something holds; how long it took, at most `seconds`."""
+        """Let time pass until something holds, at most `seconds`. Returns how long it took."""
         begin = self.time.now
         while self.time.now < begin + seconds and not holds():
             await self.time.advance(0.25)
@@ -169,7 +176,7 @@ async def test_agents_are_asked_before_they_are_registered(site: Site) -> None:
     await refused(
         create(ROOT, AgentRequest(name="ag4", host="ag3", port=70000)), InvalidRequest, "no port"
     )
-    assert len(site.controller._registry.agents) == 1
+    assert len(site.controller._services.registry.agents) == 1
 
 
 async def test_clusters_that_cannot_be(site: Site) -> None:
@@ -246,7 +253,7 @@ async def test_a_silent_machine_is_noticed_in_time_and_its_partitions_settled(si
 
 
 async def test_a_server_that_stood_still_takes_nobody_for_silent(site: Site) -> None:
-    """Stopped in the middle of a question, or between two."""
+    """The server is stopped in the middle of a question, or between two questions."""
     await site.agents("ag1")
     await site.cluster("c1", "ag1")
     await site.create("p1", 4)
@@ -282,7 +289,7 @@ async def test_a_fault_of_ours_in_one_look_does_not_end_the_watch(
 
 
 async def test_a_hanging_machine_does_not_hold_its_partitions(site: Site) -> None:
-    """One whose connection stands but that says nothing, in the middle of a step."""
+    """The machine's connection stays open, but it answers nothing, in the middle of a step."""
     await site.agents("ag1", "ag2")
     await site.cluster("c1", "ag1", "ag2")
     machine = site.machines["ag2"]
@@ -389,6 +396,8 @@ async def test_a_test_of_a_cluster_says_what_is_wrong_and_where(site: Site) -> N
         ("connectivity", "ag3", "machine ag3 does not answer"),
         ("cabling", "ag4", "its agent does not say where cables lead"),
     ]
+    fault = ["c1", "ag2", "port up leads to ag4; it should lead to ag3"]
+    assert site.controller.conditions(0.0)["cabling"] == [fault]
     for machine in site.machines.values():
         machine.heal()
         machine.set_down(False)
@@ -562,7 +571,9 @@ async def test_an_agent_may_take_over_the_servers_own_devices() -> None:
 
 
 async def test_events_of_machines_are_news(site: Site) -> None:
-    """A machine that joins was not down; one that comes back, and what was reset then, is told."""
+    """A machine that joins was not down before. One that comes back is an event, and so are its
+    resets.
+    """
     await site.agents("ag1", "ag2")
     await site.cluster("c1", "ag1", "ag2")
     await site.create("p1", 4)
@@ -577,7 +588,9 @@ async def test_events_of_machines_are_news(site: Site) -> None:
 
 
 async def test_a_cluster_with_allocations_goes_by_force_alone(site: Site) -> None:
-    """They go with it: a later cluster of that name does not begin with them."""
+    """The allocations are removed with it, so a later cluster of the same name does not get
+    them.
+    """
     await site.agents("ag1", "ag2")
     await site.cluster("c1", "ag1", "ag2")
     request = AllocationRequest(name="a1", cluster="c1", agents=["ag1"])
@@ -594,7 +607,9 @@ async def test_a_cluster_with_allocations_goes_by_force_alone(site: Site) -> Non
 
 
 async def test_a_topology_that_nobody_sees_is_unknown(site: Site) -> None:
-    """Seen: OK, though no agent could tell where its cables lead."""
+    """Regression: the topology was reported as OK, although no agent could tell where its cables
+    lead.
+    """
     await site.agents("ag1", "ag2")
     await site.cluster("c1", "ag1", "ag2")
     tested = await site.controller.test_cluster(ROOT, Named(name="c1"))
@@ -614,7 +629,9 @@ async def test_a_topology_that_nobody_sees_is_unknown(site: Site) -> None:
 
 
 async def test_one_certificate_of_an_agent_is_believed_until_another_is_named(site: Site) -> None:
-    """Also by a restarted server, and where only its address changes."""
+    """A restarted server believes it too, and so does a server when only the agent's address
+    changes.
+    """
     site.machine("ag1")
     first = AgentRequest(name="ag1", host="ag1", port=1, certificate="0a1b")
     await site.controller.create_agent(ROOT, first)
@@ -632,3 +649,35 @@ async def test_one_certificate_of_an_agent_is_believed_until_another_is_named(si
     for number in ("a.b", "*", "-a", "x" * 64):
         bad = AgentRequest(name="ag1", host="ag1", port=2, replace=True, certificate=number)
         await refused(site.controller.create_agent(ROOT, bad), InvalidRequest, "is no number")
+
+
+async def test_an_agent_of_another_build_is_left_alone_under_a_running_program() -> None:
+    """Nothing is placed there, and nothing that runs there turns to ERROR, also after restarts."""
+    site = Site()
+    await site.start()
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    await site.create("p1", 4)
+    (place,) = {m for m, machine in site.machines.items() if (await machine.describe()).configured}
+    machine = site.machines[place]
+    describe = machine.describe
+
+    async def refuse() -> MachineReport:
+        raise WrongState("its agent is too new", incompatible=True)
+
+    machine.describe = refuse  # type: ignore[method-assign]
+    await site.time.advance(3 * SILENCE)
+    for _ in range(2):
+        info = await site.agent(place)
+        assert (info.state, info.reason) == ("REFUSED", "its agent is too new")
+        assert (await site.partition("p1")).ready_state is ReadyState.ACTIVE
+        with pytest.raises(NoCapacity):
+            await site.create("p2", 8)
+        await site.controller.close()
+        await site.start()
+    machine.describe = describe  # type: ignore[method-assign]
+    await site.time.advance(3 * SILENCE)
+    assert (await site.agent(place)).state == "UP"
+    assert (await site.partition("p1")).ready_state is ReadyState.ACTIVE
+    assert [call for call in machine.calls if call.kind == "reset"] == []
+    await site.controller.close()

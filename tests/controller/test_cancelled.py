@@ -1,4 +1,4 @@
-"""A caller that goes away in the middle of a call: the call goes on, and the server with it."""
+"""A caller that goes away in the middle of a call ends neither the call nor the server."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_leases_of_cancelled_callers_run_out(world: World) -> None:
 async def test_a_change_that_fails_after_its_caller_is_gone_says_so(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In one line, and not as a task whose exception nobody fetched."""
+    """It logs one line, and leaves no task whose exception nobody has retrieved."""
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, said: unheard.append(said))
     request = AgentRequest(name="p9", host="p9", port=1)
@@ -76,8 +76,9 @@ async def test_a_change_that_fails_after_its_caller_is_gone_says_so(
 
 
 async def test_what_was_killed_begins_nothing_more(world: World) -> None:
-    """Of the tests' own: a task that its timer began in another test's last moment was never
-    awaited."""
+    """Regression in the tests themselves: a timer started a task in the last moment of a test, and
+    nobody awaited the task.
+    """
     await world.create("p1", 4, caller=ROOT)
     world.controller._core.journal.later(Put("meta", "seen", b"{}"))
     await world.kill()

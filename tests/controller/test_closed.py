@@ -1,4 +1,4 @@
-"""An allocation of a scheduler's: only it creates there, whichever way others ask."""
+"""Only the scheduler itself creates in its allocation, by whichever call others try."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ACCOUNT = Caller("slurmuser", SLURM_UID, Role.USER)
 
 
 async def setting(world: World, *others: str) -> None:
-    """The pod is Slurm's, or half of it, and the rest is divided among other allocations."""
+    """All of the pod is Slurm's, or half of it, with the rest divided among other allocations."""
     await world.controller.create_user(
         ROOT, UserRequest(name="slurm", role="scheduler", uid=SLURM_UID)
     )
@@ -44,7 +44,7 @@ async def setting(world: World, *others: str) -> None:
 
 
 async def ask(world: World, caller: Caller, method: str, request: Value) -> Value:
-    """A call as the server makes it."""
+    """Make a call as the server makes it."""
     caller, request = world.controller.admitted(caller, request)
     reply: Value = await getattr(world.controller, method)(caller, request)
     return reply

@@ -1,9 +1,10 @@
-"""A cluster in use gets more machines, or another one in a machine's place; what runs goes on."""
+"""A cluster in use gets more machines, or a replacement for one, and running programs go on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from podwright.wire import (
     ClusterInfo,
     ListRequest,
     MachineName,
+    Named,
     RemoveRequest,
 )
 from tests.controller.test_agents import SILENCE, Site
@@ -29,8 +31,11 @@ async def site() -> AsyncIterator[Site]:
     await made.controller.close()
 
 
-async def change(site: Site, name: str = "c1", **fields: object) -> ClusterInfo:
-    return await site.controller.change_cluster(ROOT, ClusterChange(name=name, **fields))  # type: ignore[arg-type]
+async def change(site: Site, name: str = "c1", **fields: Any) -> ClusterInfo:
+    reply: ClusterInfo = await site.controller.change_cluster(
+        ROOT, ClusterChange(name=name, **fields)
+    )
+    return reply
 
 
 async def restarted(site: Site) -> None:
@@ -101,11 +106,11 @@ async def test_another_machine_takes_the_place_of_one_that_died(site: Site) -> N
     await site.create("p2", 4)
     await site.create("p3", 4)
     assert {m for p in ("p2", "p3") for m, _ in await where(site, p)} == {other, "ag4"}
-    await site.controller.remove_agent(ROOT, MachineName(name=one))  # type: ignore[arg-type]
+    await site.controller.remove_agent(ROOT, Named(name=one))
 
 
 async def test_what_came_with_devices_is_gone_before_they_serve(site: Site) -> None:
-    """A machine that joins holds somebody's data: it is reset first."""
+    """A machine that joins may contain somebody's data, so it is reset first."""
     await site.cluster("c1", "ag1")
     await site.machines["ag2"].configure("old", 1, [0, 1, 2, 3])
     await change(site, add=["ag2"])
@@ -150,7 +155,7 @@ async def test_changes_that_cannot_be_change_nothing(
 
 
 async def test_a_creation_under_way_keeps_its_devices(site: Site) -> None:
-    """Devices that are taken and not yet written down come along, too."""
+    """Devices that are taken but not yet written down are kept too."""
     await site.cluster("c1", "ag1", "ag2")
     making = [asyncio.ensure_future(site.create(f"p{n}", 2)) for n in range(4)]
     await asyncio.sleep(0)

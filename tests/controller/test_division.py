@@ -1,4 +1,4 @@
-"""A partition whose counts were left open is divided by each launch; one with counts is not."""
+"""Each launch divides a partition whose counts were left open, and none divides one with counts."""
 
 from __future__ import annotations
 

@@ -1,14 +1,29 @@
-"""What the controller's door shows: a method for each call of the wire."""
+"""The controller's door and its table, which has a function for each call of the wire."""
 
 from __future__ import annotations
 
 import inspect
+from types import ModuleType
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from podwright import controller
-from podwright.controller import Controller
-from podwright.wire import METHODS
+from podwright.controller.calls._call_table import BY_THE_SERVER, CALLS, call_table
+from podwright.wire import (
+    METHODS,
+    AcquireRequest,
+    AuditEntry,
+    Empty,
+    ListRequest,
+    Method,
+    PartitionSpec,
+    QuotaInfo,
+    RemoveRequest,
+)
+
+NOTHING = AuditEntry.NOTHING
 
 
 def test_the_door() -> None:
@@ -16,20 +31,79 @@ def test_the_door() -> None:
         "Caller",
         "Controller",
         "Discovery",
-        "Here",
         "Machines",
+        "OwnHost",
         "Role",
+        "StoreFault",
         "Visible",
+        "damaged",
+        "find_faults",
         "first_user",
         "private_kinds",
+        "with_new_chains",
     ]
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"GetServerInfo", "IssueToken"}))
-def test_every_call_of_the_wire_has_its_method(name: str) -> None:
-    method = getattr(Controller, METHODS[name].function)
-    assert inspect.iscoroutinefunction(method)
-    signature = inspect.signature(method, eval_str=True)
-    assert list(signature.parameters) == ["self", "caller", "request"]
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_call_of_the_wire_has_its_function(name: str) -> None:
+    if name in BY_THE_SERVER:
+        assert name not in CALLS
+        return
+    function = CALLS[name]
+    assert inspect.iscoroutinefunction(function)
+    signature = inspect.signature(function, eval_str=True)
+    assert list(signature.parameters) == ["services", "caller", "request"]
     assert signature.parameters["request"].annotation is METHODS[name].request
     assert signature.return_annotation is METHODS[name].reply
+
+
+def _module(*functions: str) -> ModuleType:
+    module = ModuleType("somewhere._some_calls")
+    exec("".join(f"async def {name}(s, c, r): ...\n" for name in functions), vars(module))
+    return module
+
+
+def test_a_method_without_a_function_or_with_two_is_refused() -> None:
+    ping = {"Ping": Method("Ping", Empty, Empty)}
+    once, same = _module("ping", "pong"), _module("ping")
+    assert call_table(ping, [once])["Ping"] is vars(once)["ping"]
+    with pytest.raises(LookupError, match="call Ping: 0 functions ping in _some_calls"):
+        call_table(ping, [_module("pong")])
+    with pytest.raises(LookupError, match="call Ping: 2 functions ping"):
+        call_table(ping, [once, same])
+
+
+def test_what_a_module_imports_is_not_its_own() -> None:
+    module, other = _module("ping"), _module()
+    other.__name__ = "somewhere._other_calls"
+    vars(other)["ping"] = vars(module)["ping"]
+    table = call_table({"Ping": Method("Ping", Empty, Empty)}, [module, other])
+    assert table["Ping"] is vars(module)["ping"]
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_what_a_call_is_about_is_a_field_of_its_request(name: str) -> None:
+    method = METHODS[name]
+    for path in method.about.fields if method.about is not None else ():
+        kind: Any = method.request
+        for step in path.split("."):
+            fields = {field.name: field.type for field in structs.fields(kind)}
+            kind = fields[step]
+        assert kind is str
+
+
+def test_what_stands_in_the_audit() -> None:
+    """Every call that changes something is entered, except those that only keep something alive."""
+    silent = {name for name, m in METHODS.items() if m.changes and m.entry is AuditEntry.NOTHING}
+    assert silent == {"AskToMove", "CallOffMove", "Renew", "ReportJobs", "Wait"}
+    assert {n for n, m in METHODS.items() if m.entry is AuditEntry.LEASE} == {"Acquire"}
+    assert not [n for n, m in METHODS.items() if not m.changes and m.entry is not NOTHING]
+
+
+def test_a_request_names_its_object() -> None:
+    assert METHODS["RemovePartition"].subject(RemoveRequest(name="p" * 100)) == "p" * 80
+    acquire = AcquireRequest(spec=PartitionSpec(name="p1"))
+    assert METHODS["Acquire"].subject(acquire) == "p1"
+    assert METHODS["SetQuota"].subject(QuotaInfo(allocation="a1")) == "a1"
+    assert METHODS["SetQuota"].subject(QuotaInfo(user="bob", allocation="a1")) == "bob"
+    assert METHODS["ListPartitions"].subject(ListRequest(allocation="a1")) == ""

@@ -1,4 +1,7 @@
-"""Why something cannot start: fragmentation, whose partitions, machines, bounds, and what would."""
+"""Explanations why a request cannot start: fragmentation, other partitions, machines, limits.
+
+They also name what would start.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from tests.controller.world import ALICE, BOB, ROOT, World
 
 async def explain(world: World, size: int, **spec: Any) -> Explanation:
     request = ExplainRequest(spec=PartitionSpec(name="", size=size, **spec))
-    return await world.controller.explain(ALICE, request)
+    reply: Explanation = await world.controller.explain(ALICE, request)
+    return reply
 
 
 async def test_what_would_start_says_so_and_takes_nothing(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Machines that fail, fall silent, hang, lose replies or come back; stores that fail."""
+"""Machines that fail, fall silent, hang, lose replies or come back, and stores that fail."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def test_a_commit_that_fails_stops_the_controller_and_a_new_one_knows_the_
 
 async def test_a_server_that_another_has_replaced_does_nothing_more(world: World) -> None:
     await world.create("p1", 4)
-    await world.store.again().open()
+    await world.store.reopened().open()
     with pytest.raises(Fenced):
         await world.create("p2", 4)
     with pytest.raises(Unavailable):
@@ -198,7 +198,7 @@ async def test_a_store_of_a_newer_version_is_refused() -> None:
     store = MemoryStore()
     await store.open()
     await store.commit([Put("meta", "schema", b'{"version":99}')])
-    controller = Controller(store.again(), world.clusters, world.machines, version="test")
+    controller = Controller(store.reopened(), world.clusters, world.machines, version="test")
     with pytest.raises(Unavailable, match="newer Podwright"):
         await controller.start()
 
@@ -249,7 +249,7 @@ async def test_errors_are_refusals_and_nothing_else(world: World) -> None:
 
 
 async def test_a_full_disk_stops_changes_and_nothing_else(world: World) -> None:
-    """What is in memory is what was written, so it can be read; leases are renewed."""
+    """Memory equals the written state, so reads work, and leases are renewed."""
     reply = await world.acquire("", 4, create=True)
     full = Unavailable("the disk of the store x is full", full=True)
     world.store.fail(1, lasting=True, error=full)

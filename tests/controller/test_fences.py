@@ -1,4 +1,4 @@
-"""A lease that ended without word leaves a fence: nobody else's epoch ever meets the old one."""
+"""A lease that ends without a word leaves a fence: no other epoch ever meets the old one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONG = 900.0  #: seconds; many times what these leases last
 
 
 class ThisHost:
-    """Where the server runs, as far as it can see."""
+    """The server's host, as far as the server can see it."""
 
     def __init__(self, name: str, machines: Sequence[str] = ()) -> None:
         self.name, self.machines = name, machines
@@ -49,10 +49,13 @@ class ThisHost:
     def is_gone(self, run: str, uid: int) -> bool:
         return uid in self.seen and run not in self.running
 
+    async def lives(self, run: str, uid: int) -> bool | None:
+        return run in self.running if uid in self.seen else None
+
 
 @pytest_asyncio.fixture
 async def bare() -> AsyncIterator[World]:
-    """A pod none of whose machines can keep anybody from a device."""
+    """A pod whose machines cannot keep any process from a device."""
     made = World()
     for machine in made.machines.values():
         machine.cuts_off = ""
@@ -74,11 +77,13 @@ async def acquire(
         run=run,
         parent=parent,
     )
-    return await world.controller.acquire(caller, request)
+    reply: AcquireReply = await world.controller.acquire(caller, request)
+    return reply
 
 
 async def leases(world: World) -> list[LeaseInfo]:
-    return (await world.controller.list_leases(ROOT, ALL)).leases
+    reply: list[LeaseInfo] = (await world.controller.list_leases(ROOT, ALL)).leases
+    return reply
 
 
 async def explained(world: World, name: str) -> str:
@@ -106,7 +111,7 @@ async def test_no_device_ever_does_an_older_epochs_work_after_a_newer_ones(
     refused = 0
 
     def compute() -> int:
-        """Everybody who ever held something works on: how many were cut off."""
+        """Let every former holder go on computing. Returns how many of them were cut off."""
         stopped = 0
         for reply in holders:
             for machine, index in world.covered(reply):
@@ -155,7 +160,9 @@ async def test_no_device_ever_does_an_older_epochs_work_after_a_newer_ones(
 
 
 async def test_who_was_not_renewed_is_cut_off_when_its_time_is_over(world: World) -> None:
-    """Before anybody else asks: what was stopped finds its devices refuse it when it wakes."""
+    """It is cut off before anybody else asks: a stopped process finds its devices refused when it
+    wakes.
+    """
     await world.create("p1", 4)
     for name in ("p1", ""):
         reply = await acquire(world, name, create=not name, hosts=["n1"], caller=ROOT)
@@ -328,8 +335,11 @@ async def test_the_rest_of_a_reconfigurable_partition_goes_on(bare: World) -> No
 async def test_whatever_happens_nobody_meets_a_launch_that_may_still_run(
     bare: World, seed: int
 ) -> None:
-    """Random lives on machines that cut nobody off: leases run out, are ended by force or given
-    back for some hosts alone, the server is killed, machines fail, waiters are served."""
+    """Random lives run on machines that cannot cut off a process.
+
+    Leases run out, are ended by force or given back for some hosts only, the server is killed,
+    machines fail, and waiters are served.
+    """
     rng = random.Random(seed)
     running: dict[str, tuple[AcquireReply, set[str]]] = {}  # by lease: its hosts that still run it
     granted = 0
@@ -440,7 +450,7 @@ async def test_a_machine_that_is_silent_then_is_asked_again(world: World) -> Non
 
 
 async def test_what_is_fenced_moves_to_no_other_devices(bare: World) -> None:
-    """Whoever got the old ones would meet it there."""
+    """Otherwise the next user of the old devices would meet the launch there."""
     await bare.create("p1", 4, caller=ALICE, relocatable=True)
     await acquire(bare, "p1", hosts=["n1"], ttl=5)
     before = (await bare.get("p1")).gcds
@@ -457,7 +467,7 @@ async def test_what_is_fenced_moves_to_no_other_devices(bare: World) -> None:
 
 @pytest.mark.parametrize("hosts", [["head"], []])
 async def test_on_its_own_host_the_server_looks_for_itself(bare: World, hosts: list[str]) -> None:
-    here = bare.controller._core.here = ThisHost("head", ["ag1"])
+    here = bare.controller._core.own_host = ThisHost("head", ["ag1"])
     here.running.add("run-1")
     await bare.create("p1", 4, caller=ALICE)
     await acquire(bare, "p1", hosts=hosts, run="run-1")
@@ -480,7 +490,7 @@ async def test_on_its_own_host_the_server_looks_for_itself(bare: World, hosts: l
 async def test_what_it_cannot_see_it_does_not_take_for_gone(
     bare: World, hosts: list[str], run: str, machines: list[str], seen: set[int]
 ) -> None:
-    here = bare.controller._core.here = ThisHost("head", machines)
+    here = bare.controller._core.own_host = ThisHost("head", machines)
     here.seen = seen
     await bare.create("p1", 4, caller=ALICE)
     await acquire(bare, "p1", hosts=hosts, run=run)
@@ -488,11 +498,89 @@ async def test_what_it_cannot_see_it_does_not_take_for_gone(
     assert (await bare.get("p1")).operation_state is OperationState.FENCING
 
 
+async def abandoned(bare: World, here: ThisHost, *, hosts: Sequence[str], run: str) -> AcquireReply:
+    """A launch that was observed, and then killed together with its watchers."""
+    bare.controller._core.own_host = here
+    here.running.add(run)
+    await bare.create("p1", 4, caller=ALICE)
+    reply = await acquire(bare, "p1", hosts=hosts, run=run, ttl=300.0)
+    await bare.time.advance(3)
+    here.running.clear()
+    return reply
+
+
+async def test_a_launch_that_is_gone_from_the_servers_host_gives_back_within_15_s(
+    bare: World,
+) -> None:
+    here = ThisHost("head", ["ag1"])
+    await abandoned(bare, here, hosts=["head"], run="run-1")
+    await bare.time.advance(3)
+    with pytest.raises(Held):
+        await acquire(bare, "p1", caller=ALICE)
+    await bare.time.advance(15 - 6)
+    assert (await bare.get("p1")).operation_state is OperationState.IDLE
+    await bare.acquire("p1", caller=ALICE)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "run", "seen"),
+    [
+        (["head", "n1"], "run-1", {1001}),  # another host may still run some of it
+        ([], "run-1", {1001}),  # it never said where it runs
+        (["head"], "", {1001}),  # nothing marks its processes
+        (["head"], "run-1", set()),  # another account's processes cannot be seen
+    ],
+)
+async def test_it_keeps_its_lease_where_the_server_cannot_know(
+    bare: World, hosts: list[str], run: str, seen: set[int]
+) -> None:
+    here = ThisHost("head", ["ag1"])
+    here.seen = seen
+    await abandoned(bare, here, hosts=hosts, run=run)
+    await bare.time.advance(200)
+    with pytest.raises(Held):
+        await acquire(bare, "p1", caller=ALICE)
+
+
+async def test_a_launch_that_is_killed_at_once_was_seen_all_the_same(bare: World) -> None:
+    """All its processes end before the reconciler ticks for the first time."""
+    here = bare.controller._core.own_host = ThisHost("head", ["ag1"])
+    here.running.add("run-1")
+    await bare.create("p1", 4, caller=ALICE)
+    await acquire(bare, "p1", hosts=["head"], run="run-1", ttl=300.0)
+    here.running.clear()
+    await bare.time.advance(15)
+    assert (await bare.get("p1")).operation_state is OperationState.IDLE
+    await bare.acquire("p1", caller=ALICE)
+
+
+async def test_a_launch_that_was_never_seen_keeps_its_lease(bare: World) -> None:
+    """The launch may run in a container that has this host's name."""
+    bare.controller._core.own_host = ThisHost("head", ["ag1"])
+    await bare.create("p1", 4, caller=ALICE)
+    await acquire(bare, "p1", hosts=["head"], run="run-1", ttl=300.0)
+    await bare.time.advance(200)
+    with pytest.raises(Held):
+        await acquire(bare, "p1", caller=ALICE)
+
+
+async def test_a_launch_that_renews_or_lives_keeps_its_lease(bare: World) -> None:
+    here = ThisHost("head", ["ag1"])
+    reply = await abandoned(bare, here, hosts=["head"], run="run-1")
+    for _ in range(20):  # what the server sees is one thing, who renews is another
+        await bare.controller.renew(ALICE, said(reply))
+        await bare.time.advance(3)
+    here.running.add("run-1")  # one that is stopped renews nothing, and lives
+    await bare.time.advance(200)
+    with pytest.raises(Held):
+        await acquire(bare, "p1", caller=ALICE)
+
+
 # -- time --------------------------------------------------------------------------------------
 
 
 async def test_a_server_that_stood_still_adds_that_to_leases(world: World) -> None:
-    """Stopped, or asleep with its host: nobody could renew."""
+    """While the server is stopped, or asleep with its host, nobody can renew."""
     reply = await acquire(world, "p1", create=True, ttl=10)
     await world.time.advance(5)
     world.time.now += 1000
@@ -522,12 +610,13 @@ async def job_partition(world: World) -> PartitionInfo:
     request = CreateRequest(
         spec=PartitionSpec(name="job-7", size=4), owner="alice", owner_uid=1001, job="7"
     )
-    return await world.controller.create_partition(SCHEDULER, request)
+    reply: PartitionInfo = await world.controller.create_partition(SCHEDULER, request)
+    return reply
 
 
 @pytest.mark.parametrize("parent", [False, True])
 async def test_a_suspended_job_keeps_its_devices(bare: World, parent: bool) -> None:
-    """`scontrol suspend` stops a launch for hours; its job's lease, or partition, decides."""
+    """`scontrol suspend` stops a launch for hours. Its job's lease, or partition, decides."""
     name, outer = "job-7", ""
     if parent:
         name = "static"
@@ -569,7 +658,7 @@ async def test_within_a_job_the_next_launch_ends_one_that_is_late(world: World) 
 
 
 async def test_a_job_that_is_over_leaves_no_fence(bare: World) -> None:
-    """Its scheduler has ended all of it."""
+    """The job's scheduler has ended all of its processes."""
     await job_partition(bare)
     await acquire(bare, "job-7", hosts=["n1"])
     await bare.remove("job-7", caller=SCHEDULER, force=True)

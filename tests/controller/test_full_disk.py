@@ -1,8 +1,9 @@
-"""The disk is full at any commit of any call: what is in memory is still what is written.
+"""The disk is full at any commit of any call, and memory still equals the written state.
 
-From then on the server reads on out of memory, so nothing there may be ahead of the store: no
-device taken for what was not done, no lease refused that goes on, nobody thrown out of the line.
-What rides with a later commit alone is known from the hardware, and counts as written.
+From then on the server answers reads from memory, so memory must not be ahead of the store: no
+device may be taken for a call that was not done, no lease that continues may be refused, and no
+waiter may be removed from the queue. State that is written only with a later commit is known from
+the hardware, and counts as written.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller import _allocations as allocations
-from podwright.controller import _records as records
-from podwright.controller import _registry as registry
-from podwright.controller import _users as users
-from podwright.controller._quotas import QUOTA
-from podwright.controller._waiter import WAITER
+from podwright.controller.administration import _allocations as allocations
+from podwright.controller.administration import _users as users
+from podwright.controller.hardware import _registry as registry
+from podwright.controller.queue._served import put_waiter
+from podwright.controller.requests._quotas import QUOTA
+from podwright.controller.state import _records as records
+from podwright.controller.state._records import WAITER
 from podwright.errors import PodwrightError, Unavailable
 from podwright.placement import Placement
 from podwright.store import Change, Put
@@ -33,6 +35,7 @@ from podwright.wire import (
     AskToMoveRequest,
     CallOffMoveRequest,
     ClusterChange,
+    ClusterRequest,
     CreateRequest,
     LeaseRequest,
     MachineName,
@@ -65,7 +68,7 @@ Step = Callable[["Pod"], Awaitable[object]]
 
 
 class Pod(Site):
-    """A cluster of four agents, two more beside it, and a store whose disk may be full."""
+    """A cluster of four agents, two more agents beside it, and a store whose disk may be full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +77,7 @@ class Pod(Site):
         self.waiter = ""
 
     @classmethod
-    async def made(cls, prepare: Step) -> Pod:
+    async def made(cls, prepare: Step) -> Self:
         pod = cls()
         await pod.start()
         await pod.agents("ag1", "ag2", "ag3", "ag4", "ag5", "ag6")
@@ -116,7 +119,7 @@ class Pod(Site):
         return self.held
 
     async def quiet(self) -> None:
-        """All that is under way has come to its end."""
+        """Wait until everything under way has ended."""
         core = self.controller._core
         for _ in range(3):
             while core.tasks:
@@ -124,7 +127,7 @@ class Pod(Site):
             await asyncio.sleep(0)
 
     async def stands(self) -> None:
-        """Memory is what is written, and whoever has a lease goes on."""
+        """Check that memory equals the written state, and that holders of leases go on."""
         core = self.controller._core
         assert self.remembered() == self.written()
         assert self.taken() == self.owed()
@@ -135,7 +138,7 @@ class Pod(Site):
             assert not (renewed.move and self.controller.read_only), "it would end for nothing"
 
     async def goes_on(self, call: Step) -> None:
-        """There is room again: a new start finishes what was begun, and then it can be done."""
+        """Make room again: a new start finishes what was begun, and then the call succeeds."""
         kept = self.kept()
         leases = set(self.controller._core.leases)
         await self.controller.close()
@@ -152,7 +155,7 @@ class Pod(Site):
         assert [fault for machine in self.machines.values() for fault in machine.violations] == []
 
     def kept(self) -> dict[str, object]:
-        """Partitions that nobody is about to remove, and where they are."""
+        """Return the partitions that are not being removed, with their devices."""
         return {
             entry.name: entry.known.blocks
             for entry in self.controller._core.partitions.values()
@@ -170,15 +173,17 @@ class Pod(Site):
         return {at: body for at, body in found.items() if at[0] in KINDS}
 
     def remembered(self) -> Table:
-        """What is in memory, as it would be written."""
+        """Return the state in memory in the form in which it would be written."""
         core, controller = self.controller._core, self.controller
         puts: list[Put] = [records.put(record) for record in core.records()]
         puts += [records.put_lease(lease.record) for lease in core.leases.values()]
         puts += [records.put_fence(f) for e in core.partitions.values() for f in e.fences.values()]
         puts += map(records.put_quarantine, core.quarantine.values())
-        puts += [registry.put_agent(one.record) for one in controller._registry.agents.values()]
-        puts += map(users.put_user, controller._users._users.values())
-        for name in controller._registry.clusters:
+        puts += [
+            registry.put_agent(one.record) for one in controller._services.registry.agents.values()
+        ]
+        puts += map(users.put_user, controller._services.users._users.values())
+        for name in controller._services.registry.clusters:
             site = core.inventory.sites[name]
             puts.append(registry.put_cluster(site.cluster))
             puts += [Put("drain", machine, b"{}") for machine in site.drained]
@@ -189,10 +194,11 @@ class Pod(Site):
                         scheduler=site.closed.get(a, ""), owner=site.owned.get(a, ""),
                     )  # fmt: skip
                     puts.append(allocations.put_allocation(record))
+        waiters = controller._services.waiting._waiters.values()
+        puts += [put_waiter(waiter.record) for waiter in waiters if not waiter.refused]
         found: Table = {(put.kind, put.key): put.body for put in puts}
-        waiters = controller._waiting._waiters.items()
         written = self.written()
-        for at in (*((WAITER, name) for name, one in waiters if not one.ended), *self._quotas()):
+        for at in self._quotas():
             found[at] = written.get(at)  # by their names alone
         return found
 
@@ -200,7 +206,7 @@ class Pod(Site):
         return [(QUOTA, "/".join(key)) for key in self.controller._core.quotas]
 
     def taken(self) -> list[tuple[str, int, int]]:
-        """The devices that the index gives to nobody."""
+        """Return the devices that the index gives to nobody."""
         return sorted(
             at
             for name, site in self.controller._core.inventory.sites.items()
@@ -209,13 +215,13 @@ class Pod(Site):
         )
 
     def owed(self) -> list[tuple[str, int, int]]:
-        """The devices that somebody has, or that are kept for somebody."""
+        """Return the devices that somebody has, or that are kept for somebody."""
         core = self.controller._core
         of = [(record.cluster, record.placement) for record in core.records()]
         of += [(one.cluster, one.placement) for one in core.quarantine.values()]
         of += [(one.site.cluster.name, one.target) for one in core.moves.values()]
         for kept in core.reservations.values():
-            of += [(kept.goal.site.cluster.name, piece) for piece in kept.held]
+            of += [(kept.goal.site.cluster.name, piece) for piece in kept.placements]
         return sorted(at for name, placement in of for at in _places(name, placement))
 
 
@@ -243,7 +249,7 @@ async def one(pod: Pod) -> None:
 
 
 async def launched(pod: Pod) -> None:
-    """A launch on one half of a pod, with one in it, whose host is known."""
+    """A launch on one half of a pod, with another one inside, whose host is known."""
     await pod.ask("CreatePartition", CreateRequest(spec=spec("p1", 8, reconfigurable=True)))
     held = await pod.hold("p1", 4, hosts=["h1"])
     await pod.hold("p1", 2, hosts=["h1"], parent=held.lease.id)
@@ -251,7 +257,7 @@ async def launched(pod: Pod) -> None:
 
 
 async def fencing(pod: Pod) -> None:
-    """A launch of which two hosts have not said that it is gone, on machines that are silent."""
+    """A launch on silent machines, two hosts of which have not confirmed that it is gone."""
     await one(pod)
     held = await pod.hold("p1", hosts=["h1", "h2"])
     await pod.hold("p1", parent=held.lease.id, hosts=["h1"])
@@ -278,7 +284,7 @@ async def asked_to_move(pod: Pod) -> None:
 
 
 async def a_job(pod: Pod) -> None:
-    """A scheduler's, whose launch can be moved."""
+    """A scheduler's job, whose launch can be moved."""
     place = PartitionSpec(name="p1", devices=[(0, at) for at in range(4)], movable=True)
     await pod.ask("CreatePartition", CreateRequest(spec=place, owner="root", owner_uid=0, job="7"))
     lease = (await pod.hold("p1")).lease
@@ -306,7 +312,7 @@ async def move(pod: Pod) -> None:
 
 
 async def waiting(pod: Pod) -> None:
-    """Alice waits for all of it, and a launch holds a part."""
+    """Alice waits for the whole pod, and a launch holds a part of it."""
     await pod.hold("p1", create=True)
     request = WaitRequest(create=CreateRequest(spec=spec("p2", 16)))
     pod.waiter = (await pod.ask("Wait", request, ALICE)).waiter.id
@@ -319,7 +325,6 @@ async def release(pod: Pod, **fields: Any) -> None:
 
 
 async def leave(pod: Pod) -> None:
-    """Written down with whatever comes next."""
     await pod.ask("Leave", WaiterName(id=pod.waiter))
 
 
@@ -333,7 +338,7 @@ async def renew(pod: Pod) -> None:
 
 
 async def passes(pod: Pod) -> None:
-    """Time passes, and what is due by itself is done."""
+    """Let time pass, so that everything that is due by itself is done."""
     for _ in range(70):
         await pod.time.advance(1)
         if pod.controller.failure is not None:
@@ -341,7 +346,7 @@ async def passes(pod: Pod) -> None:
 
 
 async def broken(pod: Pod, **fields: Any) -> None:
-    """Its machine dies, and the server may move it."""
+    """The machine of a partition dies, and the server may move the partition."""
     await pod.ask("CreatePartition", CreateRequest(spec=spec("p1", 4, relocatable=True)))
     held = await pod.hold("p1", ttl=3600.0)
     pod.machines[held.partition.gcds[0][0].machine].set_down(True)
@@ -372,13 +377,21 @@ async def drained(pod: Pod) -> None:
 
 
 async def hung(pod: Pod) -> None:
-    """Somebody waits, and what he waits for is being removed."""
+    """Somebody waits for a partition that is being removed."""
     await waiting(pod)
     pod.machines["ag1"].fail_next("release", fault=Fault.FAIL)
 
 
+async def enlarge(pod: Pod) -> None:
+    await pod.hold("p1", 8, update=True, keep=True)
+
+
+async def shrink(pod: Pod) -> None:
+    await pod.hold("p1", 2, update=True)
+
+
 #: What they change is written with a later commit, or is of this server's life alone.
-RIDING = (leave, ask_to_move, call_off_move)
+RIDING = (ask_to_move, call_off_move)
 FORCED = ("RemovePartition", RemoveRequest(name="p1", force=True))
 #: Of each call that changes something: what was before, and the call.
 CALLS: list[tuple[str, Step, Step]] = [
@@ -393,8 +406,8 @@ CALLS: list[tuple[str, Step, Step]] = [
     ("Acquire", one, lambda pod: pod.hold("p1", reset=True)),
     ("Acquire", one, lambda pod: pod.hold("p1", reset=False)),
     ("Acquire", nothing, lambda pod: pod.hold("p1", create=True)),
-    ("Acquire", one, lambda pod: pod.hold("p1", 8, update=True, keep=True)),
-    ("Acquire", one, lambda pod: pod.hold("p1", 2, update=True)),
+    ("Acquire", one, enlarge),
+    ("Acquire", one, shrink),
     ("Acquire", machine_fails, lambda pod: pod.hold("p1", 8, update=True)),
     ("Acquire", launched, lambda pod: pod.hold("p1", 2, parent=pod.held.lease.id)),
     ("Renew", launched, renew),
@@ -421,7 +434,8 @@ CALLS: list[tuple[str, Step, Step]] = [
     ("ResumeMachine", drained, asks("ResumeMachine", MachineName(name="ag1"))),
     ("CreateAgent", nothing, asks("CreateAgent", AgentRequest(name="ag7", host="ag7", port=1))),
     ("RemoveAgent", nothing, asks("RemoveAgent", Named(name="ag5"))),
-    ("CreateCluster", nothing, lambda pod: pod.cluster("c2", "ag5", "ag6")),
+    ("CreateCluster", nothing, asks("CreateCluster", ClusterRequest(
+        name="c2", agents=["ag5", "ag6"]))),
     ("ChangeCluster", waiting, asks("ChangeCluster", ClusterChange(name="c1", add=["ag5"]))),
     ("ChangeCluster", divided, asks("ChangeCluster", ClusterChange(
         name="c1", replace="ag4", by="ag5"))),

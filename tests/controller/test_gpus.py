@@ -1,4 +1,4 @@
-"""The controller over machines with GPUs: what sizes and shapes of theirs meet on the way."""
+"""The controller over machines with GPUs, with the sizes and shapes of these machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.controller.world import ALL, ROOT, World
 
 @pytest.fixture
 async def row() -> World:
-    """Four machines of 8 on a network."""
+    """Four machines of 8 GPUs on a network."""
     world = World([preset("hgx8x4")])
     await world.start()
     return world
@@ -38,7 +38,9 @@ async def test_sizes_that_are_no_power_of_two(row: World) -> None:
 
 
 async def test_a_rack_gives_no_more_than_is_asked_for() -> None:
-    """A partition that is no whole trays has GCDs as large as its last tray allows."""
+    """A partition that does not consist of whole trays has GCDs as large as its last tray
+    allows.
+    """
     world = World([preset("nvl72")])
     await world.start()
     made = [await world.create(f"p{size}", size) for size in (6, 7, 2, 13)]
@@ -84,7 +86,7 @@ async def test_a_launch_divides_them_as_it_needs(row: World) -> None:
 
 
 async def test_everybody_who_waits_gets_something() -> None:
-    """Random sizes and lives on small machines, with a waiting line that keeps devices."""
+    """Random sizes and lives run on small machines, with a queue that keeps devices."""
     rng = random.Random(5)
     world = World([simulated_gpus("small", gpu_family("gpu4", 4, 12), 2)])
     await world.start()

@@ -1,18 +1,20 @@
-"""What a restart and a heartbeat cost grows with what they are about, and not with its square."""
+"""The cost of a restart and of a heartbeat grows linearly with what they concern."""
 
 from __future__ import annotations
 
 import pytest
 
-from podwright.controller._cluster_index import IndexedCluster
-from podwright.controller._recovery import release_strays
+from podwright.controller.hardware._recovery import release_strays
+from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.errors import PodwrightError
 from podwright.fabric import preset
 from tests.controller.world import World
 
 
 class Counted:
-    """How often blocks were turned into machines: the unit of work of all that looks at them."""
+    """Counts how often blocks were converted to machines, the unit of work of all that examine
+    them.
+    """
 
     def __init__(self) -> None:
         self.parts = 0
@@ -31,7 +33,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 async def test_a_restart_looks_at_each_partition_a_few_times(counted: Counted) -> None:
-    """Seen: 767 s for 10,000 partitions, since every machine looked at all of them."""
+    """Regression: 767 s for 10,000 partitions, because every machine examined all of them."""
     world = World([preset("pod256")])
     await world.start()
     for n in range(128):
@@ -63,7 +65,7 @@ async def test_a_machine_that_comes_back_looks_at_its_own_partitions_alone(
 
 
 async def test_what_is_on_a_machine_follows_every_change() -> None:
-    """The index by machine is what the records say, whatever became of a partition."""
+    """The index by machine agrees with the records, whatever happens to a partition."""
     world = World([preset("pod16")])
     await world.start()
 

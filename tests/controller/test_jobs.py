@@ -1,4 +1,6 @@
-"""Partitions that a scheduler makes for a job: its user's, and as long as the job."""
+"""Partitions that a scheduler makes for a job: they belong to the job's user, and last as long as
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ OTHER = Caller(name="pbs", uid=64031, role=Role.SCHEDULER)
 
 
 async def made(world: World, caller: Caller = SLURM, owner: str = ALICE.name) -> PartitionInfo:
-    return await world.controller.create_partition(
+    reply: PartitionInfo = await world.controller.create_partition(
         caller,
         CreateRequest(
             spec=PartitionSpec(name="slurm_7", devices=[(0, 4), (0, 5)]),
@@ -31,6 +33,7 @@ async def made(world: World, caller: Caller = SLURM, owner: str = ALICE.name) ->
             job="7",
         ),
     )
+    return reply
 
 
 @pytest.mark.parametrize("caller", [SLURM, ROOT])
@@ -67,7 +70,8 @@ async def leased(world: World, caller: Caller = ROOT) -> AcquireReply:
         owner=ALICE.name,
         owner_uid=ALICE.uid or 0,
     )
-    return await world.controller.acquire(caller, request)
+    reply: AcquireReply = await world.controller.acquire(caller, request)
+    return reply
 
 
 async def test_a_lease_for_a_job_is_its_users_on_a_partition_that_is_not_his(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Leases end by themselves, in virtual time; and the arithmetic of subsets."""
+"""Leases that end by themselves, in virtual time, and the arithmetic of subsets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.controller._leases import free_subset, mask_of
 from podwright.controller._reconciler import Reconciler
+from podwright.controller.state._leases import free_subset, mask_of
 from podwright.errors import Denied, Fenced
 from podwright.wire import LeaseRequest
 from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim
@@ -95,7 +95,7 @@ async def test_only_its_owner_with_its_epoch_renews_and_releases(world: World) -
 
 
 async def test_nothing_is_held_within_a_lease_that_ended_meanwhile(world: World) -> None:
-    """Both wait for the same partition: its job's end, and a launch within that job."""
+    """The end of a job and a launch within the job wait for the same partition."""
     await world.create("r", 8, reconfigurable=True)
     job = await world.acquire("r", 4)
     async with world.controller._core.partitions["r"].lock:
@@ -180,7 +180,7 @@ async def test_a_fault_in_one_tick_lets_no_lease_live_for_ever(
 
 
 async def test_leases_that_were_released_are_not_watched_until_their_end(world: World) -> None:
-    """One may be given for an hour and kept for a moment, again and again."""
+    """A lease may be granted for an hour and held for a moment, again and again."""
     expiries = world.controller._core.expiries
     kept = await world.acquire("p1", 4, create=True, ttl=3000)
     await world.create("p2", 4)

@@ -70,7 +70,7 @@ class Life(RuleBasedStateMachine):
         self.loop.close()
 
     async def _end(self) -> None:
-        """Faults are over and leases run out: then everything can be had again."""
+        """Faults end and leases run out; then everything must be available again."""
         world = self.world
         await world.restart()
         await world.time.advance(120)
@@ -86,7 +86,7 @@ class Life(RuleBasedStateMachine):
         await world.stop()
 
     def _do(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run one operation; a kill on the way is followed by a new controller."""
+        """Run one operation. A new controller follows after a kill."""
 
         async def body() -> bool:
             world = self.world
@@ -290,14 +290,14 @@ class Life(RuleBasedStateMachine):
         self.world.trigger.at = self.world.trigger.count + at
         self.world.trigger.after = after
 
-    @rule(name=st.none() | MACHINES, again=st.integers(0, 4))
-    def restart(self, name: str | None, again: int) -> None:
+    @rule(name=st.none() | MACHINES, killed_at=st.integers(0, 4))
+    def restart(self, name: str | None, killed_at: int) -> None:
         async def body() -> None:
             await self.world.kill()
             if name is not None:
                 self.world.machines[name].power_cycle()
-            if again:
-                self.world.kill_start_at = again
+            if killed_at:
+                self.world.kill_start_at = killed_at
                 if await self.world.until_killed(self.world.start):
                     return
             await self.world.start()
@@ -313,7 +313,7 @@ class Life(RuleBasedStateMachine):
         self.loop.run_until_complete(body())
 
     async def _at_rest(self) -> bool:
-        """Let all that is under way come to its end; False when the controller died of it."""
+        """Let everything under way end. Returns False when that killed the controller."""
         await asyncio.sleep(0)
         while self.world.controller._core.tasks:
             await asyncio.wait(self.world.controller._core.tasks, timeout=0.05)

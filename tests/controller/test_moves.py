@@ -1,4 +1,4 @@
-"""Launches that can be moved make room; whatever is killed on the way, nothing is held twice."""
+"""Launches that can be moved make room. Whatever is killed meanwhile, no device is held twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World, vi
 
 
 class Launch:
-    """What poprun and its keeper do about a lease. seconds: what a move costs; 0: it cannot be."""
+    """The part of poprun and its keeper in a lease. seconds: the cost of a move; 0: it cannot
+    move.
+    """
 
     def __init__(self, world: World, reply: AcquireReply, seconds: float) -> None:
         self.world, self.reply, self.seconds = world, reply, seconds
@@ -45,19 +47,21 @@ class Launch:
 
     async def renew(self) -> LeaseInfo:
         lease = self.reply.lease
-        return await self.world.controller.renew(
+        reply: LeaseInfo = await self.world.controller.renew(
             ROOT, LeaseRequest(id=lease.id, epoch=lease.epoch, move_seconds=self.seconds)
         )
+        return reply
 
     async def obey(self) -> PartitionInfo | None:
-        """Renew; if it is asked to move, end and say so."""
+        """Renew the lease. When asked to move, end and report that."""
         info = await self.renew()
         return await self.end(info.move) if info.move else None
 
     async def end(self, word: str) -> PartitionInfo:
         lease = self.reply.lease
         request = MoveRequest(id=lease.id, epoch=lease.epoch, move=word)
-        return await self.world.controller.move(ROOT, request)
+        reply: PartitionInfo = await self.world.controller.move(ROOT, request)
+        return reply
 
 
 async def launch(
@@ -69,11 +73,13 @@ async def launch(
 
 async def wait_for(world: World, name: str, size: int) -> WaitReply:
     wanted = CreateRequest(spec=PartitionSpec(name=name, size=size))
-    return await world.controller.wait(ALICE, WaitRequest(create=wanted))
+    reply: WaitReply = await world.controller.wait(ALICE, WaitRequest(create=wanted))
+    return reply
 
 
 async def ask(world: World, waiter: WaitReply) -> WaitReply:
-    return await world.controller.wait(ALICE, WaitRequest(id=waiter.waiter.id))
+    reply: WaitReply = await world.controller.wait(ALICE, WaitRequest(id=waiter.waiter.id))
+    return reply
 
 
 async def scattered(world: World, *, movable: bool = True, seconds: float = 1.0) -> list[Launch]:
@@ -94,7 +100,8 @@ def devices(partition: PartitionInfo) -> list[tuple[int, int]]:
 
 
 async def table(world: World) -> MoveTable:
-    return await world.controller.show_moves(ROOT, MovesRequest())
+    reply: MoveTable = await world.controller.show_moves(ROOT, MovesRequest())
+    return reply
 
 
 async def asked(world: World, launches: Sequence[Launch]) -> list[Launch]:
@@ -176,7 +183,7 @@ async def test_one_launch_is_asked_twice_an_hour_at_most(world: World) -> None:
 
 
 async def test_whoever_can_move_only_later_is_asked_too(world: World) -> None:
-    """The guess of when both end has passed by then; they are still there."""
+    """The estimated end of both has passed by then, but they still run."""
     left = await scattered(world, seconds=0.0)
     waiter = await wait_for(world, "big", 8)
     for _ in range(30):
@@ -204,7 +211,7 @@ async def test_a_waiter_that_leaves_needs_no_room(world: World) -> None:
 
 
 async def test_nothing_moves_at_a_loss(world: World) -> None:
-    """Both last for another hundred seconds, as far as one can tell; a move loses a thousand."""
+    """Both are expected to last another hundred seconds, and a move loses a thousand."""
     left = await scattered(world, seconds=1000.0)
     await wait_for(world, "big", 8)
     await world.time.advance(5)

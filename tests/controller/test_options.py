@@ -1,10 +1,10 @@
-"""Every option of `create partition` in every combination, against the rules as they are written.
+"""Every option of `create partition` in every combination, against the written rules.
 
-The rules stand here a second time, as the V-IPU guides and our list of choices have them, and not
-as the controller works them out. What they allow is created, shown as it was asked for, and
-removed; what they forbid is refused with the rule, and changes nothing. Sizes, GCDs, replicas,
-link domains, reconfigurable or not, and devices by name are walked in all combinations; the
-options that do not touch each other (routing, sync, resets, names of places) go along pairwise.
+The rules are repeated here, from the V-IPU guides and our list of choices, and not from the
+controller's code. An allowed combination is created, shown as it was requested, and removed. A
+forbidden one is refused with the rule, and changes nothing. Sizes, GCDs, replicas, link domains,
+reconfigurable or not, and devices by name are tested in all combinations. Options that do not
+affect each other (routing, sync, resets, names of places) are tested pairwise.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ CLUSTERS = [
 
 
 class Asked(NamedTuple):
-    """A combination. named: as devices, one by one; shifted: not where a block may begin."""
+    """A combination. named: devices are given one by one. shifted: they do not start where a block
+    may.
+    """
 
     size: int
     gcds: int
@@ -77,8 +79,11 @@ class Asked(NamedTuple):
 
 
 def combinations(cluster: Cluster) -> Iterator[Asked]:
-    """All of the shapes, each with the next of all the rest, and those that can be made also with
-    the next that do not stand in the way. Reduced: a tenth of the shapes that cannot be."""
+    """Yield all shapes, each with the next values of the other options.
+
+    Valid shapes are also combined with the next values that do not conflict. Reduced: only a tenth
+    of the invalid shapes.
+    """
     rest: list[Any] = list(
         product(Routing, GatewayRouting, SyncType, (True, False), (False, True), _WHERE)
     )
@@ -116,7 +121,7 @@ def devices(asked: Asked) -> list[tuple[int, int]]:
 
 
 def illegal(asked: Asked, cluster: Cluster) -> set[str]:
-    """The rules that a combination breaks, by a word of what each refusal says."""
+    """Return the rules that a combination breaks, each as a word of its refusal."""
     size, gcds, reps, ilds = asked.size, asked.gcds, asked.replicas, asked.ilds
     domain, there = cluster.domain_size(0), len(cluster.domains)
     broken: set[str] = set()
@@ -185,7 +190,9 @@ def spec_of(asked: Asked, cluster: Cluster) -> dict[str, Any]:
 
 
 def check_shown(asked: Asked, cluster: Cluster, info: PartitionInfo) -> None:
-    """It is what was asked for; what was left open has the documented or chosen default."""
+    """Check that the partition is as requested, and that open options have the documented
+    default.
+    """
     size, domain = asked.size, cluster.domain_size(0)
     assert info.ready_state is ReadyState.ACTIVE
     assert (info.size, info.cluster, info.allocation) == (size, cluster.name, cluster.name)
@@ -222,7 +229,7 @@ def check_shown(asked: Asked, cluster: Cluster, info: PartitionInfo) -> None:
 
 
 async def walk(cluster: Cluster) -> tuple[int, int]:
-    """How many were created, and how many refused."""
+    """Return how many partitions were created, and how many refused."""
     world = World([cluster])
     await world.start()
     made = refused = 0

@@ -1,4 +1,4 @@
-"""Lists in pages: everything exactly once, whatever changes between two pages."""
+"""Lists in pages contain everything exactly once, whatever changes between two pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from podwright.controller import _list_pages as pages
+from podwright.controller.calls import _list_pages as pages
 from podwright.errors import InvalidRequest
 from podwright.fabric import preset
 from podwright.wire import (
@@ -36,7 +36,7 @@ LISTS: dict[str, Callable[[Any], Any]] = {
 
 
 async def full() -> World:
-    """Some of everything."""
+    """A pod with objects of every kind."""
     machines = [m.name for d in preset("pod64").domains for m in d.machines]
     halves = {"pod64": {"left": machines[:8], "right": machines[8:]}}
     world = World([preset("pod64"), preset("pod16")], allocations=halves)

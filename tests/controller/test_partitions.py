@@ -1,4 +1,4 @@
-"""Creating, listing, resetting and removing partitions; every refusal in its three parts."""
+"""Creating, listing, resetting and removing partitions, and the three parts of every refusal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from podwright.controller import Caller, Role
+from podwright.controller.state._records import PartitionRecord
 from podwright.errors import (
     AlreadyExists,
     Denied,
@@ -21,6 +22,7 @@ from podwright.wire import (
     GatewayRouting,
     ListRequest,
     OperationState,
+    PartitionInfo,
     ReadyState,
     ResetRequest,
     Routing,
@@ -30,7 +32,7 @@ from tests.controller.world import ALICE, ALL, BOB, NOBODY, ROOT, World, claim
 
 
 def complete(error: PodwrightError) -> None:
-    """What was asked, what stands in the way, and what would work."""
+    """Check that a refusal names the request, the obstacle, and what would work."""
     assert error.asked
     assert error.problem
     assert error.would_work
@@ -347,3 +349,14 @@ async def test_filters_that_lead_nowhere_are_refused(world: World) -> None:
 async def test_a_size_beyond_all_pods_is_called_so(world: World) -> None:
     with pytest.raises(InvalidRequest, match="no partition has more than"):
         await world.create("p1", 1_000_000_000_000)
+
+
+async def test_what_callers_see_of_a_partition_is_what_its_record_has(world: World) -> None:
+    """Fields with the same name have the same value, whichever are added to both."""
+    seen = await world.create("p1", 4, caller=ALICE, relocatable=True)
+    record = world.controller._core.partitions["p1"].known
+    common = set(PartitionInfo.__struct_fields__) & set(PartitionRecord.__struct_fields__)
+    assert common >= {"name", "owner", "owner_uid", "errors", "gcds", "epoch", "movable"}
+    for name in common - {"gcds"}:
+        value = getattr(record, name)
+        assert getattr(seen, name) == (list(value) if isinstance(value, tuple) else value), name

@@ -1,7 +1,8 @@
-"""What callers see of others' things."""
+"""What callers see of other users' objects."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -25,27 +26,27 @@ SCHEDULER = Caller("slurm", 64030, Role.SCHEDULER, "unix")
 
 
 async def call(controller: Controller, caller: Caller, method: str, request: Value = ALL) -> Any:
-    """As the fronts do it."""
+    """Make a call as the fronts do."""
     caller, request = controller.admitted(caller, request)
-    return controller.shown(caller, await getattr(controller, method)(caller, request))
+    return controller.redacted(caller, await getattr(controller, method)(caller, request))
 
 
 async def attach(controller: Controller, caller: Caller, name: str) -> None:
-    """As virmgrpc asks for the configuration of a partition."""
+    """Request a partition's configuration as virmgrpc does."""
     await call(controller, caller, "get_partition", PartitionName(name=name, attach=True))
 
 
 def visible(world: World, **settings: Any) -> None:
-    """The same server, told otherwise."""
+    """Return the same server with other settings of privacy."""
     controller = world.controller
-    controller._privacy.__init__(  # type: ignore[misc]
-        controller._core, Visible(**settings), controller._users.allocations_of
+    controller._services.privacy.__init__(  # type: ignore[misc]
+        controller._core, Visible(**settings), controller._services.users.allocations_of
     )
 
 
 @pytest.fixture
 async def both(world: World) -> World:
-    """Alice's partition a, leased; Bob's b; devices that answer somewhere."""
+    """Alice's partition a, leased, and Bob's b, with devices that have addresses."""
     for machine in world.machines.values():
         machine._ip = "10.9.9.9"
     await world.restart()
@@ -98,6 +99,25 @@ async def test_who_holds_a_lease_or_schedules_is_told(both: World) -> None:
     await attach(controller, NOBODY, "b")
 
 
+@pytest.mark.parametrize("private", ["devices", "partitions", ""])
+async def test_what_others_programs_do_is_private_with_their_devices(
+    both: World, private: str
+) -> None:
+    if private:
+        visible(both, private=private_kinds(private))
+    controller = both.controller
+    measured = {"load": "97 %", "power": "610 W", "processes": "7 alice python", "name": "G"}
+    for machine, site in controller._core.inventory.by_machine.items():
+        site.attributes[machine] = tuple(measured for _ in site.attributes[machine])
+    for caller in (ALICE, BOB, ROOT):
+        devices = (await call(controller, caller, "list_devices")).devices
+        hidden = [device for device in devices if set(device.attributes) == {"name"}]
+        shown = [device for device in devices if device.attributes == measured]
+        others = 4 if private and caller is not ROOT else 0
+        assert (len(hidden), len(shown)) == (others, len(devices) - others), caller.name
+        assert all(device.state == "IN_USE" and not device.partition for device in hidden)
+
+
 async def test_private_things_are_as_if_they_were_not_there(both: World) -> None:
     visible(both, private=private_kinds("all"))
     controller = both.controller
@@ -118,7 +138,7 @@ async def test_private_things_are_as_if_they_were_not_there(both: World) -> None
         ):
             with pytest.raises(NotFound) as refused:
                 await call(controller, caller, method, request)
-            assert f"there is no partition {other}" in refused.value.message
+            assert re.search(rf"there is no (.*or )?partition {other}\b", refused.value.message)
             assert caller.name == "alice" or "alice" not in refused.value.message
         big = ExplainRequest(spec=PartitionSpec(name="big", size=16))
         found = await call(controller, caller, "explain", big)
@@ -138,3 +158,13 @@ def test_kinds_are_words_that_are_known() -> None:
     assert "partitions" in private_kinds("all")
     with pytest.raises(InvalidRequest, match="'jobs' cannot be private"):
         private_kinds("jobs")
+
+
+def test_all_is_private_on_a_secure_server_unless_it_is_set_otherwise() -> None:
+    assert Visible().settled(secure=True).private == private_kinds("all")
+    assert Visible().settled(secure=False).private == frozenset()
+    for secure in (True, False):
+        assert Visible(private_kinds("none")).settled(secure=secure).private == frozenset()
+        assert Visible(private_kinds("leases")).settled(secure=secure).private == frozenset(
+            {"leases"}
+        )

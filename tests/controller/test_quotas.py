@@ -1,4 +1,4 @@
-"""Quotas hold however many ask at once, and by whichever way they ask."""
+"""Quotas hold, however many calls arrive at once and by whichever way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEDULER = Caller("slurm", 64030, Role.SCHEDULER)
 
 
 async def settled(*calls: Awaitable[Any]) -> list[Any]:
-    """What became of calls that were made at once; refusals for now are among them."""
+    """Return the results of simultaneous calls. Refusals for now are among them."""
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -75,7 +75,7 @@ async def test_updates_that_grow_at_once(world: World) -> None:
 
 
 async def test_an_update_that_shrinks_gives_nothing_away_before_it_is_done(world: World) -> None:
-    """Where its machines fail it keeps what it had."""
+    """If its machines fail, the partition keeps what it had."""
     await limit(world, user="alice", devices=4)
     await world.create("p1", 4, caller=ALICE)
     world.machines["ag1"].fail_next("release")
@@ -104,7 +104,7 @@ async def test_waiters_who_are_served_at_once(world: World) -> None:
 
 
 async def test_who_is_over_quota_keeps_nobody_else_waiting(world: World) -> None:
-    """Though she came first, and asks for as much."""
+    """She came first and asks for as much, but she is over her quota."""
     await limit(world, user="alice", devices=4)
     await world.create("a1", 4, caller=ALICE)
     await world.create("b1", 4, caller=BOB)
@@ -122,7 +122,7 @@ async def test_who_is_over_quota_keeps_nobody_else_waiting(world: World) -> None
 
 
 async def test_an_allocations_quota_binds_those_who_slip_past_a_reservation(world: World) -> None:
-    """They name no allocation, and use what is kept for somebody else meanwhile."""
+    """They name no allocation, and meanwhile use what is kept for somebody else."""
     await limit(world, allocation="pod16", devices=9)
     wanted = CreateRequest(spec=PartitionSpec(name="long", size=8), duration=1000)
     await world.controller.create_partition(BOB, wanted)
@@ -155,7 +155,9 @@ async def test_a_schedulers_jobs_count_for_their_users(world: World) -> None:
 
 
 async def test_what_was_refused_or_asked_about_counts_no_more(world: World) -> None:
-    """A store that fails, machines that fail, an explanation: nothing of it is held against one."""
+    """A failed store, failed machines and an explanation leave nothing that counts against a
+    user.
+    """
     await limit(world, user="alice", devices=4)
     for machine in world.machines.values():
         machine.fail_next("configure")
@@ -209,7 +211,7 @@ async def _lives(
     waiters: list[tuple[Caller, str]] = []
 
     def within() -> None:
-        """Of what is recorded, at any moment."""
+        """Check the records against the quota, at any moment."""
         records = list(controller._core.records())
         mine = [r.size for r in records if r.owner == "alice"]
         assert sum(mine) <= devices

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller import _steps as steps
-from podwright.controller._machine_calls import MachineFault as Silent
+from podwright.controller.hardware import _steps as steps
+from podwright.controller.state._machine_calls import MachineFault as Silent
 from podwright.errors import Fenced, PodwrightError
-from podwright.wire import EventsRequest, ReadyState
+from podwright.wire import DeviceInfo, EventsRequest, ReadyState
 from tests.controller.world import ALICE, ALL, ROOT, World, claim
 
 
 async def fails(world: World, name: str) -> None:
-    """A machine of the partition dies, and somebody notices."""
+    """A machine of the partition dies, and the server notices."""
     info = await world.get(name)
     machine = info.gcds[0][0].machine
     world.machines[machine].set_down(True)
@@ -45,8 +45,9 @@ async def test_it_moves_and_what_it_left_is_reset_before_reuse(world: World) -> 
     assert "Relocate" in [e.what for e in events]
 
 
-async def devices(world: World) -> list:  # type: ignore[type-arg]
-    return (await world.controller.list_devices(ROOT, ALL)).devices
+async def devices(world: World) -> list[DeviceInfo]:
+    reply: list[DeviceInfo] = (await world.controller.list_devices(ROOT, ALL)).devices
+    return reply
 
 
 async def test_its_holder_is_told(world: World) -> None:

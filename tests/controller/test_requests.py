@@ -1,4 +1,4 @@
-"""A client that lost its answer asks again under the same id: what was asked is done once."""
+"""A client that lost its reply repeats the request under the same id, and it is done only once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller._request_ids import KEEP, REQUEST
+from podwright.controller.state._request_ids import KEEP, REQUEST
 from podwright.errors import InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.wire import (
     AcquireReply,
@@ -32,9 +32,10 @@ async def world() -> World:
 
 async def create(world: World, name: str, request_id: str, size: int = 4) -> PartitionInfo:
     spec = PartitionSpec(name=name, size=size)
-    return await world.controller.create_partition(
+    reply: PartitionInfo = await world.controller.create_partition(
         ROOT, CreateRequest(spec=spec, request_id=request_id)
     )
+    return reply
 
 
 async def remove(world: World, name: str, request_id: str, *, force: bool = False) -> None:
@@ -43,9 +44,10 @@ async def remove(world: World, name: str, request_id: str, *, force: bool = Fals
 
 
 async def reset(world: World, name: str, request_id: str) -> PartitionInfo:
-    return await world.controller.reset_partition(
+    reply: PartitionInfo = await world.controller.reset_partition(
         ROOT, ResetRequest(name=name, request_id=request_id)
     )
+    return reply
 
 
 async def acquire(world: World, name: str, request_id: str, **options: Any) -> AcquireReply:
@@ -54,7 +56,8 @@ async def acquire(world: World, name: str, request_id: str, **options: Any) -> A
         request_id=request_id,
         **options,
     )
-    return await world.controller.acquire(ROOT, request)
+    reply: AcquireReply = await world.controller.acquire(ROOT, request)
+    return reply
 
 
 async def leases(world: World) -> int:
@@ -152,7 +155,7 @@ async def test_ids_are_forgotten_in_time(world: World) -> None:
     for number in range(3):
         await reset(world, "p", f"new-{number}")
     await world.stop()
-    kept = {key for kind, key in (await world.store.again().open()).records if kind == REQUEST}
+    kept = {key for kind, key in (await world.store.reopened().open()).records if kind == REQUEST}
     assert kept == {f"root/new-{n}" for n in range(3)}
 
 

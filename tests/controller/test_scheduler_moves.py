@@ -1,4 +1,4 @@
-"""A scheduler says which of its jobs move, and where to; the server asks only who can."""
+"""A scheduler names the jobs that can move, and where to. The server asks only those."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HERE, THERE = [(0, 0), (0, 1), (0, 2), (0, 3)], [(0, 8), (0, 9), (0, 10), (0, 11
 
 
 class Job:
-    """A job of four devices, with a launch of its user's."""
+    """A job of four devices, with a launch of its user."""
 
     def __init__(self, world: World, reply: AcquireReply) -> None:
         self.world, self.reply = world, reply
@@ -41,12 +41,14 @@ class Job:
     async def renew(self, seconds: float = 60.0) -> LeaseInfo:
         lease = self.reply.lease
         request = LeaseRequest(id=lease.id, epoch=lease.epoch, move_seconds=seconds)
-        return await self.world.controller.renew(ALICE, request)
+        reply: LeaseInfo = await self.world.controller.renew(ALICE, request)
+        return reply
 
     async def end(self, word: str) -> PartitionInfo:
         lease = self.reply.lease
         request = MoveRequest(id=lease.id, epoch=lease.epoch, move=word)
-        return await self.world.controller.move(ALICE, request)
+        reply: PartitionInfo = await self.world.controller.move(ALICE, request)
+        return reply
 
 
 async def started(world: World, *, movable: bool = True) -> Job:
@@ -64,7 +66,8 @@ async def ask(
     request = AskToMoveRequest(
         partition="slurm_7", job=job, devices=devices, room_for="Slurm job 9"
     )
-    return (await world.controller.ask_to_move(caller, request)).state
+    reply: str = (await world.controller.ask_to_move(caller, request)).state
+    return reply
 
 
 async def call_off(world: World) -> None:
@@ -72,7 +75,8 @@ async def call_off(world: World) -> None:
 
 
 async def rows(world: World, caller: Caller = SLURM) -> list[MoveRow]:
-    return (await world.controller.list_job_moves(caller, JobMovesRequest())).moves
+    reply: list[MoveRow] = (await world.controller.list_job_moves(caller, JobMovesRequest())).moves
+    return reply
 
 
 async def states(world: World, caller: Caller = SLURM) -> list[str]:

@@ -1,4 +1,4 @@
-"""Schedulers' queues, shown beside the waiting line: who tells of them, who sees what, how many."""
+"""Schedulers' own queues beside the server's: who reports them, who sees what, and the limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.controller._scheduler_queues import MOST, SCHEDULERS, SILENT
+from podwright.controller.calls._scheduler_queues import AWAY, MOST, SCHEDULERS, SILENT
 from podwright.errors import Denied, InvalidRequest
 from podwright.wire import JobInfo, JobReport, ListRequest
 from tests.controller.test_privacy import SCHEDULER, call, visible
@@ -52,6 +52,24 @@ async def test_all_are_had_page_by_page(world: World) -> None:
         await call(controller, ROOT, "list_jobs", ListRequest(page_token="x/y"))
 
 
+async def test_schedulers_of_one_account_keep_their_own_queues(world: World) -> None:
+    controller = world.controller
+    await call(controller, SCHEDULER, "report_jobs", jobs("s1"))
+    for guest, name in (("kubernetes a", "k1"), ("kubernetes b", "k2"), ("kubernetes a", "k3")):
+        report = JobReport(jobs=[JobInfo(id=name, owner="alice")], guest=guest)
+        await call(controller, SCHEDULER, "report_jobs", report)
+    forged = JobReport(jobs=[JobInfo(id="r", owner="alice")], guest="kubernetes a")
+    await call(controller, ROOT, "report_jobs", forged)
+    found = (await call(controller, ROOT, "list_jobs")).jobs
+    assert sorted((job.scheduler, job.id) for job in found) == [
+        ("kubernetes a", "k3"), ("kubernetes a", "r"), ("kubernetes b", "k2"), ("slurm", "s1")
+    ]  # fmt: skip
+    with pytest.raises(InvalidRequest):
+        await call(controller, SCHEDULER, "report_jobs", JobReport(guest="x" * 65))
+    with pytest.raises(InvalidRequest):
+        await call(controller, SCHEDULER, "report_jobs", JobReport(guest="a\nb"))
+
+
 @pytest.mark.parametrize("caller", [ALICE, NOBODY])
 async def test_only_schedulers_tell(world: World, caller: object) -> None:
     with pytest.raises(Denied):
@@ -77,6 +95,23 @@ async def test_one_that_is_silent_has_none(world: World) -> None:
     await call(world.controller, SCHEDULER, "report_jobs", jobs("1"))
     world.time.now += SILENT + 1
     assert (await call(world.controller, ROOT, "list_jobs")).jobs == []
+
+
+async def test_one_whose_service_is_away_is_named_until_it_reports(world: World) -> None:
+    controller, wall = world.controller, 1_790_000_000.0
+
+    def silent() -> dict[str, int]:
+        found: dict[str, int] = controller.conditions(wall)["silent_schedulers"]
+        return found
+
+    assert controller.conditions(wall) == {"read_only": "", "silent_schedulers": {}, "cabling": []}
+    await call(controller, SCHEDULER, "report_jobs", jobs("1"))
+    world.time.now += AWAY - 1
+    assert silent() == {}
+    world.time.now += 1
+    assert silent() == {"slurm": int(wall - AWAY)}
+    await call(controller, SCHEDULER, "report_jobs", jobs("1"))
+    assert silent() == {}
 
 
 async def test_where_the_line_is_private_each_sees_their_own_jobs(world: World) -> None:

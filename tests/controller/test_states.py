@@ -1,4 +1,4 @@
-"""The table of legal moves, walked whole: every pair of states."""
+"""The table of legal transitions, checked for every pair of states."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import product
 import msgspec
 import pytest
 
-from podwright.controller._records import PartitionRecord
-from podwright.controller._states import GONE, MOVES, READY, move
+from podwright.controller.state._records import PartitionRecord
+from podwright.controller.state._states import GONE, MOVES, READY, move
 from podwright.errors import Internal
 from podwright.placement import Block
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType

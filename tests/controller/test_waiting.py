@@ -1,4 +1,4 @@
-"""The waiting line in virtual time: order, no starvation, nothing held while waiting, leaving."""
+"""The queue in virtual time: order, no starvation, nothing held while waiting, leaving."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from podwright.fabric import preset
 from podwright.wire import (
     AcquireRequest,
     CreateRequest,
+    ExplainRequest,
     PartitionSpec,
+    QuotaInfo,
     ReadyState,
     WaiterInfo,
     WaiterName,
@@ -34,7 +36,7 @@ from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World
 
 
 class Queue:
-    """Waiters of a world, by the name of what they want."""
+    """The waiters of a world, by the name of what they want."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -70,7 +72,8 @@ class Queue:
 
     async def ask(self, name: str) -> WaitReply:
         request = WaitRequest(id=self.ids[name])
-        return await self.world.controller.wait(self.callers[name], request)
+        reply: WaitReply = await self.world.controller.wait(self.callers[name], request)
+        return reply
 
     async def leave(self, name: str) -> None:
         caller = self.callers[name]
@@ -81,15 +84,16 @@ class Queue:
         return (await self.ask(name)).waiter.state
 
     async def names(self) -> list[str]:
-        """Who waits, first first."""
+        """Return the waiters, in order."""
         by_id = {number: name for name, number in self.ids.items()}
         return [by_id[w.id] for w in await self.line()]
 
     async def line(self) -> list[WaiterInfo]:
-        return (await self.world.controller.list_waiters(ROOT, ALL)).waiters
+        reply: list[WaiterInfo] = (await self.world.controller.list_waiters(ROOT, ALL)).waiters
+        return reply
 
     async def settle(self) -> None:
-        """Let all that was begun come to its end."""
+        """Let everything that was begun end."""
         tasks = self.world.controller._core.tasks
         while tasks:
             await asyncio.wait(tasks)
@@ -201,7 +205,7 @@ async def test_leaving_frees_what_was_kept(world: World, queue: Queue) -> None:
 
 
 async def test_who_is_taken_out_hears_of_it_at_once(world: World, queue: Queue) -> None:
-    """By somebody else, while a question is being answered."""
+    """Somebody else removes the waiter while one of its questions is being answered."""
     await world.create("all", 16)
     await queue.join("p1", 4)
     asked = world.controller.wait(ROOT, WaitRequest(id=queue.ids["p1"], timeout=20))
@@ -331,7 +335,7 @@ async def test_what_was_made_when_the_server_was_killed_is_its_waiters(
     assert reply.waiter.state == "DONE"
     assert reply.partition is not None
     assert reply.partition.name == "p1"
-    await world.time.advance(60)  # nobody asks any more: it stays all the same
+    await world.time.advance(60)  # its client heard of it: it stays, although nobody asks any more
     await queue.settle()
     assert await world.names() == ["p1"]
 
@@ -404,7 +408,7 @@ def test_everybody_is_served_and_nobody_waits_for_ever(
 
 
 async def test_a_waiters_numbers_make_sense(world: World) -> None:
-    """Seen: "12 of 20 devices are there" on a pod of 16."""
+    """Regression: "12 of 20 devices are there" on a pod of 16."""
     for n in range(4):
         await world.create(f"p{n}", 4)
     request = WaitRequest(create=CreateRequest(spec=PartitionSpec(name="all", size=16)))
@@ -414,3 +418,17 @@ async def test_a_waiters_numbers_make_sense(world: World) -> None:
         left = " and ".join(f"p{one}" for one in range(n, 4))
         assert info.needs == f"{left} to end ({4 * n} of 16 devices are there)"
         await world.remove(f"p{n}")
+
+
+async def test_the_first_of_the_queue_is_told_its_own_obstacle(world: World, queue: Queue) -> None:
+    """Nobody is ahead, and devices are free: it waits for its quota, as explain says."""
+    controller = world.controller
+    await controller.set_quota(ROOT, QuotaInfo(user=ALICE.name, devices=4))
+    await queue.join("first", 4, caller=ALICE)
+    assert (await queue.ask("first")).partition is not None
+    waiting = (await queue.join("second", 4, caller=ALICE)).waiter
+    assert (waiting.place, waiting.reserved) == (1, 0)
+    assert waiting.needs == "user alice may have 4 devices, and has 4"
+    explained = await controller.explain(ALICE, ExplainRequest(name=waiting.id))
+    assert explained.lines[0] == f"place 1 in the queue: {waiting.needs}"
+    assert explained.problem == waiting.needs

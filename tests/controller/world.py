@@ -1,7 +1,7 @@
-"""A pod, a store and a clock that outlive their controllers, and what must hold of all three.
+"""A pod, a store and a clock that outlive their controllers, and the invariants of all three.
 
-Killing a controller here is as close to `kill -9` as one process gets: nothing that it still
-does reaches the store or the machines.
+Killing a controller here is as close to `kill -9` as one process gets: nothing that it does
+afterwards reaches the store or the machines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any
 
 from podwright.agents import Driver, MachineReport, SimulatedMachine
-from podwright.controller import Caller, Controller, Role
+from podwright.controller import Caller, Controller, Machines, Role
 from podwright.errors import Unavailable
 from podwright.fabric import Cluster, preset
 from podwright.store import Change, History, MemoryStore, Opened, Snapshot
@@ -43,7 +43,7 @@ ALL = ListRequest()
 
 
 class Time:
-    """A clock that moves when told to, and sleepers that wake when it has."""
+    """A clock that advances only on request, and wakes its sleepers then."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -62,7 +62,9 @@ class Time:
         await future
 
     async def advance(self, seconds: float) -> None:
-        """Pass time in steps of a quarter second, letting all that wakes run to its end."""
+        """Let time pass in steps of a quarter second, and let everything that wakes run to
+        its end.
+        """
         end = self.now + seconds
         while self.now < end:
             self.now = min(end, self.now + 0.25)
@@ -76,7 +78,7 @@ class Time:
 
 
 class _Waiting(selectors.DefaultSelector):
-    """A selector that passes time instead of waiting."""
+    """A selector that advances the clock instead of waiting."""
 
     passed = 0.0
 
@@ -87,7 +89,7 @@ class _Waiting(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose timeouts cost no time and always come in the same order."""
+    """An event loop whose timeouts take no time and always end in the same order."""
 
     def __init__(self) -> None:
         self._waiting = _Waiting()
@@ -97,8 +99,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._waiting.passed
 
     def close(self) -> None:
-        """Ends what is still under way, as a runner does: left alone it is found, and complained
-        of, in the middle of some later test."""
+        """End everything under way, as a runner does.
+
+        A task that is left alone would be found, and reported, in the middle of a later test.
+        """
         left = () if self.is_closed() else asyncio.all_tasks(self)
         for task in left:
             task.cancel()
@@ -108,7 +112,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test on a VirtualLoop: how busy the machine is changes nothing of what happens in it."""
+    """Run a test on a VirtualLoop, so that the machine's load does not affect it."""
 
     @wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
@@ -122,14 +126,14 @@ def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 class Trigger:
-    """Counts what a controller does to the outside, and kills it at one of those."""
+    """Counts a controller's outward acts, and kills it at one of them."""
 
     def __init__(self) -> None:
         self.fired = asyncio.Event()
         self.renew(0)
 
     def renew(self, at: int) -> None:
-        """For the next controller."""
+        """Prepare for the next controller."""
         self.count = 0
         self.at = at
         self.after = False
@@ -174,6 +178,9 @@ class KillingStore:
 
     def now(self) -> float:
         return self._inner.now()
+
+    def wall(self) -> float:
+        return self._inner.wall()
 
     def history(self) -> History:
         return self._inner.history()
@@ -237,10 +244,10 @@ class World:
         self.kill_start_at = 0
 
     async def start(self) -> Controller:
-        """A controller over what there is."""
+        """Start a controller over the present state."""
         self.trigger.renew(self.kill_start_at)
         self.kill_start_at = 0
-        self.store = self.store.again()
+        self.store = self.store.reopened()
         drivers: dict[str, Driver] = {
             name: KillingDriver(machine, self.trigger) for name, machine in self.machines.items()
         }
@@ -252,19 +259,20 @@ class World:
             allocations=self.allocations,
             driver_timeout=self.driver_timeout,
             sleep=self.time.sleep,
+            machines=Machines(starting=0.5),
         )
         await self.controller.start()
         self.running = True
         return self.controller
 
     async def stop(self) -> None:
-        """An orderly end."""
+        """End the controller in an orderly way."""
         if self.running:
             self.running = False
             await self.controller.close()
 
     async def kill(self) -> None:
-        """`kill -9`: whatever is under way never goes on."""
+        """Kill the controller as `kill -9` does: nothing under way continues."""
         self.running = False
         self.trigger.dead = True
         self.controller._core.journal.failure = Unavailable("killed")  # its timer begins nothing
@@ -277,14 +285,16 @@ class World:
                 await task
 
     async def restart(self) -> Controller:
-        """`kill -9`, then a new one."""
+        """Kill the controller, then start a new one."""
         await self.kill()
         return await self.start()
 
     async def until_killed(self, work: Callable[[], Awaitable[Any]]) -> bool:
-        """Run something until it ends or the trigger kills the controller; True if it ended.
+        """Run something until it ends or the trigger kills the controller. Returns True if it
+        ended.
 
-        Both may come at once: what the controller writes alone, a moment later, counts as well.
+        Both may happen at once: an act that the controller does alone a moment later counts as
+        well.
         """
         task = asyncio.ensure_future(work())
         dying = asyncio.ensure_future(self.trigger.fired.wait())
@@ -303,10 +313,12 @@ class World:
         self, name: str, size: int = 4, *, caller: Caller = ROOT, wait: bool = True, **spec: Any
     ) -> PartitionInfo:
         request = CreateRequest(spec=PartitionSpec(name=name, size=size, **spec), wait=wait)
-        return await self.controller.create_partition(caller, request)
+        reply: PartitionInfo = await self.controller.create_partition(caller, request)
+        return reply
 
     async def get(self, name: str) -> PartitionInfo:
-        return await self.controller.get_partition(ROOT, PartitionName(name=name))
+        reply: PartitionInfo = await self.controller.get_partition(ROOT, PartitionName(name=name))
+        return reply
 
     async def remove(self, name: str, *, caller: Caller = ROOT, force: bool = False) -> None:
         await self.controller.remove_partition(caller, RemoveRequest(name=name, force=force))
@@ -314,7 +326,10 @@ class World:
     async def reset(
         self, name: str, *, caller: Caller = ROOT, force: bool = False
     ) -> PartitionInfo:
-        return await self.controller.reset_partition(caller, ResetRequest(name=name, force=force))
+        reply: PartitionInfo = await self.controller.reset_partition(
+            caller, ResetRequest(name=name, force=force)
+        )
+        return reply
 
     async def acquire(
         self,
@@ -341,7 +356,8 @@ class World:
             ttl=ttl,
             parent=parent,
         )
-        return await self.controller.acquire(caller, request)
+        reply: AcquireReply = await self.controller.acquire(caller, request)
+        return reply
 
     async def release(self, reply: AcquireReply, *, caller: Caller = ROOT) -> None:
         await self.controller.release(caller, claim(reply))
@@ -353,22 +369,22 @@ class World:
     # -- what devices are like ---------------------------------------------------------------
 
     def use(self, reply: AcquireReply) -> None:
-        """The holder of a lease runs a program on all that it covers."""
+        """Let the holder of a lease run a program on everything that it covers."""
         for machine, index in self.covered(reply):
             self.machines[machine].use(reply.lease.epoch, [index])
 
     def covered(self, reply: AcquireReply) -> list[tuple[str, int]]:
-        """The devices that a lease covers."""
+        """Return the devices that a lease covers."""
         flat = [ref for gcd in reply.partition.gcds for ref in gcd]
         chosen = [flat[i] for i in reply.lease.devices] if reply.lease.devices else flat
         return [(ref.machine, ref.index) for ref in chosen]
 
     def used(self, reply: AcquireReply) -> list[str]:
-        """Whose traces there are on the devices of a lease."""
+        """Return whose traces there are on the devices of a lease."""
         return [u for m, i in self.covered(reply) if (u := self.machines[m].devices[i].used_by)]
 
     async def every(self, method: str) -> Any:
-        """All pages of a list, as one."""
+        """Return all pages of a list as one."""
         request: ListRequest | None = ALL
         pages = []
         while request is not None:
@@ -377,7 +393,7 @@ class World:
         return joined(pages)
 
     async def check(self) -> None:
-        """What must hold whenever no step is under way."""
+        """Check the invariants that hold whenever no step is under way."""
         assert [v for m in self.machines.values() for v in m.violations] == []
         found = (await self.every("list_partitions")).partitions
         holder: dict[tuple[str, int], PartitionInfo] = {}
@@ -426,5 +442,5 @@ def _check_leases(partition: PartitionInfo) -> None:
 
 
 def claim(reply: AcquireReply) -> LeaseRequest:
-    """The lease as its holder shows it."""
+    """Return the lease as its holder shows it."""
     return LeaseRequest(id=reply.lease.id, epoch=reply.lease.epoch)

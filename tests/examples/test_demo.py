@@ -1,4 +1,4 @@
-"""`make demo` as a newcomer sees it: it shows what it should, ends well, and leaves nothing."""
+"""`make demo` as a newcomer sees it: it shows the right output, succeeds, and leaves nothing."""
 
 from __future__ import annotations
 

@@ -59,6 +59,14 @@ def test_machines_of_any_number_of_gpus_are_families() -> None:
     assert family_named("ipu") is IPU
 
 
+def test_chassis_of_any_number_of_devices_are_families() -> None:
+    pool = family_named("pool16")
+    assert pool is not None
+    assert (pool.attachment, pool.device_noun) == (Attachment.POOL, "device")
+    assert pool.sizes(16) == tuple(range(1, 17))
+    assert [family_named(name) for name in ("pool", "pool0", "pool65", "pool1x")] == [None] * 4
+
+
 def test_an_unknown_preset_lists_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"no preset 'pod5'; there are: pod4, .*nvl72"):
         preset("pod5")

@@ -1,4 +1,4 @@
-"""Attacks on the port for gRPC that were seen to hold others up: now they cost but the attacker."""
+"""Attacks on the gRPC port that once delayed other callers: now they harm only the attacker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TAKEN = 10 << 20
 
 
 async def ask_all_doors(server: Server, until: asyncio.Task[object]) -> int:
-    """Good calls at both doors while it goes on; how many."""
+    """Make good calls at both ports during the attack. Returns their number."""
     count = 0
     assert server.socket_path is not None
     while not until.done() or not count:
@@ -35,8 +35,10 @@ async def ask_all_doors(server: Server, until: asyncio.Task[object]) -> int:
 
 
 async def answered(server: Server) -> None:
-    """A call from the attacker's own address may be refused while its requests fill all places,
-    and is answered when it is made again."""
+    """Make a call from the attacker's own address, and repeat it if it is refused.
+
+    The call may be refused while the attacker's requests fill all places.
+    """
     async with asyncio.timeout(120):
         while True:
             try:

@@ -1,6 +1,6 @@
-"""The gate's end: whoever has no answer is told UNAVAILABLE, and never CANCELLED.
+"""At the gate's end, every call without an answer gets UNAVAILABLE, and never CANCELLED.
 
-gRPC's own end (1.85) cancels the calls that it meets, and those that come while it ends: their
+gRPC's own end (1.85) cancels the calls that are under way, and those that arrive meanwhile. Their
 callers would read that they had given up themselves.
 """
 
@@ -96,7 +96,7 @@ async def test_who_waits_for_longer_is_told_that_the_server_has_ended() -> None:
 
 
 async def test_a_message_on_its_way_when_it_ends_is_unavailable() -> None:
-    """Headers and nothing more: not a caller who sent too much, and none who gave up."""
+    """Only headers have arrived. The caller neither sent too much nor gave up."""
     served, _ = await serve()
     never = asyncio.Event()
 

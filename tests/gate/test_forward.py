@@ -1,4 +1,4 @@
-"""Bytes from TCP to gRPC's socket: counted, bounded, and never lost on the way."""
+"""Bytes from TCP to gRPC's socket are counted, bounded, and never lost on the way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from podwright.http import Visitors
 
 
 class Echo:
-    """What listens within: it greets at once, and sends back all that it hears."""
+    """The inner server. It sends a greeting at once, and returns all that it receives."""
 
     def __init__(self, memory: int = 1 << 40) -> None:
         self.hidden = Hidden()
@@ -36,7 +36,9 @@ class Echo:
         visitors = Visitors(8, 4)
         self.now = 0.0
         self.forwarder = Forwarder(
-            self.listener, self.hidden, visitors, self.memory, lambda: self.used, lambda: self.now
+            *(self.listener, self.hidden, visitors, self.memory),
+            *(lambda: self.used, lambda: self.now),
+            busy=0,
         )
         self.forwarder.start()
 
@@ -68,7 +70,7 @@ async def echo() -> AsyncIterator[Echo]:
 
 
 async def test_nothing_is_lost_in_either_direction(echo: Echo) -> None:
-    """Also what gRPC says before the stranger's own end is ready, and after it said its last."""
+    """This includes bytes that gRPC sends before the client's end is ready, and its last bytes."""
     for size in (0, 1, 100_000, 1_000_000):
         reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
         sent = os.urandom(size)
@@ -93,7 +95,7 @@ async def test_a_connection_is_known_by_its_name(echo: Echo) -> None:
 
 @pytest.mark.outer
 async def test_one_account_of_this_host_leaves_room_for_another(echo: Echo) -> None:
-    """They share an address; the kernel tells them apart."""
+    """They share an address, but the kernel distinguishes them."""
     held = []
     for _ in range(4):  # as many as one may have
         reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
@@ -141,12 +143,12 @@ async def test_who_asks_may_go_on(echo: Echo) -> None:
     for _ in range(8):
         writer.write(bytes(1 << 20))
         await reader.readexactly(1 << 20)
-        echo.forwarder.earned(echo.names[0], 1 << 20)
+        echo.forwarder.call_starts(echo.names[0], 1 << 20)
     writer.close()
 
 
 async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
-    """gRPC reads pings so slowly that a flood of them never uses its credit up."""
+    """gRPC reads pings so slowly that a flood of them never uses up its credit."""
     flood = await asyncio.open_connection("127.0.0.1", echo.port)
     caller = await asyncio.open_connection("127.0.0.1", echo.port)
     alive = await asyncio.open_connection("127.0.0.1", echo.port)
@@ -159,7 +161,7 @@ async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
             writer.write(bytes(size))
             with suppress(asyncio.IncompleteReadError, OSError):
                 await reader.readexactly(size)
-        echo.forwarder.earned(begun[caller[1]], 100)
+        echo.forwarder.call_starts(begun[caller[1]], 100)
         echo.now += 1.0
         echo.forwarder._weigh()
     assert await asyncio.wait_for(_ended(flood[0]), 120)
@@ -194,7 +196,7 @@ async def _ended(reader: asyncio.StreamReader) -> bool:
 
 
 async def test_without_descriptors_it_waits(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And does not ask again and again meanwhile."""
+    """It does not try to accept again and again meanwhile."""
     monkeypatch.setattr(forward, "_LOOK", 0.05)
     tries = 0
     whole = echo.forwarder._listener

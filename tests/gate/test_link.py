@@ -1,4 +1,4 @@
-"""What a gate that was taken over may say to its server: it learns nothing, and fells nothing."""
+"""A gate that was taken over can neither learn anything from its server nor end it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def framed(word: Any) -> bytes:
 
 @pytest.mark.parametrize("secure", [False, True])
 async def test_it_cannot_say_who_it_is(secure: bool) -> None:
-    """A token it made up, a key it guessed, no method that exists: refused like anybody's."""
+    """An invented token, a guessed key and an unknown method are refused like anybody's."""
     taken = Taken(secure)
     await taken.begin()
     gate = await to_server(taken.theirs)
@@ -74,11 +74,11 @@ async def test_it_cannot_say_who_it_is(secure: bool) -> None:
         ("Renew", msgspec.msgpack.encode({"id": 7}), ShownService()),
     ]
     for number, (method, request, shown) in enumerate(claims):
-        gate.say(Question(number, method, request, shown))
+        gate.send(Question(number, method, request, shown))
         answer = await asyncio.wait_for(gate.hear(), 120)
         assert isinstance(answer, GateRefused), (method, answer)
         assert answer.error["code"] != "INTERNAL"
-    gate.say(Question(99, "ListLeases", good, ShownService()))
+    gate.send(Question(99, "ListLeases", good, ShownService()))
     answer = await asyncio.wait_for(gate.hear(), 120)
     assert isinstance(answer, GateRefused if secure else Done)
     gate.close()
@@ -86,7 +86,7 @@ async def test_it_cannot_say_who_it_is(secure: bool) -> None:
 
 
 async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
-    """However many calls lie before it, a local one waits for a few of them."""
+    """However many calls are before it, a local call waits only for a few of them."""
     taken = Taken(False)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         taken.server = Server(as_controller(taken.controller), ListenOptions(Path(folder, "s")))
@@ -98,7 +98,7 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
         gate = await to_server(taken.theirs)
         request = msgspec.msgpack.encode(wire.ListRequest())
         for number in range(5000):
-            gate.say(Question(number, "ListDevices", request, ShownService()))
+            gate.send(Question(number, "ListDevices", request, ShownService()))
         while len(taken.controller.callers) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await asyncio.wait_for(http.post("ListLeases"), 120)
@@ -112,7 +112,7 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
 async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Mutated and made-up ones: the link ends, or each has its answer."""
+    """Mutated and invented messages end the link, or each gets its answer."""
     rng = random.Random(seed)
     good = [
         framed(

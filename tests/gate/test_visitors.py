@@ -1,4 +1,4 @@
-"""Who may stand at a door: limits of all and of each, and who makes room for whom."""
+"""The limits of visitors, in total and of each caller, and which visitor makes room for another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podwright.http import Full, Visitors
 
 
 class Guest:
-    """Somebody at the door."""
+    """A visitor."""
 
     def __init__(self, silent_since: float) -> None:
         self.silent_since = silent_since

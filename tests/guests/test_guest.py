@@ -1,4 +1,4 @@
-"""A guest that is no Slurm: its jobs have a namespace and a name, and it has no restarts."""
+"""A guest that is not Slurm: its jobs have a namespace and a name, and it has no restarts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from podwright.errors import Unavailable
-from podwright.guests import (
+from podwright.guests.shared import (
     HELD,
     Book,
     Freed,
@@ -35,7 +35,7 @@ from podwright.wire import (
 
 
 class Key(NamedTuple):
-    """A job of this guest's."""
+    """The key of a job of this guest."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Claim(Holding[Key]):
-    """What one holds."""
+    """The devices of one job."""
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Claim(Holding[Key]):
 
 
 class Claims(Book[Key, Claim]):
-    """All of them."""
+    """The claims of all jobs."""
 
     def job_of(self, partition: str) -> Key | None:
         kind, _, rest = partition.partition(".")
@@ -65,7 +65,7 @@ class Claims(Book[Key, Claim]):
         key = self.job_of(info.name)
         if key is None or info.job != f"{key.namespace}/{key.name}":
             return None
-        return Claim(job=key, start=start, order=order, made=True)
+        return Claim(job=key, start=start, order=order, created=True)
 
 
 class Eight:
@@ -115,7 +115,7 @@ class Eight:
     async def relocate(self, name: str) -> None:
         raise AssertionError
 
-    async def report(self, jobs: list[JobInfo]) -> None:
+    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
         raise AssertionError
 
 
@@ -138,7 +138,7 @@ class Cluster:
     def is_over(
         self, holding: Claim, jobs: Mapping[Key, bool], in_progress: Collection[Key]
     ) -> bool:
-        return holding.made and holding.job not in jobs
+        return holding.created and holding.job not in jobs
 
     async def give_back(self, book: Claims, holding: Claim) -> None:
         await self.server.remove(holding.name, holding.words)
@@ -152,7 +152,7 @@ async def _start(book: Claims, server: Eight, job: Key, order: int) -> bool:
     claim = book.add(Claim(job=job, start=start, order=order))
     spec = PartitionSpec(name=claim.name, devices=book.line.devices(start, order))
     await server.create(spec, 5, "alice", claim.words)
-    claim.made, claim.changed = True, book.tick()
+    claim.created, claim.changed = True, book.tick()
     return True
 
 
@@ -206,10 +206,10 @@ async def test_room_is_made_for_the_first_that_waits(server: Eight, book: Claims
     await _start(book, server, A, 1)
     await _start(book, server, B, 1)
     waits = [Waits(5, C, {"pod8": [3]})]
-    room.look(waits, {A: "10:00", B: "11:00", C: ""})
+    room.update(waits, {A: "10:00", B: "11:00", C: ""})
     assert not book.closed
     now[0] = 60
-    room.look(waits, {A: "10:00", B: "11:00", C: ""})
+    room.update(waits, {A: "10:00", B: "11:00", C: ""})
     assert (book.closed, book.closed_for, told) == (0xFF, C, [60])
     assert book.find(0) is None
     book.release(A)
@@ -222,7 +222,7 @@ def test_attempts_stand_in_words() -> None:
     assert first == ("try 1 of 3 failed: no devices", False)
     assert attempts(first.words) == 1
     last = failed(2, 3, "no devices", "kubectl resume c")
-    assert last.held
+    assert last.hold
     assert last.words.endswith(f"{HELD}, kubectl resume c")
     assert failed(0, 3, "never", "delete it", final=True).words == f"never {HELD}, delete it"
     assert attempts("waits for devices") == 0
@@ -236,5 +236,5 @@ async def test_who_waits_looks_again_when_something_is_freed() -> None:
     waiting = asyncio.create_task(freed.wait(600))
     await asyncio.sleep(0)
     while not waiting.done():
-        await freed.tell()
+        await freed.notify()
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What was: each minute as it was, in few bytes, and sums that say how long."""
+"""The history has each minute as it was, in few bytes, and sums of durations."""
 
 from __future__ import annotations
 
@@ -107,6 +107,30 @@ async def test_sums_are_means_by_time_and_what_is_wrong_is_the_most() -> None:
     assert point.fits == [64, 32]
     halves = await Past(history).series(NOW, NOW + 20, 10)
     assert [half.used for half in halves] == [0.0, 16.0]
+
+
+async def test_what_drivers_measure_is_summed_and_is_not_told_to_who_may_not_see_it() -> None:
+    history, writer, now = MemoryHistory(), Writer(), pod(64)
+    await write(writer, history, NOW, now)
+    now["readings"] = {
+        "c/0/0": {"load": "90 %", "temperature": "71 °C", "power": "400 W"},
+        "c/0/1": {"load": "10 %", "temperature": "40 °C", "ecc errors": "7 corrected"},
+        "c/0/2": {"ecc errors": "0 corrected, 2 uncorrected"},
+        "c/0/3": {"last xid": "79", "problems": "fell off the bus"},
+    }
+    await write(writer, history, NOW + 1, now)
+    now["readings"] = {"c/0/0": {"load": "30 %", "temperature": "60 °C", "power": "100 W"}}
+    await write(writer, history, NOW + 2, now)
+    past = Past(history)
+    points = await past.series(NOW, NOW + 3, 1)
+    assert [p.measured for p in points] == [None, (50.0, 71, 400, 2), (30.0, 60, 100, 0)]
+    (joined,) = await past.series(NOW, NOW + 3, 3)
+    assert joined.measured == (40.0, 71, 250.0, 2)
+    assert joined.fits == [64, 32]
+    assert [p.measured for p in await past.series(NOW, NOW + 3, 1, own="user0")] == [None] * 3
+    now["readings"] = {"c/0/0": {"problems": "its driver does not answer"}}
+    await write(writer, history, NOW + 3, now)
+    assert (await past.series(NOW + 3, NOW + 4, 1))[0].measured == (None, None, None, 1)
 
 
 async def test_who_sees_only_what_is_theirs_sees_no_others_in_what_was() -> None:

@@ -1,4 +1,4 @@
-"""Commands on many hosts at once: each one's words, and nothing left running."""
+"""Commands on many hosts at once: the output of each, and nothing left running."""
 
 from __future__ import annotations
 

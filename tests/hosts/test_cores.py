@@ -1,4 +1,4 @@
-"""What a host's cores are: from hwloc's XML, and from /sys; and what a cpuset leaves of them."""
+"""The cores of a host, from hwloc's XML and from /sys, and what a cpuset leaves of them."""
 
 from __future__ import annotations
 

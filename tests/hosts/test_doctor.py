@@ -1,4 +1,4 @@
-"""What `podwright doctor` makes of what hosts say."""
+"""The findings of `podwright doctor` for the answers of hosts."""
 
 from __future__ import annotations
 

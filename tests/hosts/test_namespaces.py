@@ -1,4 +1,4 @@
-"""How a host holds processes together is found out wherever it is asked."""
+"""How a host can contain processes is detected correctly, wherever it is asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from podwright.hosts import can_hold
 
 
 def test_it_is_found_beside_the_threads_of_grpc() -> None:
-    """They start anew in whatever is forked, and where they run no namespace can be made."""
+    """gRPC's threads start anew in every forked child, and a process with threads can make no
+    namespace.
+    """
     alone = can_hold()
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")

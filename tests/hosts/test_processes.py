@@ -1,4 +1,4 @@
-"""Process trees: found whole, ended whole, and nobody else is touched."""
+"""Process trees are found completely and ended completely, and no other process is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What systemd hears of a service that is ready; and that nobody hears it twice."""
+"""The notification of systemd that a service is ready, which is sent only once."""
 
 from __future__ import annotations
 

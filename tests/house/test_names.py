@@ -1,4 +1,4 @@
-"""Nothing new is called alike in two rooms, and the check that says so finds what is."""
+"""No new name is used in two rooms, and the check itself finds those that would be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fixtures of the Kubernetes ring. Nothing is skipped: what is missing is an error that says so."""
+"""Fixtures of the Kubernetes ring. Nothing is skipped: a missing program is an error that
+names it.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -27,13 +29,13 @@ def plane(_clean_start: None) -> Iterator[KubeLab]:
 
 @pytest.fixture(scope="session")
 def cluster(_clean_start: None) -> Iterator[KubeLab]:
-    """A control plane with two real nodes, for tests that leave them as they found them."""
+    """A control plane with two real nodes, for tests that leave them unchanged."""
     with KubeLab(nodes=2) as lab:
         yield lab
 
 
 @pytest.fixture
 def kube_lab(_clean_start: None) -> Iterator[Callable[..., KubeLab]]:
-    """Makes started labs with the arguments of KubeLab; they end with the test."""
+    """Makes started labs from the arguments of KubeLab. They end with the test."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(KubeLab(**options))

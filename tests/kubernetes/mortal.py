@@ -1,9 +1,9 @@
-"""The operator's command, in which somebody is killed at one of the operator's steps.
+"""The operator's command, which kills a process at one of the operator's steps.
 
 `python -m tests.kubernetes.mortal VICTIM STEP WHEN WORDS…`: VICTIM is a process, or 0 for the
-operator itself; the STEP-th change that it asks for, of the API server's or a controller's, counts
-from 1; WHEN is `before`, `during` (it was asked for, nothing was answered) or `after`. WORDS are
-the command's own.
+operator itself. STEP counts, from 1, the changes that the operator requests of the API server or of
+a controller. WHEN is `before`, `during` (requested, and not answered) or `after`. WORDS are the
+command's own.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from podwright.cli.podwright import main
-from podwright.guests import ThreadedServer
-from podwright.kubernetes import VipuController
-from podwright.kubernetes._kube_api import KubeApi
+from podwright.guests.kubernetes import VipuController
+from podwright.guests.kubernetes.cluster._kube_api import KubeApi
+from podwright.guests.shared import ThreadedServer
 
 Call = Callable[..., Coroutine[Any, Any, Any]]
 

@@ -1,4 +1,4 @@
-"""Which programs a lab runs, where a developer names a folder of them."""
+"""The programs of a lab, if a developer names a folder of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hierarchies of control groups a machine has, from what its kernel says."""
+"""The hierarchies of control groups of a machine, according to its kernel."""
 
 from __future__ import annotations
 

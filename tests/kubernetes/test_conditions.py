@@ -1,4 +1,4 @@
-"""What an object's conditions say, before it has any too."""
+"""The conditions of an object, also before it has any."""
 
 from __future__ import annotations
 

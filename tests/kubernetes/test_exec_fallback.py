@@ -1,4 +1,6 @@
-"""Launchers that cannot connect to their workers, on real nodes: pods/exec, where it is allowed."""
+"""Launchers that cannot connect to their workers, on real nodes, use pods/exec if it is
+permitted.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from podwright.guests.kubernetes import Setting
 from podwright.hosts import WORKER_VARIABLE
-from podwright.kubernetes import Setting
 from tests.kubernetes.lab import DIGITS_IMAGE, KubeLab, worker_images
 from tests.kubernetes.test_launcher_jobs import BUSYBOX, EXAMPLE, POPRUN, LauncherWorld
 from tests.outer.lab import poll
@@ -26,18 +28,22 @@ WAITS = 'until [ -e /tmp/go ]; do sleep 0.1; done; exec "$@"'
 
 
 class BlockedWorld(LauncherWorld):
-    """Between the pods of its jobs no connection to a worker's door comes to be."""
+    """A world in which no connection to a worker's service succeeds between the pods of its
+    jobs.
+    """
 
     setting = Setting(simulated="pod16", exec_fallback=True)
     allowed = True
 
     @property
     def operator_words(self) -> list[str]:
-        """May launchers use pods/exec?"""
+        """Return the operator's options: whether launchers may use pods/exec."""
         return [*super().operator_words, "--exec-fallback", "true" if self.allowed else "false"]
 
     def launch(self, name: str, *command: str, image: str = BUSYBOX, **more: Any) -> None:
-        """A job whose launcher runs a program in two workers, once nothing reaches their doors."""
+        """Start a job whose launcher runs a program in two workers, after their services were
+        blocked.
+        """
         self.start_in_two(name, "sh", "-c", WAITS, "-", *POPRUN, *command, image=image, **more)
         self.is_said(name, "Running", "All instances running")
         for worker in (f"{name}-worker-0", f"{name}-worker-1"):
@@ -47,13 +53,13 @@ class BlockedWorld(LauncherWorld):
         self.lab.ok("exec", f"{name}-launcher", "--", "touch", "/tmp/go")
 
     def end_operator(self) -> None:
-        """At once."""
+        """Kill the operator at once."""
         self.processes["operator"].kill()
         self.processes["operator"].wait()
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Processes of this machine with that in their environment."""
+    """Return the processes of this machine with that text in their environment."""
     wanted, found = f"{variable}={value}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -63,7 +69,7 @@ def marked(variable: str, value: str) -> list[int]:
 
 
 def running(*words: str) -> list[int]:
-    """Processes of this machine with these in their command."""
+    """Return the processes of this machine with these words in their command."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -74,7 +80,7 @@ def running(*words: str) -> list[int]:
 
 
 def first_in(worker: str) -> int:
-    """A process in a worker's pod."""
+    """Return a process in a worker's pod."""
     return marked(WORKER_VARIABLE, worker)[0]
 
 

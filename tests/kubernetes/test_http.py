@@ -14,7 +14,7 @@ from tests.kubernetes.lab._keys import Keys
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """To a GET, an empty object."""
+    """Answers a GET with an empty object."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,6 +1,6 @@
-"""IPUJobs on a real API server, with the rights that our manifests give and no others.
+"""IPUJobs on a real API server, with exactly the rights that our manifests give.
 
-There are no nodes: pods stay Pending until a test says what a kubelet would.
+There are no nodes: pods stay Pending until a test acts as a kubelet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from podwright.client import Client, UnixTransport
-from podwright.kubernetes import Setting, as_yaml, manifests
+from podwright.guests.kubernetes import Setting, as_yaml, manifests
 from podwright.wire import PartitionInfo
 from tests.kubernetes.lab import KubeLab, Refused, Unanswered
 from tests.kubernetes.sixty import REFUSED_BY_CEL, ROWS, manifest
@@ -45,8 +45,8 @@ BEYOND_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
 class World:
     """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes.
 
-    server_words: what it is told beside that. patience: seconds that anything may take. setting:
-    what rights the operator has. every: seconds from one look to the next.
+    server_words: further options of the server. patience: the limit in seconds for any wait.
+    setting: the rights of the operator. every: seconds between two checks.
     """
 
     setting = Setting(simulated="pod16")
@@ -64,7 +64,6 @@ class World:
         objects = manifests(self.setting, minor)
         apply(lab, as_yaml([one for one in objects if one["kind"] != "Deployment"]))
         lab.wait_established("ipujobs.graphcore.ai")
-        # kopf takes a ":" in the path of a kubeconfig for the next one.
         self.kubeconfig = folder / "operator.conf"
         self.kubeconfig.write_text(lab.user(ACCOUNT).read_text())
         try:
@@ -75,7 +74,7 @@ class World:
             raise
 
     def start_server(self) -> None:
-        """Returns when it answers."""
+        """Start the server. Returns when it answers."""
         self._start(
             "server",
             *("vipu-server", "--preset", "pod16", *self.server_words),
@@ -91,12 +90,12 @@ class World:
         )
 
     def start_operator(self) -> None:
-        """Returns at once."""
+        """Start the operator. Returns at once."""
         self._start("operator", "podwright", *self.operator_words)
 
     @property
     def operator_words(self) -> list[str]:
-        """What the operator is told."""
+        """Return the operator's options."""
         return [
             *("kubernetes", "operator", "--kubeconfig", str(self.kubeconfig)),
             *("--controllers", f"unix:{self.socket}", "--identity", "test"),
@@ -104,28 +103,28 @@ class World:
         ]
 
     def stop(self) -> None:
-        """Both end."""
+        """End both."""
         for process in self.processes.values():
             process.kill()
             process.wait()
 
     def log(self) -> str:
-        """The operator's."""
+        """Return the operator's log."""
         return (self.folder / "operator.log").read_text()[-4000:]
 
     def partitions(self) -> dict[str, PartitionInfo]:
-        """Those that there are, by name."""
+        """Return the existing partitions, by name."""
         with Client(UnixTransport(self.environ["PODWRIGHT_SOCKET"]), timeout=60.0) as client:
             return {info.name: info for info in client.list_partitions()}
 
     def good(self, *words: str) -> str:
-        """A command of an administrator's, and what it prints."""
+        """Run a command of an administrator, and return its output."""
         done = self._command(*words)
         assert not done.returncode, done.stderr
         return done.stdout
 
     def create(self, name: str, ipus: int = 4, instances: int = 1, **more: Any) -> None:
-        """An IPUJob."""
+        """Create an IPUJob."""
         template = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
         spec = {
             "ipusPerJobInstance": str(ipus),
@@ -141,19 +140,19 @@ class World:
         self.lab.ok("create", "--validate=false", "-f", "-", stdin=json.dumps(item))
 
     def delete(self, *names: str) -> None:
-        """IPUJobs; returns at once."""
+        """Delete IPUJobs. Returns at once."""
         self.lab.ok("delete", "ipujob", "--wait=false", "--ignore-not-found", *names)
 
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """All IPUJobs, by name."""
+        """Return all IPUJobs, by name."""
         return {one["metadata"]["name"]: one for one in self.lab.http.ask("GET", JOBS)["items"]}
 
     def pods(self) -> list[str]:
-        """The names of all pods."""
+        """Return the names of all pods."""
         return sorted(one["metadata"]["name"] for one in self.lab.http.ask("GET", PODS)["items"])
 
     def until(self, what: str, true: Callable[[], Any]) -> Any:
-        """Wait for it."""
+        """Wait until something holds."""
 
         def checked() -> Any:
             assert self.processes["operator"].poll() is None, self.log()
@@ -174,7 +173,7 @@ class World:
         self.until(f"{name} {state} {words}", said)
 
     def end(self, pod: str, code: int = 0) -> None:
-        """What a kubelet would say of a pod whose program ended."""
+        """Report, as a kubelet does, that a pod's program has ended."""
         main = {"name": "main", "image": "i", "imageID": "", "restartCount": 0, "ready": False}
         status = {
             "phase": "Failed" if code else "Succeeded",
@@ -183,7 +182,7 @@ class World:
         self.lab.http.ask("PATCH", f"{PODS}/{pod}/status", {"status": status})
 
     def nothing_is_left(self) -> None:
-        """Delete all jobs, and wait for the end of all that they had."""
+        """Delete all jobs, and wait until everything that they had is gone."""
         self.lab.http.ask("DELETE", JOBS)
         self.until("no jobs", lambda: not self.jobs())
         self.until("no partitions", lambda: not self.partitions())
@@ -200,7 +199,7 @@ class World:
             )
 
     def wrap(self, words: list[str]) -> list[str]:
-        """The words that start one of both."""
+        """Return the words that start one of both."""
         return words
 
     def _command(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -215,7 +214,7 @@ class World:
 
 
 def apply(lab: KubeLab, text: str) -> None:
-    """Objects of several namespaces."""
+    """Apply objects of several namespaces."""
     lab.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
 
 
@@ -240,7 +239,9 @@ def test_sixty_manifests_are_taken_or_refused_as_by_chart_1_2_0(jobs: World) -> 
 
 
 def test_what_no_schema_says_is_refused_or_stands_in_the_status(jobs: World) -> None:
-    """Servers with CEL refuse it; older ones take it, and the job says why it does not start."""
+    """Servers with CEL refuse it. Older ones accept it, and the job's status says why it does not
+    start.
+    """
     for name, (spec, words) in BEYOND_SCHEMA.items():
         if jobs.lab.binaries.version >= (1, CEL_FROM):
             with pytest.raises(LabError, match=words):
@@ -268,6 +269,26 @@ def test_two_partitions_of_four_then_none(jobs: World) -> None:
     jobs.lab.ok("scale", "ipujob/pair", "--replicas=1")
     jobs.until("one worker", lambda: jobs.pods() == ["pair-worker-0"])
     jobs.until("one partition", lambda: len(jobs.partitions()) == 1)
+    jobs.nothing_is_left()
+
+
+def test_kubectl_describe_tells_the_story_of_a_job(jobs: World) -> None:
+    jobs.create("large", ipus=16)
+    jobs.until("a worker", lambda: jobs.pods() == ["large-worker-0"])
+    jobs.create("told", ipus=4)
+    jobs.is_said("told", "Pending", "IPU")
+    jobs.end("large-worker-0")
+    jobs.until("its turn", lambda: "told-worker-0" in jobs.pods())
+    jobs.end("told-worker-0", 3)
+    jobs.is_said("told", "Failed", "exit code 3")
+
+    def lines() -> list[tuple[str, str]]:
+        shown = jobs.lab.ok("describe", "ipujob", "told").partition("Events:")[2]
+        rows = [line.split() for line in shown.splitlines()]
+        return [(row[0], row[1]) for row in rows if row and row[0] in ("Normal", "Warning")]
+
+    story = {("Normal", "Queued"), ("Normal", "PartitionReady"), ("Warning", "Failed")}
+    jobs.until("its story", lambda: set(lines()) == story)
     jobs.nothing_is_left()
 
 
@@ -317,7 +338,7 @@ def test_rights(jobs: World, verb: str, what: str, answer: str) -> None:
 
 
 def test_all_that_the_operator_may_do(jobs: World) -> None:
-    """As docs/kubernetes.md lists it; what everybody may do aside."""
+    """The operator's rights are those in docs/kubernetes.md, beyond what everybody may do."""
     words = ("auth", "can-i", "--list", "--no-headers", "--namespace=podwright")
     done = jobs.lab.kubectl(*words, kubeconfig=jobs.kubeconfig)
     rows = [re.findall(r"\[[^]]*\]|\S+", line) for line in done.stdout.splitlines()]
@@ -333,6 +354,7 @@ def test_all_that_the_operator_may_do(jobs: World) -> None:
         "leases.coordination.k8s.io": "create",
         "leases.coordination.k8s.io [podwright-operator]": "get update",
         "namespaces [kube-system]": "get",
+        "events": "create",
         "nodes": "get list watch",
         "pods": "create delete get list watch",
         "secrets": "create",

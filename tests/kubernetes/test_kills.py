@@ -1,4 +1,4 @@
-"""Whoever is killed, at whatever step: nothing is leaked, and no device is had twice."""
+"""Whichever process is killed at whatever step, nothing is leaked, and no device has two users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KILLS = {1: "operator", 3: "server", 5: "operator", 7: "apiserver", 10: "operato
 
 
 class Mortals(World):
-    """One whose operator, server and API server are killed, and come back."""
+    """A world whose operator, server and API server are killed, and come back."""
 
     def __init__(self, lab: KubeLab, folder: Path, nodes: StandIns) -> None:
         self.nodes = nodes
@@ -41,7 +41,9 @@ class Mortals(World):
         super().__init__(lab, folder)
 
     def start_operator(self) -> None:
-        """Returns at once. Only this one kills; those that follow it kill nobody."""
+        """Start an operator, and return at once. Only this one kills; the later ones kill
+        nobody.
+        """
         words = [sys.executable, "-m", MORTAL, *self.dies]
         self.dies = NOBODY
         with (self.folder / "operator.log").open("ab") as log:
@@ -55,7 +57,7 @@ class Mortals(World):
             )
 
     def kill(self, name: str) -> None:
-        """The "operator", the "server" or the "apiserver", at once."""
+        """Kill the "operator", the "server" or the "apiserver", at once."""
         if name == "apiserver":
             self.lab.kill("kube-apiserver")
         else:
@@ -63,7 +65,7 @@ class Mortals(World):
             self.processes[name].wait()
 
     def die(self, victim: str, step: int, when: str) -> None:
-        """A new operator, at whose step somebody dies; all live until then."""
+        """Start a new operator, at whose step a process dies. All live until then."""
         self.revive()
         self.kill("operator")
         pid = 0
@@ -85,7 +87,7 @@ class Mortals(World):
             self.lab.restart("kube-apiserver")
 
     def until(self, what: str, true: Callable[[], Any]) -> Any:
-        """Wait for it, and start again what dies meanwhile."""
+        """Wait until something holds, and restart what dies meanwhile."""
 
         def checked() -> Any:
             self.revive()
@@ -97,7 +99,7 @@ class Mortals(World):
         return poll(what, checked, seconds=300, every=0.1)
 
     def ask(self, method: str, path: str, body: Object | None = None) -> Object:
-        """The API server, until it answers. {} where there is no such object."""
+        """Ask the API server until it answers. {} if there is no such object."""
 
         def asked() -> list[Object]:
             try:
@@ -111,7 +113,7 @@ class Mortals(World):
         return found[0]
 
     def put(self, name: str, ipus: int, instances: int) -> None:
-        """An IPUJob that starts anew when it fails."""
+        """Create an IPUJob that restarts when it fails."""
         main = {"name": "main", "image": "busybox"}
         spec = {
             "ipusPerJobInstance": str(ipus),
@@ -123,12 +125,12 @@ class Mortals(World):
         self.ask("POST", JOBS, {**item, "metadata": {"name": name}, "spec": spec})
 
     def state(self, name: str) -> str:
-        """A job's."""
+        """Return a job's state."""
         found = self.ask("GET", f"{JOBS}/{name}")
         return str((found.get("status") or {}).get("launcherStatus"))
 
     def running(self) -> dict[str, tuple[str, str]]:
-        """Pods whose program may run: name and partition of each, by uid."""
+        """Return the pods whose program may run: name and partition of each, by uid."""
         return {
             pod["metadata"]["uid"]: (
                 pod["metadata"]["name"],
@@ -139,7 +141,7 @@ class Mortals(World):
         }
 
     def nothing_twice(self) -> None:
-        """What runs has its partition: one that is there while it runs."""
+        """Check that each pod that runs all the while has a partition that exists meanwhile."""
         before = self.running()
         (there,) = self.until("the partitions", lambda: [self.partitions()])
         after = self.running()
@@ -147,7 +149,7 @@ class Mortals(World):
             assert before[uid][1] in there, (before, sorted(there))
 
     def end(self, pod: str, code: int = 0) -> None:
-        """Its program ended, and its kubelet says so until the API server takes it."""
+        """Report that a program has ended, until the API server accepts the report."""
         path = f"{PODS}/{pod}"
         before = self.ask("GET", path)
 
@@ -161,7 +163,7 @@ class Mortals(World):
         self.until(f"the end of {pod}", said)
 
     def gone(self, *names: str) -> None:
-        """Delete jobs, and wait for the end of all that they had."""
+        """Delete jobs, and wait until everything that they had is gone."""
         for name in names:
             self.ask("DELETE", f"{JOBS}/{name}")
         self.until("no jobs", lambda: not self.lab.http.ask("GET", JOBS)["items"])
@@ -205,7 +207,7 @@ def test_jobs_come_and_go_while_everybody_dies(jobs: Mortals) -> None:
 @pytest.mark.parametrize("victim", ["operator", "server", "apiserver"])
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 def test_whichever_step_it_was(jobs: Mortals, victim: str, when: str) -> None:
-    """A job's life, once for each step of it at which somebody is killed."""
+    """A job's life is run once for each of its steps, at which a process is killed."""
     for step in range(1, 100):
         jobs.die(victim, step, when)
         jobs.put("whole", 4, 2)

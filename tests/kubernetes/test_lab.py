@@ -1,4 +1,4 @@
-"""The lab's control plane: what all other tests of this ring take for granted."""
+"""The lab's control plane, on which all other tests of this ring rely."""
 
 from __future__ import annotations
 

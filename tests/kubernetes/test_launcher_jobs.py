@@ -31,7 +31,7 @@ POPRUN = ("poprun", "--num-replicas=2", "--num-instances=2")
 
 
 class LauncherWorld(World):
-    """The controller answers pods, too, and the operator has Podwright's image."""
+    """A world whose controller also answers pods, and whose operator has Podwright's image."""
 
     server_words = ("--api-host", GATEWAY, "--api-port", PORT, "--listen-anywhere")
 
@@ -42,15 +42,15 @@ class LauncherWorld(World):
         return [*super().operator_words, *more]
 
     def wrap(self, words: list[str]) -> list[str]:
-        """Pods reach the network of the lab, and no other."""
+        """Let pods reach only the network of the lab."""
         return self.lab.wrap(words) if words[0].endswith("vipu-server") else words
 
     def launch(self, name: str, *command: str, image: str = BUSYBOX, **more: Any) -> None:
-        """A job whose launcher runs a program in two workers, one on each node, by poprun."""
+        """Start a job whose launcher runs a program in two workers, one on each node, by poprun."""
         self.start_in_two(name, *POPRUN, *command, image=image, **more)
 
     def start_in_two(self, name: str, *command: str, image: str, **more: Any) -> None:
-        """A job with that launcher."""
+        """Start a job with that launcher."""
         main = {"name": "main", "image": image}
         apart = {
             "topologyKey": "kubernetes.io/hostname",
@@ -68,7 +68,7 @@ class LauncherWorld(World):
         )
 
     def ended(self, name: str, state: str, words: str = "") -> str:
-        """Wait for the end of a job; what its launcher said."""
+        """Wait for the end of a job. Returns its launcher's output."""
 
         def over() -> bool:
             status = self.lab.get("ipujob", name).get("status") or {}

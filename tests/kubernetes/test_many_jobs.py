@@ -1,7 +1,7 @@
-"""Many jobs at once: each runs once, and costs the API server few writes.
+"""Many jobs at once: each runs once, and causes few writes to the API server.
 
-Under `make soak` a thousand of them on 1,024 simulated IPUs. What the operator writes is counted in
-the API server's own audit log.
+Under `make soak` a thousand of them run on 1,024 simulated IPUs. The operator's writes are counted
+in the API server's own audit log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""IPUJobs on real nodes: workers of an image that has a shell and no Python run, and die.
+"""IPUJobs on real nodes: workers of an image with a shell and without Python run, and die.
 
-On planes without nodes (test_ipujobs.py) tests say what a kubelet would; here one says it.
+On planes without nodes (test_ipujobs.py) tests act as kubelets; here real ones report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def jobs(cluster: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def workers(script: str, node: str = "") -> dict[str, Any]:
-    """A job's workers, which run a script of shell: on that node, or on any."""
+    """Start a job's workers, which run a script of shell, on that node or on any."""
     main = {"name": "main", "image": "localhost/busybox:lab", "command": ["sh", "-ec", script]}
     where = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
     return {"template": {"spec": {"containers": [main], **where}}}
@@ -41,18 +41,18 @@ def went(jobs: World, pod: str) -> None:
 
 
 def said(jobs: World, pod: str, words: str) -> bool:
-    """Whether that is all that a worker printed."""
+    """Return whether that is the whole output of a worker."""
     return jobs.lab.ok("logs", pod) == words
 
 
 def kill(jobs: World, name: str) -> None:
-    """The "operator" or the "server", at once."""
+    """Kill the "operator" or the "server", at once."""
     jobs.processes[name].kill()
     jobs.processes[name].wait()
 
 
 def containers(jobs: World) -> dict[str, str]:
-    """Of all pods, which container each runs, and how often it was begun."""
+    """Return the container of each pod, and how often it was started."""
     found = {}
     for pod in jobs.lab.get("pods")["items"]:
         for status in pod["status"].get("containerStatuses", []):

@@ -1,4 +1,4 @@
-"""Leaving Graphcore's operator, and leaving ours: no namespace stays in Terminating."""
+"""The removal of Graphcore's operator, and of ours: no namespace stays in Terminating."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.kubernetes import FINALIZER
+from podwright.guests.kubernetes import FINALIZER
 from tests.kubernetes.lab import KubeLab
 from tests.kubernetes.test_ipujobs import BIN, World
 
@@ -27,7 +27,9 @@ def jobs(plane: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 
 
 def put(jobs: World, name: str, *marks: str) -> None:
-    """An IPUJob in a namespace of its own, as another operator left it."""
+    """Create an IPUJob in a namespace of its own, in the state in which another operator left
+    it.
+    """
     template = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
     spec = {"ipusPerJobInstance": "4", "jobInstances": 1, "workers": {"template": template}}
     item = {
@@ -40,12 +42,12 @@ def put(jobs: World, name: str, *marks: str) -> None:
 
 
 def is_gone(jobs: World) -> bool:
-    """The namespace, with all that was in it."""
+    """Return whether the namespace is gone, with everything in it."""
     return not jobs.lab.get("namespace", SPACE)
 
 
 def holds_one(jobs: World) -> bool:
-    """Whether the job that was put has got its partition, and is marked."""
+    """Return whether the job has its partition, and is marked."""
     found = jobs.lab.get("ipujobs", namespace=SPACE)["items"]
     marks = [one["metadata"].get("finalizers", []) for one in found]
     return len(jobs.partitions()) == 1 and any(FINALIZER in one for one in marks)

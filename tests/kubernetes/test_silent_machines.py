@@ -1,6 +1,6 @@
-"""A machine falls silent: its partitions are in error, and so their jobs say.
+"""A machine falls silent: its partitions are in ERROR, and their jobs report that.
 
-Here machines have agents, each a process that is killed.
+The machines here have agents, each of which is a process that is killed.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Troubled(World):
         self.machines.end()
 
     def infos(self) -> list[PartitionInfo]:
-        """The partitions, as the server says."""
+        """Return the partitions, as the server reports them."""
         with Client(UnixTransport(str(self.socket)), timeout=60.0) as client:
             return list(client.list_partitions())
 
     def machine_of(self, job: str) -> str:
-        """The only one that a job has IPUs of."""
+        """Return the only machine on which a job has IPUs."""
         found = {
             device.machine
             for info in self.infos()
@@ -69,12 +69,12 @@ class Troubled(World):
         return name
 
     def is_in_error(self, job: str) -> bool:
-        """What the server says of the only partition of a job; it may have gone since."""
+        """Return the server's error of the only partition of a job, which may be gone by now."""
         mine = [info for info in self.infos() if info.name.startswith(f"p-{job}-")]
         return not mine or mine[0].ready_state.value == "ERROR"
 
     def is_up(self, machine: str) -> bool:
-        """Does the server hear it?"""
+        """Return whether the server hears the machine."""
         found = json.loads(self.good("vipu-admin", "list", "agents", "--json"))
         return any(one["name"] == machine and one["state"] == "UP" for one in found)
 
@@ -88,7 +88,7 @@ def jobs(plane: KubeLab, tmp_path: Path) -> Iterator[Troubled]:
 
 
 def test_a_partition_in_error(jobs: Troubled) -> None:
-    """Its machine is silent: what starts anew gets IPUs of another one."""
+    """Its machine is silent, so a restarted job gets IPUs of another one."""
     both_run(jobs)
     silent = [jobs.machine_of(name) for name in ("never", "anew")]
     for name in silent:
@@ -103,7 +103,9 @@ def test_a_partition_in_error(jobs: Troubled) -> None:
 
 
 def test_an_error_that_is_over_when_the_operator_looks(jobs: Troubled) -> None:
-    """Nothing is reset under pods that run: the error stays until the job has failed by it."""
+    """Nothing is reset under running pods: the error stays until the job has failed because
+    of it.
+    """
     both_run(jobs)
     assert [info.auto_reset for info in jobs.infos()] == [False, False]
     silent = jobs.machine_of("never")

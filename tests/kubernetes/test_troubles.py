@@ -33,7 +33,7 @@ def nodes(plane: KubeLab) -> Iterator[StandIns]:
 
 
 def both_run(jobs: World) -> None:
-    """Two jobs, of which one starts anew when it fails."""
+    """Two jobs, one of which restarts when it fails."""
     jobs.create("never")
     jobs.create("anew", restartPolicy=ANEW)
     for name in ("never", "anew"):
@@ -41,7 +41,7 @@ def both_run(jobs: World) -> None:
 
 
 def attempts(jobs: World, name: str) -> int:
-    """How often it was started anew."""
+    """Return how often it was restarted."""
     count: int = jobs.jobs()[name]["status"]["restartCount"]
     return count
 
@@ -60,7 +60,7 @@ def test_a_node_that_does_not_answer(jobs: World, nodes: StandIns) -> None:
 
 
 def lab_pods(jobs: World) -> list[dict[str, dict[str, str]]]:
-    """All pods."""
+    """Return all pods."""
     found: list[dict[str, dict[str, str]]] = jobs.lab.get("pods")["items"]
     return found
 
@@ -77,7 +77,7 @@ def test_a_partition_that_somebody_removed(jobs: World, nodes: StandIns) -> None
 
 
 def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
-    """What runs on it goes on, and goes elsewhere when it is started anew."""
+    """What runs on it goes on, and goes elsewhere at a restart."""
     jobs.create("moves", restartPolicy=ANEW)
     jobs.is_said("moves", "Running", "All instances running")
     (name,) = jobs.partitions()

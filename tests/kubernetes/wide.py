@@ -1,4 +1,4 @@
-"""An operator with many simulated IPUs, and the API server's own word of what it writes."""
+"""An operator with many simulated IPUs, and the API server's own record of its writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Wide(World):
         super().__init__(lab, folder)
 
     def start_server(self) -> None:
-        """All of them."""
+        """Start all of them."""
         for number, socket in enumerate(self.sockets):
             self.environ["PODWRIGHT_SOCKET"] = str(socket)
             self._start(
@@ -40,14 +40,14 @@ class Wide(World):
 
     @property
     def operator_words(self) -> list[str]:
-        """What the operator is told."""
+        """Return the operator's options."""
         words = super().operator_words
         all_of_them = ",".join(f"unix:{socket}" for socket in self.sockets)
         words[words.index("--controllers") + 1] = all_of_them
         return words
 
     def partitions(self) -> dict[str, PartitionInfo]:
-        """Those of all controllers."""
+        """Return those of all controllers."""
         found: dict[str, PartitionInfo] = {}
         for socket in self.sockets:
             self.environ["PODWRIGHT_SOCKET"] = str(socket)
@@ -55,7 +55,7 @@ class Wide(World):
         return found
 
     def put(self, name: str) -> None:
-        """An IPUJob of four IPUs."""
+        """Create an IPUJob of four IPUs."""
         template = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
         spec = {"ipusPerJobInstance": "4", "jobInstances": 1, "workers": {"template": template}}
         about = {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "spec": spec}
@@ -63,7 +63,7 @@ class Wide(World):
 
 
 class Audit:
-    """What the operator wrote, as the API server says."""
+    """The operator's writes, according to the API server."""
 
     def __init__(self, folder: Path) -> None:
         self.log, policy = folder / "audit.log", folder / "policy.json"
@@ -72,7 +72,7 @@ class Audit:
         self.options = {"audit-policy-file": str(policy), "audit-log-path": str(self.log)}
 
     def written(self) -> list[tuple[str, str, str]]:
-        """Verb, resource and name of each write that was answered."""
+        """Return verb, resource and name of each write that was answered."""
         lines = self.log.read_text().splitlines(keepends=True)
         events = [json.loads(line) for line in lines if line.endswith("\n")]
         return [

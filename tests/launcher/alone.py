@@ -1,7 +1,7 @@
 """poprun with a server in one function, as a process of its own: `python -m tests.launcher.alone`.
 
-Everything but the server is real. What the server is told, goes to the file named by CALLS.
-MEMORY names a folder in the place of /dev/shm, where other tests have runs of theirs.
+Everything but the server is real. The server's requests go to the file named by CALLS. MEMORY names
+a folder that replaces /dev/shm, where other tests have runs of their own.
 """
 
 from __future__ import annotations
@@ -15,16 +15,9 @@ from collections.abc import Mapping
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import Fenced, NoCapacity, NotFound, PodwrightError
 from podwright.hosts import read_cores
-from podwright.launcher import (
-    Plan,
-    _folder,
-    _lease_keeper,
-    _watch,
-    launch,
-    make_plan,
-    parse,
-    places_instances,
-)
+from podwright.launcher import Plan, launch, make_plan, parse, places_instances
+from podwright.launcher.instances import _folder
+from podwright.launcher.watchers import _lease_clock, _lease_keeper
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -40,10 +33,10 @@ from podwright.wire import (
 
 
 def answer(method: str, request: Value) -> Value:
-    """What the server says.
+    """Return the server's reply.
 
-    A partition named `full` is refused, `slow` takes until GO is there; with LOSE
-    the first is lost, and any once there is a file LOST.
+    A partition named `full` is refused, and `slow` waits until the file GO exists. With LOSE, the
+    first reply is lost. Every reply is lost once the file LOST exists.
     """
     with open(os.environ["CALLS"], "a", encoding="utf-8") as file:
         print(json.dumps(method), file=file)
@@ -82,27 +75,28 @@ def answer(method: str, request: Value) -> Value:
 
 
 def _asked(method: str) -> int:
-    """How often the server was asked for it, by all the runs that write to one file."""
+    """Return how often the server was asked for it, by all the runs that write to one file."""
     with open(os.environ["CALLS"], encoding="utf-8") as file:
         return [json.loads(line) for line in file].count(method)
 
 
 def boottime() -> float:
-    """CLOCK_BOOTTIME; all were suspended for an hour once there is a file SLEPT."""
+    """Return CLOCK_BOOTTIME; an hour later, as after a suspension, once the file SLEPT exists."""
     slept = 3600.0 if os.path.exists(os.environ.get("SLEPT", "")) else 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) + slept
 
 
 def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
-    """The server, wherever the plan looks for it."""
+    """Return the server, wherever the plan looks for it."""
     info = ServerInfo(version="1", host="127.0.0.1", port=8090)
     return FoundServer(Client(FakeTransport(answer, "127.0.0.1:8090")), info, "named")
 
 
 def main() -> int:
-    """poprun."""
+    """Run poprun."""
     _folder.SHARED_MEMORY = os.environ.get("MEMORY", _folder.SHARED_MEMORY)
-    for module in (_watch, _lease_keeper):
+    for module in (_lease_clock, _lease_keeper):
+        assert hasattr(module, "boottime")
         module.boottime = boottime  # type: ignore[attr-defined]
     try:
         options = parse(sys.argv[1:])

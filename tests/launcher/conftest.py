@@ -22,7 +22,7 @@ MARK = "PODWRIGHT_TEST_MARK"
 
 
 class Ran(NamedTuple):
-    """How poprun ended, and what it said."""
+    """How poprun ended, and its output."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """The pids of what every launch with mpirun has on its own host."""
+    """The pids of the processes that every launch with mpirun has on its own host."""
 
     poprun: int
     keeper: int
@@ -43,7 +43,7 @@ _NAMES = {"keeper": "podwright-keep", "guardian": "podwright-guard", "mpirun": "
 
 
 def name_of(pid: int) -> str:
-    """What a process calls itself, if it is still there; Open MPI's mpirun becomes prterun."""
+    """Return the name of a process, if it still exists; Open MPI's mpirun becomes prterun."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -52,7 +52,7 @@ def name_of(pid: int) -> str:
 
 
 class Launcher:
-    """Starts poprun processes whose every descendant carries a mark of this test alone."""
+    """Starts poprun processes. Every descendant of theirs carries a mark of this test alone."""
 
     def __init__(self, folder: Path, memory: Path, user: int | None = None) -> None:
         self.folder, self.memory, self._user = folder, memory, user
@@ -77,7 +77,7 @@ class Launcher:
                 os.chown(place, user, user)
 
     def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
-        """A poprun that is running, in a process group of its own as shells start commands."""
+        """Start poprun in a process group of its own, as shells start commands."""
         process = subprocess.Popen(
             [*self._as_user(), sys.executable, "-m", "tests.launcher.alone", *words],
             env={**self.environ, **environ},
@@ -93,30 +93,30 @@ class Launcher:
         return process
 
     def _as_user(self) -> list[str]:
-        """An ordinary user, but that it may read where this Python lies, which may be root's."""
+        """Run as an ordinary user, who may still read this Python's folder, which may be root's."""
         if self._user is None:
             return []
         who = ["setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups"]
         return [*who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
 
     def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:
-        """A poprun, run to its end."""
+        """Run poprun to its end."""
         process = self.start(*words, **environ)
         out, err = process.communicate(timeout=timeout)
         return Ran(process.returncode, out, err)
 
     def calls(self) -> list[str]:
-        """The calls that the server got, renewals aside."""
+        """Return the calls that the server received, except renewals."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         return [call for call in map(json.loads, lines) if call != "Renew"]
 
     def renewals(self) -> int:
-        """How often the lease was renewed."""
+        """Return how often the lease was renewed."""
         return (self.folder / "calls").read_text().count('"Renew"')
 
     def ours(self) -> list[Process]:
-        """The living processes with this test's mark."""
+        """Return the living processes with this test's mark."""
         entry = f"{MARK}={self.mark}".encode()
         found = []
         for process in processes().values():
@@ -129,12 +129,12 @@ class Launcher:
         return found
 
     def left(self) -> list[str]:
-        """What there is of the runs: processes, temporary files, shared memory."""
+        """Return what is left of the runs: processes, temporary files, shared memory."""
         folders = (self.temporary, self.memory)
         return [*map(str, self.ours()), *(str(path) for f in folders for path in f.iterdir())]
 
     def clear(self) -> None:
-        """End what a failed test left."""
+        """Remove what a failed test left."""
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
@@ -142,15 +142,15 @@ class Launcher:
         kill_all(self.ours(), signal.SIGKILL)
 
     def leaves_nothing(self, within: float = 120) -> None:
-        """Fails unless all is gone soon."""
+        """Fail unless everything is gone soon."""
         wait_until(lambda: not self.left(), within, lambda: f"left behind: {self.left()}")
 
     def leaves_no_process(self, within: float = 120) -> None:
-        """Fails unless all processes are gone soon."""
+        """Fail unless all processes are gone soon."""
         wait_until(lambda: not self.ours(), within, lambda: f"left behind: {self.left()}")
 
     def tree(self, process: subprocess.Popen[str]) -> Tree:
-        """The pids of a run's watchers and of its mpirun, once they are there."""
+        """Return the pids of a run's watchers and of its mpirun, once they exist."""
         found: dict[str, int] = {}
 
         def there() -> bool:
@@ -175,7 +175,7 @@ def wait_until(
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> Iterator[Launcher]:
-    """poprun with a fake server. Whatever a failed test left is ended afterwards."""
+    """poprun with a fake server. What a failed test left is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/dev/shm") as memory:
         yield from _launcher(tmp_path, Path(memory))
 

@@ -1,4 +1,4 @@
-"""Where executables are kept: which place, who stands in its way, that it is gone at the end."""
+"""The folder for executables: its place, conflicting settings, and its removal at the end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Launches without a PID namespace, in a cgroup that was delegated to their user.
 
-The instances fork and leave faster than anybody can look, in a session and an environment of
-their own: no mark leads to them, and no parent. In the ring that is root's the cgroup is the
-kernel's own.
+The instances fork and exit faster than anything can observe, in a session and an environment of
+their own: neither a mark nor a parent leads to them. In the ring that runs as root, the cgroup is
+the kernel's own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ while True:
 
 
 def kernel(folder: Path, own: str, *, mounted: str = "/", kill: bool = True) -> dict[str, str]:
-    """The files that a kernel would have; cgroups are ordinary folders here."""
+    """The files of a kernel's cgroups, as ordinary folders."""
     (folder / "user").mkdir(exist_ok=True)
     (folder / "user" / "cgroup.procs").touch()
     (folder / "mounts").write_text(
@@ -54,7 +54,7 @@ def kernel(folder: Path, own: str, *, mounted: str = "/", kill: bool = True) -> 
 
 @pytest.fixture
 def kernel_fills(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is made gets the files that the kernel would put there."""
+    """Fill a new folder with the files that the kernel would put there."""
     made = os.mkdir
 
     def mkdir(path: str, mode: int = 0o777) -> None:
@@ -92,7 +92,7 @@ def test_where_there_is_none(tmp_path: Path) -> None:
 
 
 class Delegated(Launcher):
-    """Starts poprun as an ordinary user in a cgroup that is this user's."""
+    """Starts poprun as an ordinary user in a cgroup of this user."""
 
     def __init__(self, folder: Path, group: Path) -> None:
         folder.mkdir()
@@ -108,7 +108,7 @@ class Delegated(Launcher):
         return ["sh", "-c", enter, str(self.group / "cgroup.procs"), *super()._as_user()]
 
     def restless(self) -> subprocess.Popen[str]:
-        """A launch whose instances are up."""
+        """Start a launch, and wait until its instances are up."""
         program = ["env", "-i", sys.executable, "-c", RESTLESS]
         options = ["-v", "--pid-namespace=no", "--num-replicas=2", "--num-instances=2"]
         process = self.start(*options, "--grace=1", *program)
@@ -118,17 +118,17 @@ class Delegated(Launcher):
         return process
 
     def kill(self, process: subprocess.Popen[str], parts: tuple[str, ...]) -> None:
-        """End some of a launch's watchers."""
+        """Kill some of a launch's watchers."""
         tree = self.tree(process)._asdict()
         for part in parts:
             os.kill(tree[part], signal.SIGKILL)
 
     def is_empty(self) -> bool:
-        """Whether nothing is left: no process, no group."""
+        """Return whether neither a process nor a group is left."""
         return group_is_empty(str(self.group)) and not [*self.group.glob("podwright-run-*")]
 
     def clear(self) -> None:
-        """End what a failed test left."""
+        """Remove what a failed test left."""
         (self.group / "cgroup.kill").write_text("1")
         super().clear()
         wait_until(lambda: group_is_empty(str(self.group)))
@@ -137,7 +137,7 @@ class Delegated(Launcher):
 
 @pytest.fixture
 def delegated(request: pytest.FixtureRequest) -> Iterator[list[Delegated]]:
-    """As many as are asked for, each in a cgroup of its own."""
+    """Makes as many as requested, each in a cgroup of its own."""
     mounted = dict(_mounted("/proc/self/mountinfo"))
     assert "2" in mounted, "cgroups of version 2 are not mounted"
     made: list[Delegated] = []
@@ -172,7 +172,7 @@ def test_whoever_is_left_ends_what_nobody_could_find(delegated: list[Delegated])
 @pytest.mark.outer
 @pytest.mark.parametrize("delegated", [1], indirect=True, ids=["one"])
 def test_the_next_launch_ends_what_all_left(delegated: list[Delegated]) -> None:
-    """When all watchers were killed, nobody writes to the cgroup before somebody comes."""
+    """When all watchers were killed, nobody writes to the cgroup before the next launch."""
     launcher = delegated[0]
     run = launcher.restless()
     launcher.kill(run, WATCHERS)

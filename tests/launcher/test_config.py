@@ -1,4 +1,4 @@
-"""Command lines in files: round trips, what counts more, and files that are broken or hostile."""
+"""Command lines in files: round trips, precedence, and files that are broken or hostile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from podwright.cli.poprun import main
 from podwright.errors import InvalidRequest
 from podwright.launcher import parse
-from podwright.launcher._config import config_text, write_config
+from podwright.launcher.options._config import config_text, write_config
 
 GUIDE = (
     "--vipu-partition=my_partition --vipu-allocation=allocation1 "

@@ -1,4 +1,4 @@
-"""The mpirun line, and what it does to arguments that this Open MPI no longer knows."""
+"""The command line of mpirun, and its handling of arguments that Open MPI has dropped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound
 from podwright.launcher import FakeEngine, Mpirun, make_plan, parse
-from podwright.launcher._folder import RunFolder
-from podwright.launcher._mpi_arguments import own_variables
+from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.run._mpi_arguments import own_variables
 
 FOLDER = RunFolder("run", "/tmp/run", "/dev/shm/run", ())
 WRAPPER = ["/bin/sh", "/tmp/run/wrapper"]
@@ -19,7 +19,7 @@ LINE = ["--num-replicas=4", "--num-instances=2"]
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A PATH with nothing but an mpirun on it."""
+    """A PATH with only an mpirun on it."""
     path = tmp_path / "mpirun"
     path.write_text("#!/bin/sh\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -136,7 +136,9 @@ def test_mpi_starts_without_the_transport_that_sleeps(
     wanted: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """btl/ofi sleeps a second in MPI_Init; what the user says of transports counts more."""
+    """btl/ofi sleeps a second in MPI_Init. The user's own choice of transports overrides
+    poprun's.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".openmpi").mkdir()
     (tmp_path / ".openmpi" / "mca-params.conf").write_text("# mine\nbtl = tcp,self\n")

@@ -1,4 +1,4 @@
-"""What depends on the partition in an instance's environment."""
+"""The variables of an instance that depend on the partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.launcher._environment import (
+from podwright.launcher.options._environment import (
     check_hosts,
     partition_environment,
     target_options,
@@ -87,7 +87,7 @@ def partition(size: int, gcds: int, ilds: int, routing: Routing) -> PartitionInf
     ],
 )
 def test_target_options(given: PartitionInfo, wanted: tuple[str, ...]) -> None:
-    """The first two were seen in logs of PopRun."""
+    """The first two were observed in logs of PopRun."""
     names = ["ipuLinkDomainSize", "ipuLinkConfiguration", "ipuLinkTopology"]
     names += ["gatewayMode", "instanceSize"]
     assert json.loads(target_options(given)) == dict(zip(names, wanted, strict=True))

@@ -1,4 +1,4 @@
-"""The run's folders: private, locked, swept when abandoned and never before."""
+"""The run's folders: private, locked, removed after they were abandoned and never before."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher import _folder
-from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
+from podwright.launcher.instances import _folder
+from podwright.launcher.instances._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Places of its own: launches of other tests sweep what is abandoned in /dev/shm."""
+    """Folders of this test alone, since launches of other tests remove abandoned ones in
+    /dev/shm.
+    """
     with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/dev/shm") as memory:
         monkeypatch.setattr(_folder, "SHARED_MEMORY", memory)
         yield {"TMPDIR": str(tmp_path)}
@@ -30,7 +32,7 @@ def abandon(folder: RunFolder) -> None:
 
 
 def age(folder: RunFolder) -> None:
-    """What is no more in the making."""
+    """Make a folder too old to be one that is just being made."""
     for path in (folder.path, folder.shared_memory):
         os.utime(path, (0, 0))
 

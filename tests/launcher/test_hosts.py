@@ -1,4 +1,4 @@
-"""Several hosts without any: a stand-in for ssh that runs a host's words on this one."""
+"""Several hosts on one machine: a stand-in for ssh runs a host's commands here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launcher import make_plan, parse
-from podwright.launcher._relay_protocol import OUTPUT, RelayConnection
+from podwright.launcher.hosts._relay_protocol import OUTPUT, RelayConnection
 from tests.launcher.conftest import Launcher, wait_until
 
 TWO = ("--host=far[1-2]", "--num-replicas=2", "--num-instances=2", "--launcher=local")
@@ -43,7 +43,7 @@ exec /bin/sh -c "$*"
 
 @pytest.fixture
 def far(launcher: Launcher) -> Launcher:
-    """poprun whose ssh is the stand-in."""
+    """poprun with the stand-in as its ssh."""
     folder = launcher.folder / "bin"
     folder.mkdir()
     (folder / "ssh").write_text(_SSH)
@@ -222,7 +222,7 @@ def test_a_line_ends_at_what_is_no_frame() -> None:
 
 
 def test_the_subnets_of_a_host(tmp_path: Path) -> None:
-    """The kernel's tables, as a host with one card and both kinds of addresses has them."""
+    """The kernel's tables of a host with one card and both kinds of addresses."""
     net = tmp_path / "proc" / "net"
     net.mkdir(parents=True)
     head = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
@@ -278,3 +278,9 @@ def test_what_ssh_says_becomes_what_to_type() -> None:
     assert explain("n1", "motd\nodd words\n", 255) == ("odd words", "See: ssh n1 true")
     assert explain("n1", "", None)[0] == "it does not answer in time"
     assert "exit code 3" in explain("n1", "", 3)[0]
+    # A virtual environment is links: without the Python behind them a copy of it does not run.
+    problem, hint = explain("n1", "sh: 1: /opt/v/bin/python: not found\n", 127)
+    assert problem == "this host's Python is not there"
+    assert sys.prefix != sys.base_prefix
+    base = os.path.realpath(sys.executable)
+    assert hint.startswith(f"Install the Python of this environment there, as {base}, then it: ")

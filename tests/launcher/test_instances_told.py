@@ -1,4 +1,4 @@
-"""Which signals tell instances that their launch is to move, and who listens to one."""
+"""The signals that tell instances about a move, and the processes that catch one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from podwright.hosts import Process
-from podwright.launcher._instances_told import (
+from podwright.launcher.options._instances_told import (
     MOVE_SIGNAL,
     catches,
     instances_of,

@@ -14,7 +14,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import can_hold
-from podwright.launcher._environment import whose_ipc
+from podwright.launcher.options._environment import whose_ipc
 from tests.launcher.conftest import Launcher
 
 HELD, _, PRIVATE = can_hold()
@@ -43,13 +43,13 @@ class Made:
         self.key = int(launcher.mark[:7], 16) + 2
 
     def here(self) -> list[str]:
-        """Files and segments that are on this host."""
+        """Return the files and segments on this host."""
         keys = {line.split()[0] for line in Path("/proc/sysvipc/shm").read_text().splitlines()}
         segments = [str(key) for key in (self.key, self.key + 1) if str(key) in keys]
         return segments + [n for n in os.listdir("/dev/shm") if n.startswith(self.name)]
 
     def start(self, launcher: Launcher, *options: str, **environ: str) -> subprocess.Popen[str]:
-        """A launch whose instances have made and seen it all."""
+        """Start a launch, and wait until its instances have made and seen everything."""
         words = (*options, *TWO, self.name, str(self.key))
         process = launcher.start(*words, **environ)
         assert process.stdout
@@ -68,7 +68,7 @@ class Made:
 
 @pytest.mark.parametrize("way", ["killed", "ended"])
 def test_with_private_nothing_is_left_of_it(launcher: Launcher, way: str) -> None:
-    """Though all that watched are killed at once, and nobody is left to clean up."""
+    """All watchers are killed at once, and nobody is left to clean up."""
     if not (HELD and PRIVATE):
         words = ("--num-replicas=1", "--num-instances=1", "true")
         ran = launcher.run("--ipc=private", *words)
@@ -91,7 +91,7 @@ def test_with_private_nothing_is_left_of_it(launcher: Launcher, way: str) -> Non
 
 
 def test_it_is_the_hosts_unless_told(launcher: Launcher) -> None:
-    """Data that lies in /dev/shm before a launch is there within, and what it makes stays."""
+    """The launch sees data that was in /dev/shm before it, and what it makes there stays."""
     made = Made(launcher)
     try:
         process = made.start(launcher)

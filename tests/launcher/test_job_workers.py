@@ -1,4 +1,4 @@
-"""poprun in the launcher of a Kubernetes job: its workers are the hosts, and it asks no server."""
+"""poprun in the launcher of a Kubernetes job: its workers are the hosts, and no server is asked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOB = {WORKERS_VARIABLE: "w-0=10.0.0.1 w-1=10.0.0.2", "IPUOF_VIPU_API_PARTITION_
 
 
 def plan(words: str, environ: dict[str, str] = JOB) -> Plan:
-    """That of a command line."""
+    """Return the plan of a command line."""
     return make_plan(parse([*words.split(), "true"]), environ)
 
 
@@ -57,7 +57,16 @@ def test_workers_on_one_node_s_own_network_are_no_hosts_of_open_mpi() -> None:
     assert plan(f"{words}local", both).launcher == "local"
     assert plan(f"{words}mpirun --host=w-1,w-2", both).launcher == "mpirun"
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "podwright.hosts._worker_call", "--mpi", "w-0", "prted", "-x"],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "podwright.guests.kubernetes.workers._worker_call",
+            "--mpi",
+            "w-0",
+            "prted",
+            "-x",
+        ],
         env=os.environ | both,
         capture_output=True,
         text=True,
@@ -68,10 +77,10 @@ def test_workers_on_one_node_s_own_network_are_no_hosts_of_open_mpi() -> None:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a launcher, whose two workers run."""
+    """The environment of a launcher whose two workers run."""
     environ = {**os.environ, KEYS_VARIABLE: str(JOB_KEYS), "TMPDIR": str(tmp_path)}
     names = [f"w{i}-{uuid.uuid4().hex}" for i in range(2)]
-    door = [sys.executable, "-P", "-m", "podwright.hosts._worker_door"]
+    door = [sys.executable, "-P", "-m", "podwright.guests.kubernetes.workers._worker_door"]
     doors = [
         subprocess.Popen(door, env={**environ, WORKER_VARIABLE: name}, start_new_session=True)
         for name in names
@@ -87,7 +96,7 @@ def job(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def run(job: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    """What poprun says."""
+    """Return poprun's output."""
     options = ["--num-replicas=4", "--num-instances=2", "--launcher=local"]
     return subprocess.run(
         [POPRUN, *options, *words],

@@ -1,9 +1,9 @@
 """Any of a launch's own processes may be killed or stopped, any number of them at a time.
 
-What is killed is ended by the kernel or by whoever is left; what is stopped keeps its lease, and
-an end that is asked for comes all the same. The instances here hear no signal that can be ignored
-and have started daemons that left their session. All sets of processes are tried in soak; here
-each one, each pair, all at once, and thirty drawn by a seed.
+The kernel or the remaining processes end what a killed process leaves. A stopped process keeps its
+lease, and a requested end comes all the same. The instances ignore every signal that can be
+ignored, and have started daemons that left their session. The soak run tries all sets of processes.
+This test tries each one, each pair, all at once, and thirty sets from a seed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ needs_namespace = pytest.mark.skipif(
 
 
 def sets(parts: Sequence[str], draws: int = 30) -> list[tuple[str, ...]]:
-    """All sets in soak; else single parts, pairs, all, and some that are drawn."""
+    """Return all sets in the soak run; otherwise single parts, pairs, all, and some random ones."""
     every = [
         some for size in range(1, len(parts) + 1) for some in itertools.combinations(parts, size)
     ]
@@ -62,7 +62,7 @@ class Run:
         self.process = launcher.start(*options, *LINE)
 
     def up(self) -> Run:
-        """Once its instances are."""
+        """Wait until its instances are up."""
         assert self.process.stdout
         for _ in range(2):
             assert self.process.stdout.readline().endswith("up\n"), self.process.communicate()
@@ -83,7 +83,7 @@ class Run:
 
 @pytest.fixture
 def many(tmp_path: Path) -> Iterator[list[Launcher]]:
-    """Launches of their own, side by side."""
+    """Start several launches at the same time."""
     made: list[Launcher] = []
     yield made
     for launcher in made:
@@ -110,7 +110,7 @@ def _launchers(folder: Path, count: int, user: int | None = None) -> list[Launch
 def test_any_set_that_is_killed(
     tmp_path: Path, many: list[Launcher], batch: list[tuple[str, ...]]
 ) -> None:
-    """With the kernel's help nothing is left, even if nobody is."""
+    """With the kernel's help nothing is left, even if no watcher is."""
     many += _launchers(tmp_path, len(batch))
     runs = [Run(launcher) for launcher in many]
     for run in runs:
@@ -127,7 +127,7 @@ def test_any_set_that_is_killed(
 
 @pytest.mark.outer
 def test_an_ordinary_user_has_the_kernels_help_too(many: list[Launcher]) -> None:
-    """In a user namespace: whoever is killed, all of them included, nothing is left."""
+    """In a user namespace nothing is left, whichever of them are killed, even all."""
     batch = [(part,) for part in PARTS] + [WATCHERS, PARTS]
     with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/tmp") as folder:
         os.chmod(folder, 0o755)
@@ -148,7 +148,7 @@ def test_an_ordinary_user_has_the_kernels_help_too(many: list[Launcher]) -> None
 def test_any_set_that_leaves_a_watcher(
     tmp_path: Path, many: list[Launcher], batch: list[tuple[str, ...]]
 ) -> None:
-    """Without the kernel's help, whoever of the three is left ends it all."""
+    """Without the kernel's help, whichever of the three watchers is left ends everything."""
     batch = [parts for parts in batch if not set(WATCHERS) <= set(parts)]
     many += _launchers(tmp_path, len(batch))
     runs = [Run(launcher, "--pid-namespace=no") for launcher in many]
@@ -169,7 +169,7 @@ def test_any_set_that_leaves_a_watcher(
 def test_any_set_that_is_stopped(
     tmp_path: Path, many: list[Launcher], batch: list[tuple[str, ...]]
 ) -> None:
-    """Nothing ends and nothing is given back; an end that is asked for comes all the same."""
+    """Nothing ends and nothing is given back. A requested end comes all the same."""
     many += _launchers(tmp_path, len(batch))
     runs = [Run(launcher) for launcher in many]
     for run in runs:
@@ -201,7 +201,7 @@ def test_a_poprun_that_is_stopped_keeps_its_lease(launcher: Launcher) -> None:
 
 
 def test_who_sleeps_too_long_is_told_when_it_wakes(launcher: Launcher) -> None:
-    """All of a launch is stopped, as by `kill -STOP -1`; meanwhile its lease is over."""
+    """All of a launch is stopped, as by `kill -STOP -1`, and its lease ends meanwhile."""
     run = Run(launcher).up()
     everyone = [p.pid for p in (*descendants(run.process.pid),)] + [run.process.pid]
     for pid in everyone:
@@ -219,7 +219,7 @@ def test_who_sleeps_too_long_is_told_when_it_wakes(launcher: Launcher) -> None:
 def test_who_was_suspended_for_an_hour_goes_on_where_the_lease_is_still_held(
     launcher: Launcher,
 ) -> None:
-    """As by `scontrol suspend`: the job's lease decides, so nothing was fenced."""
+    """As with `scontrol suspend`, the job's lease decides, so nothing was fenced."""
     slept = launcher.folder / "slept"
     program = f"while :; do test -e {slept} && echo after || echo before; sleep 0.05; done"
     process = launcher.start("--num-replicas=2", "--num-instances=2", "sh", "-c", program)
@@ -241,7 +241,7 @@ def test_who_was_suspended_for_an_hour_goes_on_where_the_lease_is_still_held(
 
 
 def test_names_that_are_typed_hit_one_watcher_alone(launcher: Launcher) -> None:
-    """`pkill -9 poprun` goes by the name of a process, fifteen letters at most."""
+    """`pkill -9 poprun` matches the name of a process, fifteen letters at most."""
     run = Run(launcher).up()
     names = [Path(f"/proc/{run.pids[who][0]}/comm").read_text().strip() for who in WATCHERS]
     assert names[1:] == ["podwright-keep", "podwright-guard"]
@@ -251,7 +251,7 @@ def test_names_that_are_typed_hit_one_watcher_alone(launcher: Launcher) -> None:
 
 
 def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
-    """In a terminal of its own, under a shell that knows job control."""
+    """This runs in a terminal of its own, under a shell with job control."""
     program = "i=0; while :; do i=$((i + 1)); echo $i >>count; sleep 0.05; done"
     words = ("--num-replicas=2", "--num-instances=2", "sh", "-c", program)
     process = launcher.start(*words)
@@ -276,7 +276,7 @@ def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
 
 
 def test_ctrl_z_before_mpirun_has_started_the_instances(launcher: Launcher) -> None:
-    """It is stopped with poprun, so none begins meanwhile; `fg` goes on."""
+    """mpirun is stopped with poprun, so no instance begins meanwhile. `fg` continues."""
     binaries, begin, ran = launcher.folder / "bin", launcher.folder / "begin", launcher.cwd / "ran"
     binaries.mkdir()
     fake = binaries / "mpirun"

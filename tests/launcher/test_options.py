@@ -1,4 +1,4 @@
-"""How a command line is read: Boost's syntax, and one clear line for each mistake."""
+"""Command lines are read by Boost's syntax, and each mistake gets one clear line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What instances write, on its way to people: files, times, colours; how long a run may take."""
+"""The output of instances: files, times and colours. Also the limit of a run's time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_files_for_each_instance(launcher: Launcher, tmp_path: Path) -> None:
 
 
 def test_files_hold_every_byte(launcher: Launcher, tmp_path: Path) -> None:
-    """Carriage returns, what is no text, lines of any length, and one that never ends."""
+    """Carriage returns, invalid text, lines of any length, and a line that never ends."""
     program = (
         "import os, sys\n"
         "said = b''.join(b'%d%%\\r' % n for n in range(101)) + bytes(range(256)) + b'\\n'\n"
@@ -98,7 +98,7 @@ def test_timeout(launcher: Launcher) -> None:
 
 
 def test_grace(launcher: Launcher) -> None:
-    """Instances that do not listen are ended when their time is over, and not before."""
+    """Instances that ignore the request are killed when the grace is over, and not before."""
     program = "trap '' TERM; echo up; while :; do sleep 0.05; done"
     before = time.monotonic()
     ran = launcher.run("--num-replicas=2", "--timeout=1", "--grace=1", "sh", "-c", program)

@@ -1,4 +1,4 @@
-"""Which cores instances get on hosts of many kinds; and for real on this one."""
+"""The cores that instances get on hosts of many kinds, and in reality on this one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, cores_of_xml, read_list, write_list
-from podwright.launcher import _bind_exec, _instance_binding, make_plan, parse, places_instances
-from podwright.launcher._placement import STRATEGIES, places
+from podwright.launcher import make_plan, parse, places_instances
+from podwright.launcher.instances import _bind_exec, _instance_binding
+from podwright.launcher.options._placement import STRATEGIES, places
 from tests.hosts.topologies import xml
 from tests.launcher.conftest import Launcher
 
@@ -25,7 +26,7 @@ def host(sockets: int, nodes: int, cores: int | list[int], threads: int = 1) -> 
 
 
 def spread(strategy: str, on: Cores, instances: int) -> list[str]:
-    """For each instance: its hardware threads @ its NUMA nodes."""
+    """Return for each instance: its hardware threads @ its NUMA nodes."""
     return [
         f"{write_list(place.cpus)}@{write_list(place.nodes)}"
         for place in places(strategy, on, instances)
@@ -139,7 +140,9 @@ _TWO = "import os; print(sorted(os.sched_getaffinity(0)), os.environ.get('PODWRI
 
 
 def _said_by_two() -> list[str]:
-    """What two instances print, close to each other. One core is all there is: no binding."""
+    """Return the output of two instances close to each other. With only one core there is no
+    binding.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) == 1:
         return [f"[{cpus[0]}] None"] * 2
@@ -208,7 +211,7 @@ print(failed, mode.value, nodes, sorted(os.sched_getaffinity(0)))
 
 
 def test_the_kernel_is_told_of_the_memory(tmp_path: Path) -> None:
-    """On a real node of this machine: the policy outlives the exec that starts the program."""
+    """On a real node of this machine, the policy outlives the exec that starts the program."""
     allowed = Path("/proc/self/status").read_text().partition("Mems_allowed_list:")[2].split()[0]
     node = read_list(allowed)[0]
     cpu = min(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""From options to a plan: compared as whole values."""
+"""Options become a plan; plans are compared as whole values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.launcher import Instance, Plan, make_plan, parse
-from podwright.launcher._wanted_partition import WantedPartition
+from podwright.launcher.plan._wanted_partition import WantedPartition
 from podwright.wire import AcquireRequest, PartitionSpec, SyncType
 
 GUIDE = (
@@ -132,7 +132,9 @@ def test_arguments_for_mpirun_add_up() -> None:
         (
             "--num-replicas=12 --num-instances=8 t",
             "12 replicas do not divide evenly among 8 instances. "
-            "With 12 replicas there can be 1, 2, 3, 4, 6 or 12 instances.",
+            "Write --num-replicas 16 --num-instances 8, or --num-replicas 12 --num-instances N, "
+            "where N is 1, 2, 3, 4, 6 or 12. For what torchrun starts with --nproc-per-node 8: "
+            "--num-replicas 8 --num-instances 8.",
         ),
         ("--num-instances=2 t", "1 replicas do not divide evenly among 2 instances"),
         ("--num-replicas=2 --only-output-from-instance=1 t", "There are 0 to 0"),

@@ -1,4 +1,4 @@
-"""What is asked to be done to hosts before a launch: which key, which folders, what is refused."""
+"""The preparation of hosts before a launch: keys, folders, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles and offline launches: what instances are told, and the guide's conflicts."""
+"""Profiles and offline launches: the variables of instances, and the guide's conflicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, preset, presets
 from podwright.launcher import make_plan, parse
-from podwright.launcher._offline import TARGETS
+from podwright.launcher.options._offline import TARGETS
 from tests.launcher.conftest import Launcher
 
 FOUR = ("--num-replicas=4", "--num-instances=4")
@@ -53,7 +53,7 @@ def test_the_guides_conflicts(words: list[str], environ: dict[str, str]) -> None
     ],
 )
 def test_json_in_arguments_for_mpirun_survives(text: str) -> None:
-    """The guide's own lines lose the quotes around JSON to the shell."""
+    """In the guide's own lines, the shell removes the quotes around JSON."""
     plan = make_plan(parse(["--num-replicas=2", "--mpi-local-args", text, "t"]), {})
     value = '{"a":"b c", "d": {"e": [1]}}'
     assert plan.instances[0].mpi_arguments == ("-x", f"A={value}", "-x", "B=2")

@@ -1,6 +1,6 @@
-"""Lines that people wrote for PopRun in public repositories: each makes a plan of what it says.
+"""Lines that people wrote for PopRun in public repositories: each becomes a plan with its values.
 
-The file holds them up to the program's name; a new line is added by writing it there.
+The file has them up to the program's name. To add a line, write it there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from string import Template
 import pytest
 
 from podwright.launcher import make_plan, parse
-from podwright.launcher._config import config_text
+from podwright.launcher.options._config import config_text
 
 LINES = (Path(__file__).parent / "real_lines.txt").read_text().splitlines()
 VARIABLES = {
@@ -37,7 +37,7 @@ OUR_HOSTS = {"host_address_1,host_address_2": 2, "pod[1-4]": 4, "h[1-2]": 2}
 
 
 def said(words: list[str], name: str, default: str) -> str:
-    """What a line says for an option, found in another way than poprun's own."""
+    """Return a line's value for an option, found in another way than poprun's own."""
     text = "\n".join(words)
     found = re.findall(rf"^--{name}(?:=|\n)(.*)$", text, re.MULTILINE)
     return found[-1] if found else default

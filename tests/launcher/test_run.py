@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher._instance_wrapper import _SCRIPT
+from podwright.launcher.instances._instance_wrapper import _SCRIPT
 from tests.launcher.conftest import REPOSITORY, Launcher
 
 TWO = ("--num-replicas=2", "--num-instances=2")

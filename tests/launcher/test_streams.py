@@ -1,4 +1,4 @@
-"""Lines stay whole, and memory flat."""
+"""Lines stay whole, and memory stays flat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.launcher import Output
-from podwright.launcher._streams import FULL, MAX_LINE, TAIL, Sink, Stream, last_lines
+from podwright.launcher.instances._streams import FULL, MAX_LINE, TAIL, Sink, Stream, last_lines
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers())
@@ -81,12 +81,12 @@ def test_a_signal_between_write_and_count_does_no_harm(monkeypatch: pytest.Monke
         write(handle, data)
         raise KeyboardInterrupt
 
-    output.say("one")
+    output.write_line("one")
     monkeypatch.setattr(os, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         output.flush()
     monkeypatch.undo()
-    output.say("two")
+    output.write_line("two")
     output.flush()  # has an end
     assert os.read(reading, 100) == b"one\ntwo\n"
     os.close(reading)
@@ -98,7 +98,7 @@ def test_one_place_gets_one_queue() -> None:
     output = Output(writer, writer)
     assert output.err is output.out
     output.out.add(b"one\n")
-    output.say("two")
+    output.write_line("two")
     output.out.add(b"three\n")
     output.flush()
     assert os.read(reader, 100) == b"one\ntwo\nthree\n"
@@ -122,7 +122,7 @@ def test_a_bar_that_never_ends_needs_no_memory() -> None:
     stream = Stream(0, "stderr", clock=lambda: 0.0)
     for i in range(20000):
         assert stream.feed(b"\rstep %d" % i) == b""
-    assert sum(map(len, stream._begun)) < 50
+    assert sum(map(len, stream._partial)) < 50
     assert stream.finish() == b"step 19999\n"
 
 

@@ -1,4 +1,4 @@
-"""`poprun --trace`: what a real launch leaves in the file, whatever its end."""
+"""`poprun --trace`: the content of the file after a real launch, whatever its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ popdist.barrier()
 
 
 def traced(launcher: Launcher, *words: str, code: int = 0) -> Timeline:
-    """The timeline of a run to its end."""
+    """Run to the end, and return the timeline."""
     path = launcher.folder / "trace"
     ran = launcher.run(f"--trace={path}", *words)
     assert ran.code == code, ran
@@ -64,10 +64,10 @@ def test_a_launch_as_a_timeline(launcher: Launcher) -> None:
         *(("fabric", 3), ("giving back", 1)),
     ]
     launch = found.of("launch")[0]
-    assert (launch.told["instances"], launch.told["code"]) == (2, 0)
-    assert "here I am" in launch.told["program"]
+    assert (launch.annotations["instances"], launch.annotations["code"]) == (2, 0)
+    assert "here I am" in launch.annotations["program"]
     partition = found.of("launch")[3]
-    assert (partition.told["name"], partition.told["devices"]) == ("run-1", 2)
+    assert (partition.annotations["name"], partition.annotations["devices"]) == ("run-1", 2)
     assert [s.name for s in found.of("start")] == ["start"]
     for instance in found.of("instance"):
         mine = [s for s in found.slices if s.track == instance.track and s.depth]
@@ -75,10 +75,10 @@ def test_a_launch_as_a_timeline(launcher: Launcher) -> None:
             *("join by TCP", *["allReduceSum"] * 6, "barrier", "leave by TCP")
         ]
         assert all(s.depth == 1 and instance.begin <= s.begin <= s.end for s in mine)
-        assert {s.told["bytes"] for s in mine if s.name == "allReduceSum"} == {8000}
+        assert {s.annotations["bytes"] for s in mine if s.name == "allReduceSum"} == {8000}
         here = [i.name for i in found.instants if i.track == instance.track]
         assert sorted(here) == ["epoch", "epoch", "epoch", "first line"]
-        assert instance.told["code"] == 0
+        assert instance.annotations["code"] == 0
     told = account(found)
     assert told.slowest is not None
     assert told.slowest.rank == 1
@@ -105,10 +105,10 @@ def test_each_start_again_is_there(launcher: Launcher) -> None:
     assert [s.name for s in found.of("launch") if s.depth == 1] == [
         *("run", "start 2", "start 3", "giving back")
     ]
-    restarts = [i.told for i in found.instants if i.name == "restart"]
+    restarts = [i.annotations for i in found.instants if i.name == "restart"]
     assert [r["number"] for r in restarts] == [1, 2]
     assert all("instance 1" in r["cause"] for r in restarts)
-    codes = [s.told["code"] for s in found.of("instance") if s.told["rank"] == 1]
+    codes = [s.annotations["code"] for s in found.of("instance") if s.annotations["rank"] == 1]
     assert codes == [9, 9, 0]
     assert account(found).starts == 3
 
@@ -116,10 +116,10 @@ def test_each_start_again_is_there(launcher: Launcher) -> None:
 def test_a_failed_launch_says_why_it_ended(launcher: Launcher) -> None:
     found = traced(launcher, *TWO, "sh", "-c", "exit 7", code=7)
     launch = found.of("launch")[0]
-    assert launch.told["code"] == 7
-    assert "ended with exit code 7" in launch.told["cause"]
+    assert launch.annotations["code"] == 7
+    assert "ended with exit code 7" in launch.annotations["cause"]
     found = traced(launcher, *TWO, "--vipu-partition=full", "true", code=75)
-    assert "nothing is free" in found.of("launch")[0].told["cause"]
+    assert "nothing is free" in found.of("launch")[0].annotations["cause"]
 
 
 def test_kill_9_leaves_a_file_that_is_read_up_to_there(launcher: Launcher) -> None:
@@ -146,7 +146,9 @@ def test_kill_9_leaves_a_file_that_is_read_up_to_there(launcher: Launcher) -> No
 
 
 def test_over_hosts_all_is_on_one_clock(far: Launcher) -> None:  # noqa: F811
-    """The hosts' relays are asked for their time; records come over the launch's own line."""
+    """The hosts' relays are asked for their time. Records come over the launch's own
+    connections.
+    """
     found = traced(
         far,
         *("--host=far[1-2]", *TWO, "--mpi-local-args=-x MASTER_ADDR=127.0.0.1"),
@@ -154,10 +156,10 @@ def test_over_hosts_all_is_on_one_clock(far: Launcher) -> None:  # noqa: F811
     )
     tracks = {name for name, _ in found.tracks.values()}
     assert {"host far1", "host far2"} <= tracks
-    assert sorted(i.told["host"] for i in found.instants if i.name == "host reached") == [
+    assert sorted(i.annotations["host"] for i in found.instants if i.name == "host reached") == [
         *("far1", "far2")
     ]
-    clocks = {i.told["host"]: i.told for i in found.instants if i.name == "clock"}
+    clocks = {i.annotations["host"]: i.annotations for i in found.instants if i.name == "clock"}
     assert clocks.keys() == {"far1", "far2"}
     for told in clocks.values():  # it is one clock in truth
         assert abs(told["offset"]) <= told["error"]
@@ -180,7 +182,7 @@ def test_reports_of_popvision_are_listed(
         'echo 12345 >"$d/profile.pop"; echo 1 >"$d/training/profile.pop"'
     )
     found = traced(far, *hosts, *TWO, f"--autoreport-dir={reports}", "sh", "-c", program)
-    told = [i.told for i in found.instants if i.name == "report"]
+    told = [i.annotations for i in found.instants if i.name == "report"]
     assert sorted(t["folder"] for t in told) == [str(reports / "0"), str(reports / "1")]
     for one in told:
         assert one["file profile.pop"] == 6
@@ -197,7 +199,7 @@ def test_a_folder_that_the_user_named_is_listed(launcher: Launcher, tmp_path: Pa
         {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "own")}
     )
     found = traced(launcher, *TWO, "true")
-    told = [i.told for i in found.instants if i.name == "report"]
+    told = [i.annotations for i in found.instants if i.name == "report"]
     assert len(told) == 2
     assert told[0]["folder"] == str(tmp_path / "own")
     assert sum(name.startswith("file ") for name in told[0]) == 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.launcher._topology_table import topology_table
+from podwright.launcher.plan._topology_table import topology_table
 
 SEEN = """\
  ===========================================

@@ -1,9 +1,10 @@
-"""All sets of a launch's processes, killed or stopped, in virtual time: who is left ends the rest.
+"""All sets of a launch's processes are killed or stopped, in virtual time; the remaining ones end
+the rest.
 
-The keeper's and guardians' own code runs over a kernel of a few lines, which knows parents,
-subreapers, PID namespaces and stopped processes. What poprun and a relay do about a watcher that
-is gone is said here in as few words as docs/design/house.md has for it. Instances hear no signal
-but those that nobody can ignore, and each has a daemon. The real thing: test_killed.py, and
+The keeper's and guardians' own code runs over a kernel of a few lines, which has parents,
+subreapers, PID namespaces and stopped processes. What poprun and a relay do when a watcher is gone
+is written here as briefly as in docs/design/house.md. Instances ignore every signal that can be
+ignored, and each has a daemon. The real processes are tested in test_killed.py, and in
 tests/outer/test_hosts_killed.py.
 """
 
@@ -18,9 +19,10 @@ from typing import Any, cast
 import pytest
 
 from podwright.hosts import Process
-from podwright.launcher import _guardian, _host_sweep, _lease_keeper, _relay
-from podwright.launcher._guardian import END, ENDED, ORPHAN_GRACE, Ending, _Guardian
-from podwright.launcher._lease_keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
+from podwright.launcher.hosts import _host_sweep, _relay
+from podwright.launcher.watchers import _guardian, _lease_keeper
+from podwright.launcher.watchers._guardian import END, ENDED, ORPHAN_GRACE, Ending, _Guardian
+from podwright.launcher.watchers._lease_keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
 
 LIMIT = 15.0
 TICK = 0.1
@@ -50,7 +52,7 @@ NAMES = {pid: name for name, pid in PIDS.items()}
 
 
 class Line:
-    """One end of a line in memory; closed when the other side is gone."""
+    """One end of a connection in memory; closed when the other side is gone."""
 
     def __init__(self, kernel: Kernel, peer: str) -> None:
         self.kernel, self.peer = kernel, peer
@@ -71,14 +73,14 @@ class Line:
 
 
 def lines(kernel: Kernel, one: str, other: str) -> tuple[Line, Line]:
-    """The end of `one`, and that of `other`."""
+    """Return the end of `one`, and that of `other`."""
     ours, theirs = Line(kernel, other), Line(kernel, one)
     ours.other, theirs.other = theirs, ours
     return ours, theirs
 
 
 class Folder:
-    """What a run has on disk."""
+    """The files of a run on disk."""
 
     def __init__(self) -> None:
         self.there = True
@@ -89,7 +91,7 @@ class Folder:
 
 
 class Kernel:
-    """Processes by name. held: guardians are the first processes of PID namespaces."""
+    """Processes by name. held: whether guardians are the first processes of PID namespaces."""
 
     def __init__(self, held: bool) -> None:
         self.now, self.held, self.acting = 0.0, held, ""
@@ -155,7 +157,7 @@ class Kernel:
 
 
 class World:
-    """A launch over two hosts, all of whose instances are up."""
+    """A launch over two hosts, with all instances up."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -193,8 +195,8 @@ class World:
 
     well = True
 
-    def gone(self, sweepers: object) -> None:
-        """Who has time sweeps at once; the time that it takes counts all the same."""
+    def cleared_hosts(self, sweepers: object) -> None:
+        """Sweep at once. The time that a sweep takes counts all the same."""
         self.kernel.now += _host_sweep._PATIENCE if self.kernel.alive("relay") else 0.0
         self.sweep()
 
@@ -224,7 +226,7 @@ class World:
         watcher = self.guardians[name]
         leash = "keeper" if name == "guardian" else "relay"
         watcher.turn(heard=True, cut=not self.kernel.alive(leash))
-        if watcher.ended:
+        if watcher.finished:
             self.kernel.end(name)
 
     def _keeper(self, name: str) -> None:
@@ -232,7 +234,9 @@ class World:
             self.kernel.end(name)
 
     def _relay(self, name: str) -> None:
-        """Its line is closed with ssh or poprun, silent when either is stopped."""
+        """Act as a relay: its connection closes with ssh or poprun, and is silent when either is
+        stopped.
+        """
         kernel = self.kernel
         if kernel.runs("ssh") and kernel.runs("poprun"):
             self.heard = kernel.now
@@ -244,7 +248,7 @@ class World:
         self._end(name, ("far guardian",), self.far_folder)
 
     def _end(self, name: str, others: Collection[str], folder: Folder) -> bool:
-        """What is left where the other watchers are gone; whether that is over."""
+        """End what is left after the other watchers are gone. Returns whether that is over."""
         if any(map(self.kernel.alive, others)):
             return False
         clock = lambda: self.kernel.now  # noqa: E731
@@ -259,7 +263,7 @@ class World:
         return True
 
     def _poprun(self, name: str) -> None:
-        """Watch: whatever is gone is the end of all; at last it sweeps, gives back and goes."""
+        """Act as poprun: any death ends everything. At last it sweeps, gives back and exits."""
         kernel = self.kernel
         if self.failed is None:
             if all(kernel.alive(part) for part in (*HERE, *THERE)) and not self.asked:
@@ -302,7 +306,7 @@ def _watch(line: Line, folder: Folder, engine: str, clock: Callable[[], float]) 
 
 
 class acting:
-    """While a process does something."""
+    """Mark the process that acts at present."""
 
     def __init__(self, kernel: Kernel, name: str) -> None:
         self.kernel, self.name = kernel, name
@@ -316,7 +320,7 @@ class acting:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], World]:
-    """Makes worlds, and the one that was made last is what the code sees."""
+    """Makes worlds. The code under test sees the last one."""
 
     def made(held: bool) -> World:
         kernel = Kernel(held)
@@ -372,7 +376,7 @@ def test_any_set_that_is_killed(make: Callable[[bool], World], held: bool) -> No
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "not held"])
 def test_any_set_that_is_stopped(make: Callable[[bool], World], held: bool) -> None:
-    """Nothing is given back while an instance is left, and an end comes all the same."""
+    """Nothing is given back while an instance is left, and a requested end comes all the same."""
     for stopped in sets((*HERE, *THERE)):
         if "poprun" in stopped:
             continue  # it is a person's to wake
@@ -390,7 +394,7 @@ def test_any_set_that_is_stopped(make: Callable[[bool], World], held: bool) -> N
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "not held"])
 def test_some_are_killed_and_others_stopped(make: Callable[[bool], World], held: bool) -> None:
-    """One watcher that runs is enough, whatever has become of the other two."""
+    """One running watcher is enough, whatever has become of the other two."""
     watchers = ("poprun", "keeper", "guardian")
     for fates in itertools.product("SKT", repeat=3):
         if "K" not in fates or "S" not in fates:

@@ -1,4 +1,4 @@
-"""popdist among instances that no MPI joins: the local launcher, with the secret of the run."""
+"""popdist among instances without MPI: the local launcher, with the secret of the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_sums_without_mpi(launcher: Launcher) -> None:
 
 
 def test_one_builds_and_the_others_load(launcher: Launcher) -> None:
-    """In a folder of this run, which goes with it."""
+    """They use a folder of this run, which is removed with it."""
     program = (
         "import popdist, os\n"
         "def build():\n"

@@ -14,9 +14,10 @@ from podwright import monitoring
 from podwright.agents import SimulatedMachine, figures
 from podwright.cli.podwright import main
 from podwright.fabric import preset
+from podwright.guests.slurm.hooks._hook_metrics import figures as slurm_figures
 from podwright.http import MetricsFront
 from podwright.http._metrics_front import text
-from podwright.slurm.pods.service._hook_metrics import figures as slurm_figures
+from podwright.server._metrics import pod_name
 
 DOCS = Path(__file__).parents[2] / "docs" / "admin" / "monitoring.md"
 
@@ -84,12 +85,38 @@ def test_the_service_says_what_its_state_says() -> None:
         "podwright_slurm_counts_current 1.0",
         "podwright_slurm_jobs_begun_total 4.0",
         "podwright_slurm_waited_seconds_total 1.5",
-        'podwright_slurm_devices_held{pod="pod64"} 32.0',
-        'podwright_slurm_devices_free_in_blocks{pod="pod64",size="32"} 32.0',
+        'podwright_slurm_devices_held{type="pod64"} 32.0',
+        'podwright_slurm_devices_free_in_blocks{size="32",type="pod64"} 32.0',
     ):
         assert line in said.splitlines(), line
     stale = text(slurm_figures("native", state | {"problem": "slurmctld is away"})).decode()
     assert "podwright_slurm_counts_current 0.0" in stale
+
+
+def test_the_board_asks_for_the_chosen_pods_in_each_query() -> None:
+    drawn = json.loads(board())
+    chosen = next(each for each in drawn["templating"]["list"] if each["name"] == "pod")
+    assert (chosen["includeAll"], chosen["multi"], chosen["allValue"]) == (True, True, ".*")
+    for panel in drawn["panels"]:
+        for target in panel.get("targets", ()):
+            metrics = re.findall(r"\b(?:podwright|process)_\w+", target["expr"])
+            narrowed = re.findall(r'\b(?:podwright|process)_\w+{[^}]*pod=~"\$pod"}', target["expr"])
+            assert len(metrics) == len(narrowed) > 0, target["expr"]
+
+
+@pytest.mark.parametrize(
+    ("storage", "name"),
+    [
+        (Path("/var/lib/podwright/vipu-server.db"), "mgmt1"),
+        ("/srv/store.db", "mgmt1"),
+        ("postgresql://podwright@db1/pods", "db1/pods"),
+        ("postgresql://podwright:s@cret@db1:5433/pods?sslmode=require", "db1:5433/pods"),
+        ("postgresql:///pods", "mgmt1/pods"),
+        ("postgresql://db1", "db1"),
+    ],
+)
+def test_a_pod_without_a_name_has_that_of_its_store(storage: Path | str, name: str) -> None:
+    assert pod_name(storage, "mgmt1") == name
 
 
 async def test_figures_are_gathered_once_for_many_scrapes() -> None:

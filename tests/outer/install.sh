@@ -18,6 +18,9 @@ packages=(
 # What only the large tests start.
 [ "${PODWRIGHT_SOAK:-}" != 1 ] || packages+=(podman crun)
 
+# What runs Prism, the judge of HTTP interfaces; it comes from npm itself (tests/outer/prism).
+command -v npm >/dev/null || packages+=(nodejs npm)
+
 missing=()
 for package in "${packages[@]}"; do
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)

@@ -44,6 +44,16 @@ for d in "$4" "$5"; do
     while d=$(dirname "$d") && [ "$d" != / ]; do chmod o+x ".$d"; done
 done
 cp -a "$3" src
+# Its accounts are those of the system alone: a page may make any account for a person.
+person='$3 >= 1000 && $3 < 60000 { print $1 }'
+names=$(awk -F: "$person" etc/passwd etc/group | sort -u | tr '\\n' ' ')
+for file in etc/passwd etc/shadow etc/group etc/gshadow; do
+    awk -F: -v names="$names" \\
+        'BEGIN { n = split(names, list, " "); while (n) person[list[n--]] } !($1 in person)' \\
+        "$file" >tmp/accounts
+    cat tmp/accounts >"$file"
+done
+mount -t tmpfs -o mode=755 tmpfs home
 hostname tutorial
 printf '127.0.0.1 localhost\\n192.0.2.1 tutorial\\n' >etc/hosts
 ip link set lo up

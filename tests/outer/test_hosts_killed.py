@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher._relay import SILENCE
+from podwright.launcher.hosts._relay import SILENCE
 from tests.launcher.test_killed import DEAF, sets
 from tests.outer.lab import HostsLab, poll
 
@@ -34,7 +34,7 @@ HERE = {
     "mpirun": "prterun",
 }
 THERE = {
-    "relay": "podwright.launcher._remote_main",
+    "relay": "podwright.launcher.hosts._remote_main",
     "far guardian": "podwright-guard",
     "daemon": "prted",
     "far script": "/wrapper ",

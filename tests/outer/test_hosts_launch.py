@@ -232,7 +232,9 @@ def test_a_guardian_that_dies_costs_no_host(hosts: Hosts) -> None:
     again = f"import os\nif os.environ['PODWRIGHT_RESTART'] == '1': raise SystemExit\n{WAIT}"
     line = ("--launcher=local", "--grace=1", "--max-restarts=1", *FOUR)
     process = hosts.up(*line, sys.executable, "-c", again, count=4)
-    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launcher._remote_main").stdout.split()
+    found = hosts.lab.exec(
+        "b", "pgrep", "-f", "podwright.launcher.hosts._remote_main"
+    ).stdout.split()
     hosts.lab.exec("b", "kill", "-KILL", found[1])
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
@@ -261,7 +263,9 @@ def test_an_instance_that_ignores_sigterm_is_ended_all_the_same(hosts: Hosts) ->
 def test_a_relay_or_guardian_that_is_killed_ends_the_run(hosts: Hosts, victim: str) -> None:
     line = ("--launcher=local", "--grace=1", *FOUR, sys.executable, "-c", WAIT)
     process = hosts.up(*line, count=4)
-    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launcher._remote_main").stdout.split()
+    found = hosts.lab.exec(
+        "b", "pgrep", "-f", "podwright.launcher.hosts._remote_main"
+    ).stdout.split()
     # The way there is a shell that has become the relay; its child is the guardian.
     pid = found[0] if victim == "relay" else found[1]
     hosts.lab.exec("b", "kill", "-KILL", pid)
@@ -294,7 +298,7 @@ def test_what_broke_is_blamed_and_no_instance(hosts: Hosts, launcher: str, victi
     if victim == "ssh":
         host, words = "a", ["pgrep", "-f", "^/usr/bin/ssh .* b "]
     elif victim == "relay":
-        host, words = "b", ["pgrep", "-o", "-f", "podwright.launcher._remote_main"]
+        host, words = "b", ["pgrep", "-o", "-f", "podwright.launcher.hosts._remote_main"]
     else:
         host, words = "b", ["pgrep", "-x", "podwright-guard"]
     pids = hosts.lab.exec(host, *words).stdout.split()

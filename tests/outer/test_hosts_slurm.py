@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from podwright.launcher._relay import BEAT_EVERY, SILENCE
-from podwright.launcher._stopped import STILL
+from podwright.launcher.hosts._relay import BEAT_EVERY, SILENCE
+from podwright.launcher.watchers._stopped import STILL
 from tests.outer.lab import HostsLab, SlurmLab, poll, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]

@@ -20,6 +20,7 @@ from tests.outer.lab import (
     written_at,
 )
 from tests.outer.lab._folder import new_folder, processes_of, remove
+from tests.outer.lab._hosts import CHECKOUT
 
 pytestmark = [pytest.mark.outer]
 
@@ -114,6 +115,13 @@ def test_hosts_have_names_and_reach_each_other_by_ssh(hosts_lab: Callable[..., H
     assert (done.stdout, done.returncode) == ("d\n", 0)
     lab.exec("a", "touch", "/tmp/only-on-a")
     assert "only-on-a" not in lab.exec("b", "ls", "/tmp").stdout
+
+
+def test_no_process_of_a_host_names_the_checkout(hosts_lab: Callable[..., HostsLab]) -> None:
+    """Tests look for what is left by words that a checkout's path may contain, as "podwright"."""
+    lines = hosts_lab("n1").exec("n1", "ps", "-ww", "-eo", "args=").stdout
+    assert " init n1 " in lines
+    assert str(CHECKOUT) not in lines
 
 
 def test_a_crashed_host_is_gone_and_comes_back(hosts_lab: Callable[..., HostsLab]) -> None:

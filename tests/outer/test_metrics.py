@@ -17,7 +17,7 @@ __all__ = ["make_pod"]
 
 def test_promtool_finds_nothing_to_mend(make_pod: Callable[..., Pod]) -> None:
     port = free_port()
-    pod = make_pod("--preset", "pod16", "--http-port", str(port))
+    pod = make_pod("--preset", "pod16", "--http-port", str(port), "--pod-name", "rack 7")
     pod.good("vipu", "create", "partition", "p1", "--size", "4")
     assert pod.run("vipu", "create", "partition", "p1", "--size", "4").code
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as said:
@@ -26,5 +26,7 @@ def test_promtool_finds_nothing_to_mend(make_pod: Callable[..., Pod]) -> None:
         ["promtool", "check", "metrics"], input=text, capture_output=True, timeout=300, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b""), checked
-    for name in (b"podwright_errors_total{", b"podwright_devices{", b"podwright_epoch "):
+    for name in (b"podwright_errors_total{", b"podwright_devices{", b"podwright_epoch{"):
         assert name in text
+    series = [line for line in text.decode().splitlines() if not line.startswith("#")]
+    assert [line for line in series if 'pod="rack 7"' not in line] == []

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from podwright.guests.slurm.hooks._hook_identity import Proofs
+from podwright.guests.slurm.hooks._hook_server import Front
+from podwright.guests.slurm.hooks._serve import proofs
+from podwright.guests.slurm.service import HookJob, Site
 from podwright.hosts import Munge
 from podwright.http import Reply
-from podwright.slurm.pods.service import HookJob, Site
-from podwright.slurm.pods.service._hook_identity import Proofs
-from podwright.slurm.pods.service._hook_server import Front
-from podwright.slurm.pods.service._serve import proofs
 from tests.outer.lab import ALICE, Release, SlurmLab, poll
 from tests.outer.lab._folder import new_folder, remove
 
-NATIVE = Path(__file__).parents[2] / "src/podwright/slurm/pods/native"
+NATIVE = Path(__file__).parents[2] / "src/podwright/guests/slurm/native"
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "5", "SLURM_JOB_LICENSES": "matlab:1,ipu:4"}
 
 pytestmark = [pytest.mark.outer]
@@ -263,6 +263,128 @@ def test_hosts_are_taken_out_with_the_reason_where_an_end_failed(
     ]
 
 
+#: Shows a job whose AdminComment is in a file, and writes what it is told into that file.
+SCONTROL = """\
+#!/bin/sh
+echo "$*" >>@/told
+case "$1" in
+show) echo "   BatchFlag=$(cat @/batch) Reboot=0"; echo "   AdminComment=$(cat @/comment) " ;;
+update) printf %s "${3#admincomment=}" >@/comment ;;
+esac
+"""
+
+
+def late(folder: Path, *, comment: str = "", batch: str = "0") -> str:
+    """Settings of a hook that tells people after a second."""
+    scontrol = folder / "scontrol"
+    scontrol.write_text(SCONTROL.replace("@", str(folder)))
+    scontrol.chmod(0o755)
+    (folder / "comment").write_text(comment)
+    (folder / "batch").write_text(batch)
+    return f"server unix:{folder}/s\nscontrol {scontrol}\nlate-seconds 1\nprolog-seconds 3\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("4 devices of pod16 are free for it", ""),
+        ("try 1 of 3 failed: no", "try 1 of 3 failed: no; "),
+        ("ipus=4 gcds=1 pod=pod16; try 2 of 3 failed: m1; m2", "try 2 of 3 failed: m1; m2; "),
+        ("try 1 of 3 failed: no; waits in its prolog: x", "try 1 of 3 failed: no; "),
+    ],
+)
+def test_a_prolog_that_waits_tells_the_job_and_its_srun(
+    hook: Hook, tmp_path: Path, before: str, after: str
+) -> None:
+    done = hook(late(tmp_path, comment=before))
+    assert done.returncode == 75
+    show, notify, update = (tmp_path / "told").read_text().splitlines()
+    assert show == "show job 7"
+    assert notify.startswith("notify 7 podwright: job 7 waits in its prolog: its devices are not")
+    assert "s: Connection refused" in notify or "s: No such file" in notify
+    assert update.startswith(f"update jobid=7 admincomment={after}waits in its prolog: its devices")
+    assert "It waits 2 s more" in update
+
+
+@pytest.mark.parametrize(
+    ("env", "whose", "notified"),
+    [
+        ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "2"}, "5_2", True),
+        ({"SLURM_HET_JOB_ID": "6", "SLURM_HET_JOB_OFFSET": "0"}, "6+0", True),
+        ({"SLURM_HET_JOB_ID": "6", "SLURM_HET_JOB_OFFSET": "1"}, "6+1", False),
+    ],
+)
+def test_what_is_told_is_told_to_one_task_or_part(
+    hook: Hook, tmp_path: Path, env: dict[str, str], whose: str, *, notified: bool
+) -> None:
+    hook(late(tmp_path), **env)
+    told = (tmp_path / "told").read_text()
+    assert f"show job {whose}\n" in told
+    assert f"update jobid={whose} admincomment=" in told
+    assert ("notify 7 " in told) is notified
+
+
+def test_a_batch_job_has_no_srun_to_tell(hook: Hook, tmp_path: Path) -> None:
+    hook(late(tmp_path, batch="1"))
+    told = (tmp_path / "told").read_text()
+    assert "notify" not in told
+    assert "update jobid=7" in told
+
+
+class Slow(Server):
+    """Answers once the job's comment says that it waits; keeps what the comment was then."""
+
+    def __init__(self, folder: Path, answer: bytes, words: str) -> None:
+        self._comment, self._words = folder / "comment", words
+        super().__init__(folder / "s", answer)
+
+    def _run(self) -> None:
+        peer, _ = self._socket.accept()
+        self.asked.append(peer.recv(65536))
+        poll("the notice", lambda: "waits in its prolog" in self._comment.read_text())
+        peer.sendall(self._answer or b"")
+        peer.close()
+        while True:
+            try:
+                peer, _ = self._socket.accept()
+            except OSError:
+                return
+            self.asked.append(peer.recv(65536))
+            if self._words:
+                self._comment.write_text(self._words)
+            peer.sendall(self._answer or b"")
+            peer.close()
+
+
+@pytest.mark.parametrize("words", ["", "podwright: partition=p lease=l"])
+def test_an_answer_that_comes_late_leaves_the_services_own_words(
+    hook: Hook, tmp_path: Path, words: str
+) -> None:
+    """The second answer writes them anew, behind the notice."""
+    server = Slow(tmp_path, OK, words)
+    try:
+        done = hook(late(tmp_path).replace("prolog-seconds 3", "prolog-seconds 300"))
+    finally:
+        server.close()
+    assert done.returncode == 0
+    assert len(server.asked) == 2
+    assert (tmp_path / "comment").read_text() == words
+
+
+def test_a_refusal_that_comes_late_stands_where_the_notice_stood(
+    hook: Hook, tmp_path: Path
+) -> None:
+    said = b"HTTP/1.1 400 No\r\n\r\ntry 1 of 3 failed: m3 is down"
+    server = Slow(tmp_path, said, "")
+    try:
+        done = hook(late(tmp_path).replace("prolog-seconds 3", "prolog-seconds 300"))
+    finally:
+        server.close()
+    assert done.returncode == 1
+    assert len(server.asked) == 1, "a refusal is counted, so it is not asked for twice"
+    assert (tmp_path / "comment").read_text() == "try 1 of 3 failed: m3 is down"
+
+
 def test_an_unknown_name_is_refused(hook: Hook) -> None:
     done = hook("server unix:/x\n", "other")
     assert done.returncode == 2
@@ -423,14 +545,14 @@ class Heard:
     def __init__(self) -> None:
         self.jobs: list[int] = []
 
-    async def begins(self, job: HookJob) -> str:
+    async def begin_job(self, job: HookJob) -> str:
         self.jobs.append(job.job)
         return f"PARTITION=p{job.job}\n"
 
-    async def ended(self, job: HookJob) -> str:
+    async def end_job(self, job: HookJob) -> str:
         return ""
 
-    failed = proves = ended
+    failed = prove_step = end_job
 
     def state(self) -> dict[str, Any]:
         return {}

@@ -16,8 +16,8 @@ import pytest
 from tools.debian import MACHINES, SUITES, fields, locked_wheels, pack, server_tree, slurm_tree
 from tools.release import ROOT, build, commit_time, export
 
-from podwright.cli._commands import COMMANDS
-from podwright.cli._manual import section
+from podwright.cli.about._commands import COMMANDS
+from podwright.cli.about._manual import section
 from tests.outer.debian import Debian
 from tests.outer.lab._release import clean, release
 from tests.outer.machine import Machine

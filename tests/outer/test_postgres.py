@@ -197,6 +197,30 @@ async def test_one_of_two_servers_is_active(url: str) -> None:
     await second.close()
 
 
+async def test_the_active_server_counts_who_stands_by(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podwright.store._postgres._COUNT", 0.0)
+    first = PostgresStore(url, owner="one", ttl=30)
+    assert first.standbys is None, "not known yet"
+    await first.open()
+    await first.renew()
+    assert first.standbys == 0
+    others = [PostgresStore(url, owner=name, ttl=30) for name in ("two", "three")]
+    for other in others:
+        await other.turn()
+    await first.renew()
+    assert first.standbys == 2
+    for other in others:
+        await other.close()
+    deadline = time.monotonic() + 300
+    while first.standbys:  # PostgreSQL ends a connection a moment later
+        assert time.monotonic() < deadline
+        await first.renew()
+        await asyncio.sleep(0.02)
+    await first.close()
+
+
 async def test_a_lease_that_runs_out_is_anybodys_and_the_old_server_is_fenced(url: str) -> None:
     first = PostgresStore(url, owner="one", ttl=3)
     second = PostgresStore(url, owner="two", ttl=30)

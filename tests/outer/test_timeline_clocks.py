@@ -46,7 +46,7 @@ def test_times_of_all_hosts_are_on_one_clock(launcher: Launcher) -> None:
     ends = [int(line.split()[-1]) for line in ran.out.splitlines() if line.split()[-1].isdigit()]
     assert max(ends) - min(ends) > AHEAD / 2  # the clocks do differ
     found = read_timeline(str(path))
-    clocks = {i.told["host"]: i.told for i in found.instants if i.name == "clock"}
+    clocks = {i.annotations["host"]: i.annotations for i in found.instants if i.name == "clock"}
     error = clocks["later"]["error"]
     assert abs(clocks["later"]["offset"] + AHEAD * 10**9) <= error
     assert abs(clocks["here"]["offset"]) <= clocks["here"]["error"]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from podwright.guests.kubernetes import make_job_keys
 from podwright.hosts._job_workers import LAUNCHER_ROLE, WORKER_ROLE, tls_of
-from podwright.kubernetes import make_job_keys
 from tests.ports import free_port
 
 BIN = Path(sys.executable).parent

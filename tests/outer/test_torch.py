@@ -87,7 +87,7 @@ dist.destroy_process_group()
 #: One of two nodes, as a step of `podwright node bench` starts it.
 MEETS = """
 import sys
-from podwright.slurm.gpus.nodebench._measures import Meeting, PAIRS, ways
+from podwright.gpu.nodebench._measures import Meeting, PAIRS, ways
 assert ways()[0] == "torch"
 print(PAIRS["torch"](Meeting("127.0.0.1", int(sys.argv[1]), b"", sys.argv[2] == "0", 0.5)))
 """

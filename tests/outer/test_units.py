@@ -25,6 +25,7 @@ EXPOSED = {
     "vipu-agent@.service": 75,
     "podwright-slurm.service": 90,
     "podwright-lint.service": 20,
+    "podwright-twin.service": 60,
 }
 #: A host whose file system may be read alone, but for these two folders.
 CONFINED = """

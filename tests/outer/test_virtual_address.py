@@ -162,7 +162,9 @@ def serve(head: Host, storage: str) -> None:
     head.start(
         "server",
         *(BIN / "vipu-server", "--preset", "pod16", "--storage", storage),
-        *("--socket", head.folder / "s", "--api-host", "0.0.0.0", "--listen-anywhere"),
+        # As the unit starts it: keepalived asks its socket as nobody.
+        *("--system", "--socket", head.folder / "s"),
+        *("--api-host", "0.0.0.0", "--listen-anywhere"),
     )
 
 

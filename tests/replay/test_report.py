@@ -50,6 +50,25 @@ def trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize(
+    ("way", "apart"), [("static:8x4+2x16", "9.5 %"), ("host-mapping:4x16", "8.9 %"), ("native", "")]
+)
+def test_the_report_states_how_far_a_way_was_from_a_real_slurm(
+    way: str, apart: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, page = tmp_path / "t.csv", tmp_path / "report.html"
+    trace.write_text("job,submit_s,runtime_s,devices,walltime_s,status,user\n1,0,60,4,600,,a\n")
+    words = [str(trace), "--pod", "pod64", "--ways", way]
+    code, text, _ = said(capsys, *words, "--html", str(page))
+    assert code == 0
+    stated = "from that of a real Slurm 22.05"
+    for shown in (" ".join(text.split()), page.read_text()):
+        assert (stated in shown) == bool(apart)
+        assert apart in shown
+    found = json.loads(said(capsys, *words, "--json")[1])
+    assert [apart in line for line in found["deviations"]] == ([True] if apart else [])
+
+
 def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
     ways = pod_ways(["native", "static:8x4+2x16"], 64)
     texts = []

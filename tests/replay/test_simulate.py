@@ -29,8 +29,8 @@ from podwright.replay import (
     simulate,
 )
 from podwright.replay._backfill import Profile
-from podwright.replay._ground import StartAnswer
-from podwright.replay._pod_ground import PodGround
+from podwright.replay.grounds._ground import StartAnswer
+from podwright.replay.grounds._pod_ground import PodGround
 
 PLAIN = SlurmModel(room_s=0.0)
 Take = Callable[[int, int, float], StartAnswer]
@@ -126,7 +126,7 @@ def test_nobody_ever_has_a_device_twice() -> None:
         ground.take = checked  # type: ignore[method-assign, assignment]
         out = simulate(trace, ground, SlurmModel(), Chances(mtbf_s=20 * 86400.0))
         assert not any(math.isnan(at) for at in out.began)
-        assert ground.taken == 0
+        assert ground.occupied == 0
 
 
 def test_a_job_that_a_machine_ends_begins_again() -> None:
@@ -158,7 +158,7 @@ def test_gpu_nodes_fail_too() -> None:
     ground = way.ground()
     out = simulate(trace, ground, PLAIN, Chances(seed=3, mtbf_s=5000.0, repair_s=2000.0))
     assert out.failed > 5
-    assert ground.taken == 0
+    assert ground.occupied == 0
 
 
 def test_a_job_that_never_gets_through_between_failures_is_given_up() -> None:

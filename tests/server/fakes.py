@@ -32,6 +32,7 @@ class FakeController:
         self.finished: list[str] = []
         self.started = self.closed = False
         self.simulated = True
+        self.fabric = ""
         self.clusters = [preset("pod4")]
         self.idle = True
         self.read_only: wire.PodwrightError | None = None
@@ -46,7 +47,7 @@ class FakeController:
     def admitted(self, caller: Caller, request: wire.Value) -> tuple[Caller, wire.Value]:
         return caller, request
 
-    def shown(self, caller: Caller, reply: Any) -> Any:
+    def redacted(self, caller: Caller, reply: Any) -> Any:
         return reply
 
     def __getattr__(self, name: str) -> Any:

@@ -47,7 +47,8 @@ class Place:
 
     async def user(self, name: str, role: str = "user", uid: int = -1) -> str:
         made = await self.controller.create_user(ROOT, UserRequest(name=name, role=role, uid=uid))
-        return made.access_key
+        reply: str = made.access_key
+        return reply
 
     async def ask(self, folder: Path, what: Callable[[Client], T], **more: str) -> T:
         shown = Credentials(certs=str(folder), **more)
@@ -145,10 +146,10 @@ async def test_one_certificate_is_revoked_and_the_others_are_not(place: Place) -
 
 
 async def test_a_common_name_makes_nobody_an_administrator(place: Place) -> None:
-    """Seen: a certificate with CN=root of the site's authority was an administrator."""
+    """Regression: a certificate with CN=root of the site's authority was an administrator."""
     await place.controller.create_user(ROOT, UserRequest(name="root", role="administrator"))
     await place.user("alice")
-    users = place.controller._users
+    users = place.controller._services.users
     with pytest.raises(Unauthenticated, match="makes nobody an administrator"):
         users.certified("root", "")
     assert users.certified("root", "podwright:user:root").role is Role.ADMINISTRATOR

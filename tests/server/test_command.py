@@ -1,4 +1,6 @@
-"""`vipu-server` as a process: what it says, and every way it begins, ends, and is killed."""
+"""`vipu-server` as a process: its messages, and every way in which it begins, ends, and is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +74,26 @@ def _until(condition: Callable[[], object], seconds: float = 300) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds:g} s")
         time.sleep(0.01)
+
+
+def _until_ended(pid: int) -> None:
+    """Wait until a process that is not our child has ended.
+
+    It may stay a zombie for as long as init takes to reap it, so its state decides, not the
+    existence of its entry in /proc.
+    """
+    proc = Path(f"/proc/{pid}")
+
+    def read(name: str) -> str:
+        with contextlib.suppress(OSError):
+            return (proc / name).read_text()
+        return ""
+
+    try:
+        _until(lambda: read("stat").rpartition(")")[2].split()[:1] in ([], ["Z"], ["X"]))
+    except TimeoutError:
+        threads = [path.read_text() for path in proc.glob("task/*/wchan")]
+        pytest.fail(f"process {pid} runs on: {threads}\n{read('status')}")
 
 
 def _answers(path: Path) -> bool:
@@ -243,7 +265,7 @@ def test_a_users_server_is_silent_private_and_gone_when_idle(
         time.sleep(0.5)  # longer than its idle time: it must stay while there is a partition
         assert client.get_partition("p1").owner == info.caller
         client.remove_partition("p1")
-    _until(lambda: not Path(f"/proc/{info.pid}").exists())
+    _until_ended(info.pid)
     assert os.listdir(folder / "run") == []
 
 

@@ -1,4 +1,6 @@
-"""Callers that go in the middle of an answer leave no error in the log, on the loop we run on."""
+"""Callers that go away in the middle of an answer leave no error in the log, on the product's
+loop.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _NOW = struct.pack("ii", 1, 0)  # SO_LINGER: end with a reset
 
 
 def served(test: Callable[[], Awaitable[None]], caplog: pytest.LogCaptureFixture) -> None:
-    """Run it as vipu-server runs; nothing may be logged."""
+    """Run it as vipu-server does. Nothing may be logged."""
     with (
         caplog.at_level(logging.WARNING),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -44,7 +46,7 @@ def vanish(connection: socket.socket) -> None:
 
 
 def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
-    """The answer is ready when nobody is there to take it."""
+    """The answer is ready after its caller has gone."""
 
     async def test() -> None:
         controller = FakeController()
@@ -67,7 +69,7 @@ def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_on_the_socket(caplog: pytest.LogCaptureFixture, folder: Path) -> None:
-    """One that goes with an answer unread resets the connection."""
+    """A caller that goes away with an unread answer resets the connection."""
     call = b"POST /podwright.v1/%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 
     async def test() -> None:

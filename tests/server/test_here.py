@@ -1,4 +1,4 @@
-"""What the server sees on its own host of launches whose leases are over."""
+"""The server's view of launches on its own host whose leases are over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from podwright.launcher._folder import RUN_VARIABLE as LAUNCHED
+from podwright.launcher.instances._folder import RUN_VARIABLE as LAUNCHED
 from podwright.server._local_launches import ThisHost
 from podwright.wire import RUN_VARIABLE
 
@@ -19,7 +19,7 @@ def test_launches_mark_what_the_server_looks_for() -> None:
 
 
 def test_what_runs_here_is_found_by_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped, too; and what cannot be seen is not taken for gone."""
+    """Stopped processes are found too, and what cannot be seen is not taken for gone."""
     here, mine = ThisHost(["n1"]), os.geteuid()
     run, other_run = f"run-{uuid4()}", f"run-{uuid4()}"  # others may run this test beside us
     assert here.is_here("localhost")

@@ -1,10 +1,11 @@
-"""What the server writes down by the minute, and what that may not do to it."""
+"""The history that the server writes by the minute, which must not delay the server."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from podwright.agents import SimulatedMachine
@@ -96,6 +97,35 @@ async def test_each_minute_is_written_and_one_without_change_asks_nothing(world:
     assert found == [set(), {"p1"}, {"p1"}]
     points = await Past(world.history).series(START, START + 3, 1)
     assert [(p.used, p.free, p.fits[2]) for p in points] == [(0, 16, 4), (4, 12, 3), (4, 12, 3)]
+
+
+async def test_readings_are_recorded_each_minute_since_nothing_counts_their_changes() -> None:
+    world, load = World(), 10
+
+    async def ask(method: str) -> Any:
+        listed = await world.ask(method)
+        if method == "ListDevices":
+            first = listed.devices[0]
+            measured = msgspec.structs.replace(
+                first, attributes={**first.attributes, "load": f"{load} %"}
+            )
+            return msgspec.structs.replace(listed, devices=[measured, *listed.devices[1:]])
+        return listed
+
+    world.recorder = Recorder(
+        world.history,
+        ask,
+        lambda: world.controller.changes,
+        lambda: world.epoch,
+        now=lambda: world.minute * MINUTE + 1.0,
+    )
+    await world.controller.start()
+    await world.recorder.record()
+    load = 70
+    await world.pass_minute()
+    points = await Past(world.history).series(START, START + 2, 1)
+    assert [p.measured and p.measured.load for p in points] == [10, 70]
+    await world.controller.close()
 
 
 @pytest.mark.parametrize(

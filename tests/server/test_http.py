@@ -252,7 +252,7 @@ async def test_silent_connections_are_closed_and_busy_ones_are_not(
 async def test_one_uid_may_not_open_all_connections(
     server: Server, controller: FakeController
 ) -> None:
-    """Who is served keeps its place; who is silent makes room."""
+    """A served caller keeps its place, and a silent one makes room."""
     visitors = server._http.server.door.visitors
     visitors.each = 2
     assert server.socket_path is not None
@@ -286,7 +286,7 @@ async def test_trailers_have_an_end(http: Http) -> None:
 
 
 async def test_one_header_without_end_is_not_kept(http: Http) -> None:
-    """The parser tells of a header only once it is whole."""
+    """The parser reports a header only once it is complete."""
     http.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
     for _ in range(64):
         http.writer.write(b"a" * 65536)
@@ -302,7 +302,7 @@ async def test_tiny_chunks_do_not_grow_beside_their_body(http: Http) -> None:
 
 
 async def test_all_bodies_together_have_a_limit(server: Server, http: Http) -> None:
-    """Sixty that never end hold no more than a handful of them."""
+    """Sixty bodies that never end use no more memory than a few of them."""
     door = server._http.server.door
     assert server.socket_path is not None
     head = b"POST /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n"

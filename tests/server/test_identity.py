@@ -1,10 +1,11 @@
-"""Who the server takes a caller for, on each way in."""
+"""The server's identification of a caller, on each way in."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import os
+import string
 import sys
 from typing import Any
 
@@ -15,9 +16,11 @@ import pytest
 from podwright import wire
 from podwright.controller import Caller, Role
 from podwright.server import TOKEN_TTL, Identity, Server
+from podwright.server._identity import LINKS
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http
 
+_LETTERS = string.ascii_letters + string.digits + "-_"
 NAMES = {0: "root", 7: "alice", 8: "anonymous", 9: "12"}
 
 
@@ -103,11 +106,75 @@ async def test_forged_tokens(identity: Identity, clock: Clock) -> None:
     ]
     other = Identity(server_uid=500, clock=clock, name_of=NAMES.get)
     foreign = other.issue(await other.of_uid(7, "unix")).token
-    for bad in [*forged, foreign, "", "x", "é", token[:-4], token + "AAAA", "=" * 500]:
+    # Bytes have one text: needless padding, the other alphabet and spare bits are refused.
+    plain = base64.b64encode(raw).decode()
+    spelled = [token + "=", token + "==", plain, plain.rstrip("=") + "==", *_spare(token)]
+    for bad in [*forged, foreign, "", "x", "é", token[:-4], token + "AAAA", "=" * 500, *spelled]:
+        if bad == token:
+            continue
         with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
             await identity.of_metadata(_bearer(bad))
     with pytest.raises(wire.Unauthenticated, match="'Basic' is no way"):
         await identity.of_metadata([("authorization", "Basic abc")])
+
+
+def _spare(token: str) -> list[str]:
+    """The same bytes with other bits behind their end, where the text has room for such bits."""
+    padding = len(token) - len(token.rstrip("="))
+    if not padding:
+        return []
+    last = token[-padding - 1]
+    others = [letter for letter in _LETTERS if letter != last]
+    decoded = base64.urlsafe_b64decode(token)
+    texts = [token[: -padding - 1] + letter + "=" * padding for letter in others]
+    return [text for text in texts if base64.urlsafe_b64decode(text) == decoded]
+
+
+async def test_a_link_logs_in_once_in_whatever_form_it_comes_back(
+    identity: Identity, clock: Clock
+) -> None:
+    alice = await identity.of_uid(7, "unix")
+    links = [identity.issue(alice, "page").token for _ in range(50)]
+    assert len(set(links)) == 50  # also those of one instant
+    for link in links:
+        assert await identity.of_link(link) == Caller("alice", 7, Role.USER, "tcp")
+        plain = link.translate(str.maketrans("-_", "+/"))
+        for again in {link, link + "=", link + "==", link.rstrip("="), plain, *_spare(link)}:
+            with pytest.raises(wire.Unauthenticated):
+                await identity.of_link(again)
+    late = identity.issue(alice, "page").token
+    clock.now += TOKEN_TTL
+    with pytest.raises(wire.Unauthenticated, match="has expired"):
+        await identity.of_link(late)
+
+
+async def test_a_used_link_is_remembered_for_as_long_as_it_lives(
+    identity: Identity, clock: Clock
+) -> None:
+    """However many others are used, a used link stays used; who uses too many is refused."""
+    alice, root = await identity.of_uid(7, "unix"), await identity.of_uid(0, "unix")
+    first = identity.issue(alice, "page").token
+    await identity.of_link(first)
+    for _ in range(LINKS - 1):
+        await identity.of_link(identity.issue(alice, "page").token)
+    with pytest.raises(wire.Unavailable, match="links"):
+        await identity.of_link(identity.issue(alice, "page").token)
+    assert (await identity.of_link(identity.issue(root, "page").token)).name == "root"
+    with pytest.raises(wire.Unauthenticated, match="has been used"):
+        await identity.of_link(first)
+    clock.now += TOKEN_TTL
+    assert (await identity.of_link(identity.issue(alice, "page").token)).name == "alice"
+    assert len(identity._used) == 1
+
+
+async def test_a_token_is_for_one_door_alone(identity: Identity) -> None:
+    alice = await identity.of_uid(7, "unix")
+    with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
+        await identity.of_metadata(_bearer(identity.issue(alice, "page").token))
+    with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
+        await identity.of_link(identity.issue(alice).token)
+    with pytest.raises(wire.InvalidRequest, match="audience"):
+        identity.issue(alice, "elsewhere")
 
 
 async def test_the_kernel_vouches_on_the_unix_socket(
@@ -153,6 +220,10 @@ async def test_a_token_carries_the_uid_over_tcp(
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary(path)(b"", metadata=[("authorization", "Bearer no")])
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    link = (await http.call("IssueToken", wire.TokenRequest(audience="page"))).token
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await who([("authorization", f"Bearer {link}")])
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
     # A token begets no token: it must end when its holder's access to the socket does.
     issue = channel.unary_unary(messages.method_path("IssueToken"))
     with pytest.raises(grpc.aio.AioRpcError) as caught:

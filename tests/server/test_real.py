@@ -191,7 +191,7 @@ async def test_lists_come_whole_over_every_door(
     real: Server, vendor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that answers in small pages: nobody's list lacks anything."""
-    monkeypatch.setattr("podwright.controller._list_pages.PAGE", 3)
+    monkeypatch.setattr("podwright.controller.calls._list_pages.PAGE", 3)
     names = [f"p{n}" for n in range(8)]
     for name in names:
         await _create(vendor, name, size=1)

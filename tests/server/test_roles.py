@@ -1,60 +1,46 @@
-"""Which role may make which call on whose object: every cell of the table, through every door."""
+"""The calls that each role may make on whose objects: every cell of the table, through every
+door.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tools.calls_page import RIGHTS, calls_page
 
 from podwright.hosts import Peer
 from podwright.wire import (
     METHODS,
+    About,
     AcquireRequest,
     AgentRequest,
     AllocationRequest,
     Announcement,
-    AskToMoveRequest,
-    BackupRequest,
-    CallOffMoveRequest,
     ClusterChange,
     ClusterRequest,
     CreateRequest,
-    DiscoverRequest,
-    EventsRequest,
     ExplainRequest,
-    JobMovesRequest,
-    JobReport,
-    LeaseRequest,
-    ListRequest,
-    MachineName,
     May,
-    MoveRequest,
-    MovesAllowed,
-    MovesRequest,
-    Named,
-    PartitionName,
+    Method,
+    ObjectKind,
     PartitionSpec,
     QuotaInfo,
-    RemoveRequest,
-    ResetRequest,
     RevokeRequest,
     Rights,
-    ServerInfoRequest,
-    TokenRequest,
-    UserRequest,
-    WaiterName,
+    Value,
     WaitRequest,
     virm,
 )
 from tests.server.walk import JOB, MINE, THEIRS, Doors, Who, everybody, for_job, is_ours
 
 _pb = virm.pb
-ALL = ListRequest()
 NEW = PartitionSpec(name="new", size=1)
 Ask = Callable[[Doors, Who, str], Any]
 
@@ -63,46 +49,90 @@ def _always(request: Any) -> Ask:
     return lambda doors, who, whose: request
 
 
+#: The names of things by kind, where a call is about something that belongs to nobody.
+NAMES = {
+    ObjectKind.MACHINE: "ag1",
+    ObjectKind.AGENT: "ag9",
+    ObjectKind.CLUSTER: "c9",
+    ObjectKind.ALLOCATION: "a9",
+    ObjectKind.USER: "dave",
+    ObjectKind.QUOTA: "bob",
+}
+#: What a request needs besides the name of its object, where no sample of the type will do.
+BESIDES: dict[type[Value], dict[str, Any]] = {
+    AcquireRequest: {"ttl": 99},
+    AgentRequest: {"host": "127.0.0.1"},
+    AllocationRequest: {"cluster": "c9", "size": 4},
+    Announcement: {"host": "127.0.0.1", "port": 1},
+    ClusterChange: {"add": ["ag7"]},
+    ClusterRequest: {"agents": ["ag9"]},
+    ExplainRequest: {"spec": NEW},
+    QuotaInfo: {"devices": 999},
+    RevokeRequest: {"number": "0123456789abcdef"},
+    WaitRequest: {"acquire": AcquireRequest(spec=PartitionSpec(name=f"{MINE}-leased"))},
+}
+SAMPLES: dict[Any, Any] = {bool: True, str: "not asked", list[tuple[int, int]]: [(0, 15)]}
+
+
+def _is_of_somebody(method: Method) -> bool:
+    """Return whether a call is about an existing object with an owner."""
+    about = method.about
+    return about is not None and about.kind.owned and not about.new and method.name != "Wait"
+
+
+def _request(method: Method, doors: Doors, who: Who, whose: str) -> Any:
+    """Return a request as its row describes it."""
+    kind, about = method.request, method.about
+    values = dict(BESIDES.get(kind, {}))
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    if about is not None and method.name != "Wait":
+        name = _name(about, doors, whose)
+        field, _, inner = about.fields[0].partition(".")
+        values[field] = PartitionSpec(name=name) if inner else name
+        if about.kind is ObjectKind.LEASE:
+            values["epoch"] = doors.leases[whose].epoch
+        if kind is AgentRequest:
+            values["port"] = doors.agent_port
+    if about is not None and about.kind is ObjectKind.PARTITION and who.role == "scheduler":
+        values |= {name: value for name, value in JOB.items() if name in fields}
+    for name, known in fields.items():
+        if known.required and name not in values:
+            scheduler = who.role == "scheduler"
+            values[name] = "7" * scheduler if name == "job" else SAMPLES[known.type]
+    return kind(**values)
+
+
+def _name(about: About, doors: Doors, whose: str) -> str:
+    if about.kind is ObjectKind.PARTITION:
+        return whose
+    if about.kind is ObjectKind.LEASE:
+        return doors.leases[whose].id
+    if about.kind is ObjectKind.WAITER:
+        return doors.waiters[whose]
+    return NAMES[about.kind]
+
+
 def _new(doors: Doors, who: Who, whose: str) -> Any:
     return for_job(NEW) if who.role == "scheduler" else CreateRequest(spec=NEW)
 
 
-def _acquire(doors: Doors, who: Who, whose: str) -> Any:
-    spec = PartitionSpec(name=whose)
-    return AcquireRequest(spec=spec, ttl=99, **(JOB if who.role == "scheduler" else {}))
+def _ours(method: Method) -> Ask:
+    return _new if method.name == "CreatePartition" else partial(_request, method)
 
 
-def _lease(doors: Doors, who: Who, whose: str) -> Any:
-    lease = doors.leases[whose]
-    return LeaseRequest(id=lease.id, epoch=lease.epoch)
-
-
-def _move(doors: Doors, who: Who, whose: str) -> Any:
-    lease = doors.leases[whose]
-    return MoveRequest(id=lease.id, epoch=lease.epoch, move="not asked")
-
-
-def _ask_to_move(doors: Doors, who: Who, whose: str) -> Any:
-    job = "7" if who.role == "scheduler" else ""
-    return AskToMoveRequest(partition=whose, job=job, devices=[(0, 15)])
-
-
-def _call_off(doors: Doors, who: Who, whose: str) -> Any:
-    return CallOffMoveRequest(partition=whose, job="7" if who.role == "scheduler" else "")
+def _in_order(names: Iterable[str]) -> list[str]:
+    """So that an administrator's calls succeed: what is made first goes last, and a cluster is
+    changed when nothing is set apart in it."""
+    found = list(names)
+    made = [name for name in found if name.startswith("Create")]
+    gone = [name for name in reversed(found) if name.startswith("Remove")]
+    gone.insert(gone.index("RemoveCluster"), "ChangeCluster")
+    return [*made, *(name for name in found if name not in (*made, *gone)), *gone]
 
 
 #: Calls about somebody's object: made for the caller's own and for another's.
 OBJECTS: dict[str, Ask] = {
-    "GetPartition": lambda d, w, whose: PartitionName(name=whose),
-    "ResetPartition": lambda d, w, whose: ResetRequest(name=whose),
-    "Acquire": _acquire,
-    "Renew": _lease,
-    "Move": _move,
-    "AskToMove": _ask_to_move,
-    "CallOffMove": _call_off,
-    "Release": _lease,
-    "Leave": lambda d, w, whose: WaiterName(id=d.waiters[whose]),
-    "RemovePartition": lambda d, w, whose: RemoveRequest(name=whose),
+    **{name: _ours(method) for name, method in METHODS.items() if _is_of_somebody(method)},
     "virmgrpc.GetPartitionIpuofConfig": lambda d, w, whose: _pb.GetPartitionIpuofConfigRequest(
         partition_id=whose
     ),
@@ -112,36 +142,12 @@ OBJECTS: dict[str, Ask] = {
     "virmgrpc.ResetPartition": lambda d, w, whose: _pb.ResetPartitionRequest(partition_id=whose),
     "virmgrpc.RemovePartition": lambda d, w, whose: _pb.RemovePartitionRequest(partition_id=whose),
 }
-#: The other calls, in an order in which an administrator's succeed.
+#: The other calls.
 PLAIN: dict[str, Ask] = {
-    "GetServerInfo": _always(ServerInfoRequest()),
-    "IssueToken": _always(TokenRequest()),
-    **{name: _always(ALL) for name in METHODS if METHODS[name].request is ListRequest},
-    "ListEvents": _always(EventsRequest()),
-    "Explain": _always(ExplainRequest(spec=NEW)),
-    "CreatePartition": _new,
-    "Wait": _always(WaitRequest(acquire=AcquireRequest(spec=PartitionSpec(name=f"{MINE}-leased")))),
-    "ReportJobs": _always(JobReport()),
-    "SetQuota": _always(QuotaInfo(user="bob", devices=999)),
-    "DrainMachine": _always(MachineName(name="ag1")),
-    "ResumeMachine": _always(MachineName(name="ag1")),
-    "ShowMoves": _always(MovesRequest()),
-    "ListJobMoves": _always(JobMovesRequest()),
-    "AllowMoves": _always(MovesAllowed(allowed=True)),
-    "Backup": _always(BackupRequest()),
-    "AnnounceAgent": _always(Announcement(name="ag8", host="127.0.0.1", port=1)),
-    "DiscoverAgents": _always(DiscoverRequest()),
-    "CreateAgent": lambda d, w, _: AgentRequest(name="ag9", host="127.0.0.1", port=d.agent_port),
-    "CreateCluster": _always(ClusterRequest(name="c9", agents=["ag9"])),
-    "TestCluster": _always(Named(name="c9")),
-    "CreateAllocation": _always(AllocationRequest(name="a9", cluster="c9", size=4)),
-    "RemoveAllocation": _always(Named(name="a9")),
-    "ChangeCluster": _always(ClusterChange(name="c9", add=["ag7"])),
-    "RemoveCluster": _always(Named(name="c9")),
-    "RemoveAgent": _always(Named(name="ag9")),
-    "CreateUser": _always(UserRequest(name="dave")),
-    "RevokeCertificate": _always(RevokeRequest(name="dave", number="0123456789abcdef")),
-    "RemoveUser": _always(Named(name="dave")),
+    **{
+        name: _ours(METHODS[name])
+        for name in _in_order(name for name in METHODS if name not in OBJECTS)
+    },
     "virmgrpc.GetVersion": _always(_pb.VersionRequest()),
     "virmgrpc.ListPartitions": _always(_pb.ListPartitionsRequest()),
     "virmgrpc.ListIPUAttributes": _always(_pb.ListIPUAttributesRequest()),

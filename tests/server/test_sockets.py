@@ -41,7 +41,7 @@ def test_a_second_owner_is_told_who_the_first_is(folder: Path) -> None:
 
 
 def test_a_stale_socket_is_replaced(folder: Path) -> None:
-    """As `kill -9` leaves it: socket and lock file there, nobody behind them."""
+    """`kill -9` leaves this state: socket and lock file exist, with no process behind them."""
     script = (
         "import sys, time; from pathlib import Path;"
         "from podwright.server._sockets import SocketPlace;"
@@ -131,7 +131,7 @@ def test_a_lock_whose_file_was_removed_is_taken_anew(folder: Path) -> None:
 
 
 def test_a_store_has_one_lock_by_whatever_path(folder: Path) -> None:
-    """Seen: the same store by a link was a second one."""
+    """Regression: the same store through a link counted as a second one."""
     (folder / "other").mkdir()
     first = Lock(folder / "db", "the store", inode=True)
     first.take()

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from podwright import wire
-from podwright.controller import Controller
+from podwright.controller import Caller, Controller, Role
 from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Unavailable
 from podwright.fabric import preset
 from podwright.server import ServedHardware, Server
@@ -29,6 +30,8 @@ class SharedMemory(MemoryStore):
     owner, left, held = "the other one", 5.0, True
     failure: Exception | None = None
     snatched = False
+    #: Whether the store can be opened though its disk is full.
+    room_to_open = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,6 +44,12 @@ class SharedMemory(MemoryStore):
         other._disk, other.full = self._disk, self.full
         return other
 
+    def taken(self) -> SharedMemory:
+        """Another handle, of a store that somebody else has opened."""
+        other = type(self).anew(self)
+        other.snatched = True
+        return other
+
     async def turn(self) -> Turn:
         if self.failure is not None:
             raise self.failure
@@ -50,7 +59,8 @@ class SharedMemory(MemoryStore):
         if self.snatched:  # somebody was quicker between our look and our step
             self.snatched, self.left = False, 5.0
             raise AlreadyExists("another server is active", holder="a third one")
-        self._check_room()
+        if not self.room_to_open:
+            self._check_room()
         return await super().open()
 
     async def commit(self, changes: Sequence[Change]) -> None:
@@ -86,12 +96,12 @@ class Life:
                 self.store,
                 self.server,
                 self.standby,
-                lambda opened: hardware,
-                lambda server, hardware: self.ready.append(server),
-                self.stop,
-                self._until_end,
-                _machines(ServingOptions(storage="x", socket=Path("x")), lambda: False),
-                anew=self.store.anew,
+                choose=lambda opened: hardware,
+                ready=lambda server, hardware: self.ready.append(server),
+                stop=self.stop,
+                until_end=self._until_end,
+                machines=_machines(ServingOptions(storage="x", socket=Path("x")), lambda: False),
+                anew=lambda: self.store.anew(),
             )
         )
 
@@ -163,7 +173,7 @@ async def test_told_to_end_while_it_stands_by_it_never_opens_the_store(life: Lif
     http.close()
     life.stop.set()
     await life.task
-    assert (await life.store.again().open()).epoch == 1
+    assert (await life.store.reopened().open()).epoch == 1
 
 
 async def test_one_who_was_quicker_is_waited_for(life: Life) -> None:
@@ -231,6 +241,56 @@ async def test_while_its_disk_is_full_it_reads_on(
     http.close()
     life.stop.set()
     await life.task
+
+
+@pytest.mark.parametrize("opens", [False, True])
+async def test_it_starts_on_a_full_disk(life: Life, opens: bool) -> None:
+    """It reads what is there and recovers. opens: there is room to open the store, and no more."""
+    before = MemoryStore()
+    before._disk = life.store._disk
+    hardware = ServedHardware((preset("pod4"),), Source(preset="pod4"))
+    controller = Controller(before, hardware.clusters, hardware.drivers(), version="test")
+    await controller.start()
+    spec = wire.PartitionSpec(name="p0", size=1)
+    root = Caller("root", 0, Role.ADMINISTRATOR)
+    await controller.create_partition(root, wire.CreateRequest(spec=spec))
+    await controller.close()
+    life.store.left = 0.0
+    life.store.room_to_open = opens
+    life.store.full.set()
+    life.begin()
+    await life.until(lambda: life.ready)
+    http = await life.http()
+    asked = wire.CreateRequest(spec=msgspec.structs.replace(spec, name="p1"))
+    status, body = await http.post("ListPartitions")
+    assert (status, [found["name"] for found in body["partitions"]]) == (200, ["p0"])
+    status, body = await http.post("CreatePartition", asked)
+    assert (status, "disk of the store is full" in body["message"]) == (503, True)
+    await life.until(lambda: life.server.controller.read_only is not None)
+    life.store.full.clear()
+    async with asyncio.timeout(60):
+        while (await http.post("CreatePartition", asked))[0] != 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert life.server.controller.read_only is None
+    http.close()
+    life.stop.set()
+    await life.task
+
+
+async def test_of_two_that_started_on_a_full_disk_one_ends(life: Life) -> None:
+    """The other one was quicker to find room."""
+    life.store.left = 0.0
+    before = MemoryStore()
+    before._disk = life.store._disk
+    await before.open()
+    life.store.full.set()
+    life.begin()
+    await life.until(lambda: life.ready)
+    life.store.anew = life.store.taken  # type: ignore[method-assign]
+    life.store.full.clear()
+    with pytest.raises(AlreadyExists, match="another server is active"):
+        async with asyncio.timeout(60):
+            await life.task
 
 
 async def test_fenced_it_ends(life: Life) -> None:

@@ -17,19 +17,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from podwright import __version__
 from podwright.agents import SimulatedMachine
-from podwright.cli._logs import JsonLines
+from podwright.cli.serve._logs import JsonLines
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
 from podwright.gate._front import UNFINISHED_S
 from podwright.gate._gate_process import Setup
+from podwright.guests.slurm.hooks._hook_server import REMOTE
 from podwright.http._listener import Limits
 from podwright.http._metrics_front import _LIMITS as FIGURES
 from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
-from podwright.slurm.pods.service._hook_server import REMOTE
 from podwright.store import MemoryStore
 from podwright.wire import (
     METHODS,
@@ -62,7 +62,8 @@ async def server() -> AsyncIterator[Server]:
 
 async def get(server: Server, path: str, verb: str = "GET", host: str = "localhost:1") -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.web_port)
-    writer.write(f"{verb} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    head = f"{verb} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode())
     answer = await asyncio.wait_for(reader.read(), 120)
     writer.close()
     return answer.decode()
@@ -175,6 +176,18 @@ async def test_silent_connections_keep_no_probe_out(server: Server) -> None:
         ("/v1/partitions", "POST", "localhost", "405"),
         ("/v1/partitions", "GET", "evil.example:80", "421"),
         ("/v1/partitions", "GET", "127.0.0.1:9", "200"),
+        ("/v1/partitions", "GET", "LOCALHOST:9", "200"),
+        ("/v1/partitions", "GET", "10.0.0.5", "200"),
+        ("/v1/partitions", "GET", "[::1]:9", "200"),
+        ("/v1/partitions", "GET", "127.0.0.1:8091.evil.com", "421"),
+        ("/v1/partitions", "GET", "127.0.0.1:8091:80", "421"),
+        ("/v1/partitions", "GET", "127.0.0.1:", "421"),
+        ("/v1/partitions", "GET", "127.0.0.1:99999", "421"),
+        ("/v1/partitions", "GET", "[::1].evil.com", "421"),
+        ("/v1/partitions", "GET", "1.2.3", "421"),
+        ("/v1/partitions", "GET", "localhost\r\nHost: localhost", "400"),
+        ("/pod", "GET", "127.0.0.1:8091.evil.com", "421"),
+        ("/pod", "GET", "localhost\r\nHost: evil.com", "400"),
     ],
 )
 async def test_what_is_not_to_be_had(

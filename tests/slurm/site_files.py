@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podwright.slurm.pods.setup import NativePlaces
+from podwright.guests.slurm.setup import NativePlaces
 
 
 def make_site(folder: Path) -> NativePlaces:

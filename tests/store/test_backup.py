@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import stat
 from pathlib import Path
 
@@ -13,12 +15,14 @@ from podwright.store import (
     Put,
     Snapshot,
     SQLiteStore,
+    _backup,
     backup_text,
     read_backup,
     read_backup_file,
     restore,
     write_backup,
 )
+from podwright.store._format import FORMAT, Format
 
 RECORDS = {
     ("partition", "p1"): b'{"name":"p1"}',
@@ -60,9 +64,26 @@ def test_foreign_files_are_refused(text: str) -> None:
 
 
 def test_a_newer_file_is_refused() -> None:
-    newer = backup_text(SNAPSHOT).replace('"version":1', '"version":2', 1)
+    newer = backup_text(SNAPSHOT).replace('"version":2', '"version":3', 1)
     with pytest.raises(InvalidRequest, match="newer Podwright"):
         read_backup(newer)
+
+
+def test_the_oldest_reader_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_backup, "OURS", Format(FORMAT + 5, FORMAT))
+    assert read_backup(backup_text(SNAPSHOT)) == SNAPSHOT
+    monkeypatch.setattr(_backup, "OURS", Format(FORMAT + 5, FORMAT + 1))
+    with pytest.raises(Unavailable, match=f"for readers of format {FORMAT + 1} or newer"):
+        read_backup(backup_text(SNAPSHOT))
+
+
+def test_a_file_from_before_the_numbers_can_be_read() -> None:
+    lines = backup_text(SNAPSHOT).splitlines()
+    head = {**json.loads(lines[0]), "version": 1}
+    del head["format"], head["oldest_reader"]
+    whole = "\n".join([json.dumps(head), *lines[1:-1]]) + "\n"
+    foot = json.dumps({"sha256": hashlib.sha256(whole.encode()).hexdigest()})
+    assert read_backup(f"{whole}{foot}\n") == SNAPSHOT
 
 
 def test_a_damaged_or_short_file_is_refused() -> None:
@@ -90,10 +111,10 @@ async def test_a_store_that_holds_something_is_kept_unless_told() -> None:
     await disk.open()
     await disk.commit([Put("a", "x", b"1")])
     with pytest.raises(WrongState, match="holds 1 records already"):
-        await restore(disk.again(), SNAPSHOT)
-    assert (await disk.again().open()).records == {("a", "x"): b"1"}
-    await restore(disk.again(), SNAPSHOT, replace=True)
-    assert (await disk.again().open()).records == RECORDS
+        await restore(disk.reopened(), SNAPSHOT)
+    assert (await disk.reopened().open()).records == {("a", "x"): b"1"}
+    await restore(disk.reopened(), SNAPSHOT, replace=True)
+    assert (await disk.reopened().open()).records == RECORDS
     with pytest.raises(Fenced):
         await disk.commit([])
 

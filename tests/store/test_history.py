@@ -1,4 +1,4 @@
-"""What was, beside the records: written whole or not at all, and never more than may be."""
+"""The history beside the records is written whole or not at all, and stays within its limit."""
 
 from __future__ import annotations
 

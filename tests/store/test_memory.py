@@ -13,7 +13,7 @@ def put(key: str) -> list[Put]:
 
 
 async def kept(store: MemoryStore) -> set[str]:
-    return {key for _, key in (await store.again().open()).records}
+    return {key for _, key in (await store.reopened().open()).records}
 
 
 async def test_the_nth_commit_fails_before_it_is_durable() -> None:

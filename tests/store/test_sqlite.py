@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
-from podwright.store import Delete, Put, SQLiteStore
-from podwright.store._schema import MIGRATIONS
+from podwright.store import Delete, Put, SQLiteStore, _format
+from podwright.store._schema import APPLICATION, MIGRATIONS
 
 
 @pytest.fixture
@@ -204,6 +204,52 @@ async def test_a_newer_file_is_refused(path: Path) -> None:
     assert "newer Podwright" in await refusal(path)
 
 
+async def test_the_oldest_reader_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer build's store is opened unless its records need a newer reader; nothing changes."""
+    await records(path)
+
+    async def write_as(number: int, oldest_reader: int) -> None:
+        with monkeypatch.context() as newer:
+            newer.setattr(_format, "FORMAT", number)
+            newer.setattr(_format, "OLDEST_READER", oldest_reader)
+            await records(path)
+
+    await write_as(_format.FORMAT + 5, _format.FORMAT)
+    await records(path)
+    await write_as(_format.FORMAT + 5, _format.FORMAT + 1)
+    before = path.read_bytes()
+    assert f"for readers of format {_format.FORMAT + 1} or newer" in await refusal(path)
+    with pytest.raises(Unavailable, match="newer Podwright"):
+        await SQLiteStore(path).peek()
+    assert path.read_bytes() == before
+    await write_as(_format.FORMAT + 5, _format.FORMAT)  # what is in it stays as it was
+    assert "newer Podwright" in await refusal(path)
+
+
+async def test_a_file_from_before_the_numbers(path: Path) -> None:
+    """A look leaves it as it is. Opening raises its version, which older builds then refuse."""
+    path.parent.mkdir(mode=0o700)
+    db = sqlite3.connect(path)
+    for statement in MIGRATIONS[0]:
+        db.execute(statement)
+    db.execute("INSERT INTO records VALUES ('a', 'old', x'00')")
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute("PRAGMA user_version = 1")
+    db.commit()
+    db.close()
+    assert set((await SQLiteStore(path).peek()).records) == {("a", "old")}
+    assert version_of(path) == 1
+    assert set(await records(path)) == {("a", "old")}
+    assert version_of(path) == 2
+
+
+def version_of(path: Path) -> int:
+    db = sqlite3.connect(path)
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    db.close()
+    return int(version)
+
+
 async def test_an_older_file_is_brought_up_to_date(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,7 +347,7 @@ async def test_what_was_acknowledged_survives_a_kill(path: Path, answers: int) -
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 async def test_a_file_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
-    """Who could write it could have written into it whose the partitions are."""
+    """Anybody who can write it could have changed the owners of partitions in it."""
     path = tmp_path / "state" / "podwright.db"
     path.parent.mkdir(0o700)
     path.touch()

@@ -40,7 +40,7 @@ async def handle(
         def make() -> Store:
             store: Store
             if request.param == "memory":
-                store = memory.again()
+                store = memory.reopened()
             else:
                 store = SQLiteStore(
                     tmp_path / "state.db",

@@ -1,4 +1,4 @@
-"""Where a store is, in one word, and what of it may be shown."""
+"""The address of a store in one word, and the part of it that may be shown."""
 
 from __future__ import annotations
 

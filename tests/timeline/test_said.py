@@ -1,4 +1,4 @@
-"""What instances say of themselves: popdist writes it, podwright.timeline reads it."""
+"""The records of instances: popdist writes them, podwright.timeline reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import popdist
-from podwright.launcher._exchange import TRACE_VARIABLE
+from podwright.launcher.instances._exchange import TRACE_VARIABLE
 from podwright.timeline import HostClock
 from podwright.timeline import _instance_records as ours
 from popdist import _records as theirs
@@ -23,7 +23,7 @@ from popdist import _trace
 
 
 def read(handle: int) -> bytes:
-    """All that is in a pipe."""
+    """Read everything in a pipe."""
     found = b""
     while True:
         try:
@@ -56,7 +56,7 @@ class Said(NamedTuple):
 
 
 def heard(decoder: ours.InstanceRecords, data: bytes) -> list[Said]:
-    """The records that `data` completes."""
+    """Return the records that `data` completes."""
     return [
         Said(*piece.kinds[index], *rest)
         for piece in decoder.feed(data)
@@ -228,7 +228,7 @@ def test_what_is_no_piece_ends_the_stream(wrong: bytes) -> None:
     st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**7), st.integers(0, 10**7))),
 )
 def test_the_error_of_a_clock_holds(ahead: int, answers: list[tuple[int, int, int]]) -> None:
-    """Whatever the way there and the way back take, the offset is right within the error."""
+    """However long the two directions take, the offset is right within the error."""
     known, at = HostClock(), 0
     assert known.error is None
     for pause, there, back in answers:

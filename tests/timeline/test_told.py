@@ -1,4 +1,4 @@
-"""A timeline told in words, as JSON and as a page that stands alone."""
+"""A timeline as sentences, as JSON and as a self-contained page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.timeline.test_writing import Clock, launch, record
 
 
 class Elements(HTMLParser):
-    """What elements a page has, and their attributes."""
+    """The elements of a page, and their attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,8 @@ def test_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "It took 6.7 s: 15% waiting for devices, 52% starting" in out
     assert "Instance 1 was the slowest" in out
     assert re.search(r"^1 +\| 5\.0 s|^1 +\| 2\.0 s", out, re.MULTILINE)
-    assert "allReduceSum | 64 bytes | 400   | 2.0 ms" in out
+    assert re.search(r"^Collective +\| Size +\| Times \| Waiting \| Transfer$", out, re.MULTILINE)
+    assert "allReduceSum | 64 bytes | 200   | 1.0 ms  | 1.0 ms" in out
     assert "step | 400" in out
     assert "/profile/1 | profile.pop | 77 bytes" in out
     assert "1       | instance 0 ended with code 9" in out
@@ -79,7 +80,22 @@ def test_a_page_that_stands_alone(trace: Path, capsys: pytest.CaptureFixture[str
     assert "Instance 1 was the slowest" in text
     assert "<caption>Collectives</caption>" in text
     drawn = [value for name, value in found.attributes if name == "class"]
-    assert {"launch", "instance", "join", "collective", "slowest", "mark"} <= set(drawn)
+    kinds = {"launch", "instance", "join", "waiting", "collective", "slowest", "mark"}
+    assert kinds <= set(drawn)
+
+
+def test_the_legend_explains_every_colour_and_no_colour_means_two_things(trace: Path) -> None:
+    text = trace_page(read_timeline(str(trace)))
+    legend, drawing = re.findall(
+        r'<ul class="legend">.*?</ul>|<svg viewBox="0 0 1200.*?</svg>', text
+    )
+    explained = re.findall(r'<li>.*?class="(\w+)".*?</svg>([^<]+)</li>', legend)
+    kinds = [kind for kind, _ in explained]
+    assert set(re.findall(r'<(?:rect|line) class="(\w+)"', drawing)) - {"grid"} <= set(kinds)
+    assert len({meaning for _, meaning in explained}) == len(kinds) == len(set(kinds))
+    colours = dict(re.findall(r"^\.(\w+) \{ fill: ([^;]+);", text, re.MULTILINE))
+    colours |= dict(re.findall(r"\.(mark) \{ stroke: ([^;]+);", text))
+    assert len({colours[kind] for kind in kinds}) == len(kinds)
 
 
 def test_what_a_launch_says_is_text_in_the_page(tmp_path: Path) -> None:
@@ -97,7 +113,7 @@ def test_what_a_launch_says_is_text_in_the_page(tmp_path: Path) -> None:
 
 
 def test_many_records_make_no_large_page(tmp_path: Path) -> None:
-    """Neighbours that no screen could tell apart become one."""
+    """Neighbours that no screen could show apart are merged."""
     clock = Clock()
     writer = TraceWriter(open_file(str(tmp_path / "t")), 400, clock)
     writer.begin("launch")

@@ -174,14 +174,18 @@ def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
         ("waiting", 3, 1000),
         ("fabric", 3, 500),
     ]
-    assert next(s.told for s in found.of("launch")) == {
+    assert next(s.annotations for s in found.of("launch")) == {
         "program": "train.py",
         "instances": 2,
         "code": 0,
     }
     one = found.of("collective")[0]
-    assert (one.name, one.told, one.end - one.begin) == ("allReduceSum", {"bytes": 64}, 3 * MS)
-    instants = {i.name: i.told for i in found.instants}
+    assert (one.name, one.annotations, one.end - one.begin) == (
+        "allReduceSum",
+        {"bytes": 64},
+        3 * MS,
+    )
+    instants = {i.name: i.annotations for i in found.instants}
     assert instants["restart"] == {"number": 1, "cause": "instance 0 ended with code 9"}
     assert instants["report"] == {"folder": "/profile/1", "more": 3, "file profile.pop": 77}
     assert sum(i.name == "first line" for i in found.instants) == 4
@@ -192,11 +196,18 @@ def test_where_the_time_went(tmp_path: Path) -> None:
     path = tmp_path / "t"
     launch(path, Clock())
     found = account(read_timeline(str(path)))
-    parts = (found.waiting, found.starting, found.computing, found.talking, found.ending)
+    parts = (
+        *(found.waiting, found.starting, found.computing),
+        *(found.waiting_for_instances, found.transfer, found.ending),
+    )
     assert sum(parts) == pytest.approx(found.total)
     assert found.waiting == pytest.approx(1.0)
-    # Each instance is 3 or 1 of 10 ms in a collective, 100 times, in both starts.
-    assert found.talking == pytest.approx(2 * 100 * 0.002)
+    # 100 times in both starts, instance 0 waits 2 ms for instance 1, and the transfer takes 1 ms.
+    assert found.waiting_for_instances == pytest.approx(2 * 100 * 0.002 / 2)
+    assert found.transfer == pytest.approx(2 * 100 * 0.001)
+    assert found.by_rank[0].waiting == pytest.approx(2 * 100 * 0.002)
+    assert found.by_rank[1].waiting == 0
+    assert found.by_rank[0].transfer == found.by_rank[1].transfer == pytest.approx(0.2)
     assert found.computing == pytest.approx(2 * (1.1 - 0.2))
     assert found.slowest is not None
     assert found.slowest[:3] == (1, 200, 200)
@@ -205,13 +216,23 @@ def test_where_the_time_went(tmp_path: Path) -> None:
     lines = in_sentences(found)
     assert lines[0] == (
         "It took 6.7 s: 15% waiting for devices, 52% starting, 27% computing, "
-        "6% talking to each other, 0% ending."
+        "3% waiting for other instances, 3% transferring, 0% ending."
     )
     assert lines[1:3] == [
         "All instances were started 2 times.",
         "Instance 1 was the slowest: it came last to 200 of 200 collectives, and the others "
         "waited 400.0 ms for it.",
     ]
+    assert lines[3] == "Most of the transfer was allReduceSum of 64 bytes: 1.0 ms each."
+
+
+def test_the_table_counts_collectives_as_the_sentence_does(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    launch(path, Clock())
+    times = account(read_timeline(str(path)))
+    assert times.slowest is not None
+    assert sum(kind.collectives for kind in times.kinds) == times.slowest.collectives == 200
+    assert sum(kind.calls for kind in times.kinds) == 400
 
 
 @pytest.mark.parametrize("ahead", [-4000 * MS, 7 * 10**12])

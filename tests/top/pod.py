@@ -66,7 +66,7 @@ class Pod:
         self.done: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
-    def look(self) -> dict[str, dict[str, Any]]:
+    def snapshot(self) -> dict[str, dict[str, Any]]:
         with self._lock:
             self.looks += 1
         if self.away:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def app_of(pod: Pod) -> TopApp:
-    return TopApp(pod, "podwright top   test", every=0.2, now=lambda: NOW)
+    return TopApp(pod, "podwright top   test", interval=0.2, now=lambda: NOW)
 
 
 def screen(app: TopApp) -> str:
@@ -50,7 +50,7 @@ def names(app: TopApp) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "keys"),
-    [("partitions", ()), ("line", ("2",)), ("machines", ("3",)), ("explained", ("2", "x"))],
+    [("partitions", ()), ("queue", ("2",)), ("machines", ("3",)), ("explained", ("2", "x"))],
 )
 async def test_a_screen_is_as_it_was(name: str, keys: tuple[str, ...]) -> None:
     app = app_of(Pod())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from podwright.cli.shared import _json
+from podwright.client import Client, UnixTransport
+from podwright.errors import PodwrightError
+from tests.conftest import home_variables
 from tests.whole.machines import SILENCE, Machines, World
 
 BIN = Path(sys.executable).parent
@@ -29,10 +34,17 @@ class Ran(NamedTuple):
 
 
 class Pod:
-    """A server of a simulated pod in a process of its own, and commands that talk to it."""
+    """A server of a simulated pod in a process of its own, and commands that talk to it.
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    folder: of the server's files, and the working folder of commands. variables: the server's
+    environment, beside this process's. environ: that of commands.
+    """
+
+    def __init__(
+        self, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
+        self.variables = dict(variables or {})
         self.socket = folder / "server.sock"
         self.storage = folder / "server.db"
         self.arguments = arguments
@@ -52,16 +64,57 @@ class Pod:
                     *("--socket", str(self.socket), "--api-port", "0"),
                     *("--storage", str(self.storage), *self.arguments),
                 ],
+                env={**os.environ, **self.variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 text=True,
             )
         deadline = time.monotonic() + 300
-        while self.run("vipu", "--server-version").code:
-            assert self.process.poll() is None, (self.folder / "server.log").read_text()
+        while not self._answers():
+            assert self.process.poll() is None, self.log()
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.02)
+
+    def log(self) -> str:
+        """What the server has written."""
+        return (self.folder / "server.log").read_text()
+
+    def _answers(self) -> bool:
+        try:
+            with self.client() as client:
+                client.get_server_info()
+        except PodwrightError:
+            return False
+        return True
+
+    def client(self) -> Client:
+        """A client of the server in this process: commands cost a tenth of a second each."""
+        return Client(UnixTransport(str(self.socket)))
+
+    def used_from(self, folder: Path) -> Pod:
+        """The same running server, with a working folder and an environment of commands anew."""
+        pod = Pod(folder, *self.arguments)
+        pod.socket, pod.storage, pod.process = self.socket, self.storage, self.process
+        pod.environ = {
+            **os.environ,
+            "PODWRIGHT_SOCKET": str(self.socket),
+            "PATH": pod.environ["PATH"],
+        }
+        return pod
+
+    def clear(self) -> None:
+        """Remove all partitions, and wait until all devices are free again."""
+        deadline = time.monotonic() + 300
+        with self.client() as client:
+            while names := [info.name for info in client.list_partitions()]:
+                assert time.monotonic() < deadline, names
+                for name in names:
+                    with contextlib.suppress(PodwrightError):  # its launch may remove it itself
+                        client.remove_partition(name, force=True)
+            while any(device.state != "FREE" for device in client.list_devices()):
+                assert time.monotonic() < deadline, client.list_devices()
+                time.sleep(0.05)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End the server by a signal; its exit code."""
@@ -98,9 +151,11 @@ class Pod:
         return json.loads(self.good(*words, "--json"))
 
     def partitions(self) -> dict[str, dict[str, Any]]:
-        """The partitions that there are, by name."""
-        listed: list[dict[str, dict[str, Any]]] = self.json("vipu", "list", "partitions")
-        return {entry["partition"]["id"]: entry["partition"] for entry in listed}
+        """The partitions that there are, by name, as `vipu list partitions --json` has them."""
+        with self.client() as client:
+            return {
+                info.name: _json.partition(info)["partition"] for info in client.list_partitions()
+            }
 
 
 @pytest.fixture
@@ -119,6 +174,28 @@ def make_pod(tmp_path: Path) -> Iterator[Callable[..., Pod]]:
     yield make
     for pod in pods:
         pod.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def served16(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """A running server of a simulated POD16 for all tests that leave it as it was."""
+    folder = tmp_path_factory.mktemp("served16")
+    folder.chmod(0o700)
+    pod = Pod(folder, "--preset", "pod16", variables=home_variables(folder))
+    pod.start()
+    yield pod
+    pod.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def shared16(served16: Pod, tmp_path: Path) -> Iterator[Pod]:
+    """That server, without partitions. A test may neither stop it nor change its machines."""
+    folder = tmp_path / "shared16"
+    folder.mkdir(mode=0o700)
+    pod = served16.used_from(folder)
+    assert pod.partitions() == {}
+    yield pod
+    pod.clear()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -24,11 +25,15 @@ V = TypeVar("V", bound=Value)
 
 
 class Machines:
-    """Agents as processes; their state files outlive them."""
+    """Agents as processes; their state files outlive them.
+
+    variables: the environment of agents that are started from now on, beside this process's.
+    """
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
         self.arguments = arguments
+        self.variables: dict[str, str] = {}
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.ports: dict[str, int] = {}
 
@@ -40,6 +45,7 @@ class Machines:
                 *("--machine", name, "--port", str(self.ports.setdefault(name, free_port()))),
                 *("--state", str(self.folder / f"{name}.json"), *self.arguments, *arguments),
             ],
+            env={**os.environ, **self.variables},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -97,13 +103,13 @@ class World:
         return next(info for info in listed if info.name == agent)
 
     def until_heard(self, agent: str) -> None:
-        """Until an agent that has just been started has answered: it may have been UP before."""
+        """Wait until an agent that was just started has answered. It may have been UP before."""
         begin = time.monotonic()
         self.until(lambda: self.info(agent).last_seen < time.monotonic() - begin)
         self.until(lambda: self.state(agent)[0] == "UP")
 
     def ask(self, method: str, request: Value, reply: type[V]) -> V:
-        """A question without a command, for those that are asked again and again."""
+        """Ask without a command, for questions that are repeated often."""
         with Client(UnixTransport(str(self.pod.socket))) as client:
             answer = client.call(method, request)
         assert isinstance(answer, reply)

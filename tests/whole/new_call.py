@@ -1,4 +1,6 @@
-"""Run in a copy of the project that has a call more: is it there by every door, and for whom?"""
+"""Run in a copy of the project with one more call: checks its presence on every door, and its
+rights.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ NAME = "LabelMachine"
 
 
 def repeated() -> int:
-    """How often a client asks whose first answer got lost."""
+    """Return how often a client asks whose first answer was lost."""
     asked = []
 
     def handler(name: str, request: wire.Value) -> wire.Value:
@@ -36,7 +38,7 @@ def repeated() -> int:
 
 
 async def main(folder: Path) -> None:
-    """Print what was seen, a line each."""
+    """Print the observations, a line each."""
     doors = Doors(folder / "s")
     setattr(podwright.http._connection, "peer_of", lambda _: Peer(0, doors.kernel))  # noqa: B010
     await doors.start()

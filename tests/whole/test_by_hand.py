@@ -12,21 +12,21 @@ HEADS += ["Size", "GCDs", "State"]
 TRAIN = REPOSITORY / "examples" / "train_digits.py"
 
 
-def test_a_partition_by_hand_and_a_program_on_it(pod16: Pod) -> None:
-    assert "create partition (p1): success." in pod16.good(
+def test_a_partition_by_hand_and_a_program_on_it(shared16: Pod) -> None:
+    assert "create partition (p1): success." in shared16.good(
         "vipu", "create", "partition", "p1", "--size", "4"
     )
-    lines = pod16.good("vipu", "list", "partitions").splitlines()
+    lines = shared16.good("vipu", "list", "partitions").splitlines()
     assert [cell.strip() for cell in lines[0].split("|")] == HEADS
     assert set(lines[1]) <= set("-+|")
     assert lines[2].split("|")[2].strip() == "p1"
-    assert "p1" in pod16.good("vipu", "get", "partition", "p1")
+    assert "p1" in shared16.good("vipu", "get", "partition", "p1")
     config = json.loads(
-        pod16.good("vipu", "get", "partition", "p1", "--gcd", "0", "--ipuof-configs")
+        shared16.good("vipu", "get", "partition", "p1", "--gcd", "0", "--ipuof-configs")
     )
     assert len(config["devices"]) == 4
 
-    ran = pod16.run(
+    ran = shared16.run(
         *("poprun", "--vipu-partition=p1", "--num-replicas=4", "--num-instances=2"),
         *("--print-topology=yes", "python3", TRAIN, "--epochs", "2"),
     )
@@ -34,10 +34,10 @@ def test_a_partition_by_hand_and_a_program_on_it(pod16: Pod) -> None:
     assert "poprun topology" in ran.out + ran.err
     assert "test accuracy" in ran.out
     assert "SIMULATED" in ran.err
-    assert pod16.partitions()["p1"]["ready_state"] == "PS_ACTIVE", "poprun removes only its own"
-    assert "success" in pod16.good("vipu", "reset", "partition", "p1")
-    assert "success" in pod16.good("vipu", "remove", "partition", "p1")
-    assert pod16.partitions() == {}
+    assert shared16.partitions()["p1"]["ready_state"] == "PS_ACTIVE", "poprun removes only its own"
+    assert "success" in shared16.good("vipu", "reset", "partition", "p1")
+    assert "success" in shared16.good("vipu", "remove", "partition", "p1")
+    assert shared16.partitions() == {}
 
 
 def test_the_guides_example_with_the_partition_found_and_with_it_created(

@@ -18,64 +18,64 @@ from tests.whole.test_endings import gone, started
 LAUNCH = ("poprun", "--num-replicas=4", "--num-instances=1", "--vipu-partition=part1")
 
 
-def test_poprun_cannot_find_or_create_a_partition(pod16: Pod) -> None:
+def test_poprun_cannot_find_or_create_a_partition(shared16: Pod) -> None:
     """2.10.1."""
     # 1. List partitions, and check whether the name is there. It is not; poprun makes it.
-    listed = pod16.good("vipu", "list", "partition").splitlines()
+    listed = shared16.good("vipu", "list", "partition").splitlines()
     assert len(listed) == 2
-    made = pod16.run(*LAUNCH, "--update-partition=yes", "--remove-partition=no", "true")
+    made = shared16.run(*LAUNCH, "--update-partition=yes", "--remove-partition=no", "true")
     assert made.code == 0, made
-    listed = pod16.good("vipu", "list", "partition").splitlines()
+    listed = shared16.good("vipu", "list", "partition").splitlines()
     assert [cell.strip() for cell in listed[2].split("|")][2:] == [
         *("part1", "1", "DEFAULT", "DNC", "4", "1", "ACTIVE"),
     ]
     # It is in the list, but not compatible with the other options.
     line = (*LAUNCH[:1], "--num-replicas=8", *LAUNCH[2:])
-    refused = pod16.run(*line, "--update-partition=no", "true")
+    refused = shared16.run(*line, "--update-partition=no", "true")
     assert refused.code not in (0, 70), refused
     assert "part1" in refused.err
-    updated = pod16.run(*line, "--update-partition=yes", "--remove-partition=no", "true")
+    updated = shared16.run(*line, "--update-partition=yes", "--remove-partition=no", "true")
     assert updated.code == 0, updated
-    assert len(pod16.partitions()["part1"]["spec"]["ipus"]) == 8
+    assert len(shared16.partitions()["part1"]["spec"]["ipus"]) == 8
     # 2. Check connectivity to the server.
-    nobody = pod16.run("vipu", "-H", "127.0.0.1:1", "list", "partition")
+    nobody = shared16.run("vipu", "-H", "127.0.0.1:1", "list", "partition")
     assert nobody.code == 69
     assert nobody.err.startswith(
         "unable to connect to VIRM/V-IPU Controller at 127.0.0.1:1: context deadline exceeded\n"
     )
     # 3. Check that there are enough IPUs: remove some partitions, or ask for less.
     big = ("poprun", "--num-replicas=16", "--num-instances=1", "--vipu-partition=big")
-    full = pod16.run(*big, "true")
+    full = shared16.run(*big, "true")
     assert full.code == 75, full
     assert "part1" in full.err, "it says who stands in the way"
-    pod16.good("vipu", "remove", "partition", "part1")
-    assert pod16.run(*big, "true").code == 0
+    shared16.good("vipu", "remove", "partition", "part1")
+    assert shared16.run(*big, "true").code == 0
 
 
-def test_a_program_cannot_acquire_devices_since_another_uses_them(pod16: Pod) -> None:
+def test_a_program_cannot_acquire_devices_since_another_uses_them(shared16: Pod) -> None:
     """2.10.2, first bullet: launch gc-monitor to see if the device is in use."""
-    pod16.good("vipu", "create", "partition", "part1", "--size", "4", "--num-gcds", "2")
-    free = _monitor(pod16)
+    shared16.good("vipu", "create", "partition", "part1", "--size", "4", "--num-gcds", "2")
+    free = _monitor(shared16)
     assert [one["state"] for one in free["devices"]] == ["free"] * 4
-    process = started(pod16, "--vipu-partition=part1")
-    used = _monitor(pod16)
+    process = started(shared16, "--vipu-partition=part1")
+    used = _monitor(shared16)
     assert [one["gcd"] for one in used["devices"]] == [0, 0, 1, 1]
     users = [user for one in used["devices"] for user in one["users"]]
     assert {(u["pid"], u["host"], u["program"]) for u in users} == {
-        (process.pid, os.uname().nodename, "sh")
+        (process.pid, os.uname().nodename, "poprun sh")
     }
-    table = pod16.good("gc-monitor").splitlines()
+    table = shared16.good("gc-monitor").splitlines()
     assert table[0].startswith("Partition: part1 [active] has 4 IPUs in 2 GCDs, of ")
     assert [row.split(" | ")[5].strip() for row in table[3:]] == ["used"] * 4
     # IPUs cannot be shared by different programs: a second one is told by whom they are held.
-    second = pod16.run("poprun", "--num-replicas=4", "--num-instances=2", "--vipu-partition=part1",
-                       "true")  # fmt: skip
+    line = ("--num-replicas=4", "--num-instances=2", "--vipu-partition=part1")
+    second = shared16.run("poprun", *line, "true")
     assert second.code == 75, second
     assert f"sh (process {process.pid} on {os.uname().nodename})" in second.err
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=300)
-    pod16.good("vipu", "remove", "partition", "part1")
-    gone(pod16)
+    shared16.good("vipu", "remove", "partition", "part1")
+    gone(shared16)
 
 
 def test_a_program_cannot_acquire_devices_in_error(world: World) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -40,23 +41,23 @@ def gone(pod: Pod, within: float = 300) -> None:
         time.sleep(0.1)
 
 
-def test_a_partition_is_there_for_the_run_and_only_so_long(pod16: Pod) -> None:
-    ran = pod16.run(
+def test_a_partition_is_there_for_the_run_and_only_so_long(shared16: Pod) -> None:
+    ran = shared16.run(
         "poprun", *LINE, "sh", "-c", 'vipu get partition "$IPUOF_VIPU_API_PARTITION_ID"'
     )
     assert ran.code == 0, ran
-    assert pod16.partitions() == {}
-    ran = pod16.run("poprun", *LINE, "--vipu-partition=mine", "--remove-partition=no", "true")
+    assert shared16.partitions() == {}
+    ran = shared16.run("poprun", *LINE, "--vipu-partition=mine", "--remove-partition=no", "true")
     assert ran.code == 0, ran
-    assert list(pod16.partitions()) == ["mine"]
-    assert not pod16.partitions()["mine"].get("leases")
+    assert list(shared16.partitions()) == ["mine"]
+    assert not shared16.partitions()["mine"].get("leases")
 
 
 @pytest.mark.parametrize("who", ["poprun", "keeper", "guardian", "mpirun"])
-def test_kill_9(pod16: Pod, who: str) -> None:
-    process = started(pod16)
+def test_kill_9(shared16: Pod, who: str) -> None:
+    process = started(shared16)
     keeper, guardian, mpirun = (p.pid for p in descendants(process.pid)[:3])
-    assert len(pod16.partitions()) == 1
+    assert len(shared16.partitions()) == 1
     victims = {
         "poprun": process.pid,
         "keeper": keeper,
@@ -65,16 +66,16 @@ def test_kill_9(pod16: Pod, who: str) -> None:
     }
     os.kill(victims[who], signal.SIGKILL)
     process.communicate(timeout=300)
-    gone(pod16)
+    gone(shared16)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_release_at_once(pod16: Pod, number: signal.Signals) -> None:
-    process = started(pod16)
+def test_signals_release_at_once(shared16: Pod, number: signal.Signals) -> None:
+    process = started(shared16)
     process.send_signal(number)
     process.communicate(timeout=300)
     assert process.returncode == 128 + number
-    assert pod16.partitions() == {}
+    assert shared16.partitions() == {}
 
 
 def test_a_server_that_is_killed_and_comes_back_disturbs_no_run(pod16: Pod) -> None:
@@ -92,15 +93,15 @@ def test_a_server_that_is_killed_and_comes_back_disturbs_no_run(pod16: Pod) -> N
     assert pod16.partitions() == {}
 
 
-def test_a_partition_in_use_is_refused_to_a_second_run(pod16: Pod) -> None:
-    first = started(pod16, "--vipu-partition=p1", "--remove-partition=no")
-    second = pod16.run("poprun", *LINE, "--vipu-partition=p1", "true")
+def test_a_partition_in_use_is_refused_to_a_second_run(shared16: Pod) -> None:
+    first = started(shared16, "--vipu-partition=p1", "--remove-partition=no")
+    second = shared16.run("poprun", *LINE, "--vipu-partition=p1", "true")
     assert second.code == 75, second
     assert second.err.count("POPRUN ERROR: ") == 1
     assert first.poll() is None
     first.terminate()
     first.communicate(timeout=300)
-    assert pod16.run("poprun", *LINE, "--vipu-partition=p1", "true").code == 0
+    assert shared16.run("poprun", *LINE, "--vipu-partition=p1", "true").code == 0
 
 
 @pytest.mark.parametrize(
@@ -113,22 +114,42 @@ def test_a_partition_in_use_is_refused_to_a_second_run(pod16: Pod) -> None:
         (["--num-ilds=2", "--vipu-partition=new"], 2, "2"),
     ],
 )
-def test_bad_wishes_change_nothing(pod16: Pod, words: list[str], code: int, said: str) -> None:
-    pod16.good("vipu", "create", "partition", "small", "--size", "2")
-    before = pod16.partitions()
-    ran = pod16.run("poprun", *LINE, *words, "true")
+def test_bad_wishes_change_nothing(shared16: Pod, words: list[str], code: int, said: str) -> None:
+    shared16.good("vipu", "create", "partition", "small", "--size", "2")
+    before = shared16.partitions()
+    ran = shared16.run("poprun", *LINE, *words, "true")
     errors = [line for line in ran.err.splitlines() if line.startswith("POPRUN ERROR: ")]
     assert len(errors) == 1, ran
     assert said in errors[0]
     assert ran.code == code, ran
-    assert pod16.partitions() == before
+    assert shared16.partitions() == before
 
 
-def test_a_server_that_is_not_there(make_pod: Callable[..., Pod]) -> None:
-    pod = make_pod("--preset", "pod16")
-    pod.stop()
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
     ran = pod.run("poprun", *LINE, "true")
     assert ran.code == 69, ran
     ran = pod.run("poprun", *LINE, "--vipu-server-host=localhost", "--vipu-server-port=1", "true")
     assert ran.code == 69, ran
     assert "POPRUN ERROR: " in ran.err
+
+
+def test_all_watchers_that_are_killed_on_the_servers_host_hold_nothing_for_long(
+    shared16: Pod,
+) -> None:
+    """Nobody is left to give the lease back; the server sees that nothing of the launch is."""
+    process = started(
+        shared16, "--fence-after=3600", "--vipu-partition=p1", "--remove-partition=no"
+    )
+    holder = f"poprun sh (process {process.pid} on {os.uname().nodename})"
+    assert holder in shared16.run("poprun", *LINE, "--vipu-partition=p1", "true").err
+    below = [p.pid for p in descendants(process.pid)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (process.pid, *below):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    process.communicate(timeout=300)
+    deadline = time.monotonic() + 300
+    while (ran := shared16.run("poprun", *LINE, "--vipu-partition=p1", "true")).code == 75:
+        assert time.monotonic() < deadline, ran
+    assert ran.code == 0, ran

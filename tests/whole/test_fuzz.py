@@ -48,7 +48,7 @@ GROWTH = 24 << 20
 
 
 class Target:
-    """A server, an agent, and who bothers them."""
+    """A server, an agent, and their attackers."""
 
     credentials = Credentials()
     #: An answer that each run must have met, beside those of every run.
@@ -97,7 +97,7 @@ class Target:
     def _next(
         self, name: str, left: int, channels: dict[str, grpc.aio.Channel]
     ) -> tuple[int, Coroutine[Any, Any, None]]:
-        """How many messages, and what sends them."""
+        """Return the number of messages, and what sends them."""
         if name == "grpc":
             return 1, self._call(channels["server"], *self.hand.grpc())
         if name == "agent":
@@ -117,7 +117,7 @@ class Target:
         return [PREFACE if self.hand.random.random() < 0.9 else b"", *self.hand.frames()]
 
     async def _stream(self, place: str | int, parts: list[bytes]) -> None:
-        """Send messages over one connection, read whatever comes, and go."""
+        """Send messages over one connection, read whatever comes, and close it."""
         if isinstance(place, str):
             reader, writer = await asyncio.open_unix_connection(place)
         else:
@@ -143,7 +143,7 @@ class Target:
             self.heard[error.code().name] += 1
 
     async def still_good(self, channels: dict[str, grpc.aio.Channel]) -> None:
-        """Every door answers a good call, and what the processes weigh is noted."""
+        """Check that every door answers a good call, and record the memory of the processes."""
 
         def ask() -> None:
             for transport in (
@@ -168,12 +168,12 @@ class Target:
             self.sizes[name].append(process.memory_info().rss)
 
     def signed(self, path: str, body: bytes) -> tuple[str, str]:
-        """Metadata that the agent's own server would send."""
+        """Return metadata that the agent's own server would send."""
         secret = Secret(machine_key(Path(os.environ["PODWRIGHT_AGENT_KEY"])))
         return AUTH_KEY, secret.sign(path.rpartition("/")[2], body, "ag1")[0]
 
     def grown(self, name: str) -> int:
-        """Bytes from the second quarter of the run to its last."""
+        """Return the growth in bytes from the second quarter of the run to its last."""
         sizes = self.sizes[name]
         quarter = max(1, len(sizes) // 4)
         return int(median(sizes[-quarter:]) - median(sizes[quarter : 2 * quarter]))

@@ -72,7 +72,7 @@ def test_slices_are_given_to_those_who_ask(node: Pod, tmp_path: Path) -> None:
     node.start()
     node.good("vipu", "create", "partition", "whole", "--size", "1")
     refused = node.run("vipu", "create", "partition", "more", "--size", "1")
-    assert "1 GPUs are asked for and 0 are free" in refused.err
+    assert "1 GPU is asked for and 0 are free" in refused.err
     node.good("vipu", "create", "partition", "cut", "--size", "2", "--profile", "1g.10gb")
     refused = node.run("vipu", "create", "partition", "more", "--size", "1", "--profile", "1g.10gb")
     assert "no machine has more than 0 free" in refused.err

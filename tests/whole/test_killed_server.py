@@ -1,7 +1,8 @@
-"""The real server, killed at every step it can name and at random instants, under real load.
+"""The real server is killed at every step it can name and at random instants, under real load.
 
-Clients go on where they were: a request whose answer was lost is made again under its id. After
-each restart all that was answered must stand, and what was not is done or undone, never half.
+Clients continue where they were: a request whose answer was lost is repeated under its id. After
+each restart, everything that was answered must hold, and everything else must be done or undone
+completely.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ class Worker:
 
 
 def check(server: Server, workers: list[Worker]) -> None:
-    """What was answered stands, nothing is half done, and no device is in two hands."""
+    """Check that all answers hold, nothing is half done, and no device has two holders."""
     with server.client() as client:
         found = {info.name: info for info in client.list_partitions()}
         leases = {lease.id: lease for lease in client.list_leases()}
@@ -224,12 +225,12 @@ def check(server: Server, workers: list[Worker]) -> None:
 
 
 def idle(fault: str, workers: list[Worker]) -> bool:
-    """Whether too little was answered yet, as a busy machine has it; a fault does not wait."""
+    """Return whether too little was answered yet, as on a busy machine; a fault does not wait."""
     return not fault and sum(worker.done for worker in workers) <= ENOUGH
 
 
 def harass(server: Server, faults: list[str], chance: random.Random) -> int:
-    """Start, load and kill the server once for each fault; how many calls were answered."""
+    """Start, load and kill the server once for each fault. Returns how many calls were answered."""
     workers = [Worker(number) for number in range(CLIENTS)]
     for fault in [*faults, ""]:
         if not server.start(fault):

@@ -22,7 +22,7 @@ EDITS = (
 
 
 CALLS = (
-    Method("LabelMachine", Label, Label, repeat=Repeat.SAME),
+    Method("LabelMachine", Label, Label, repeat=Repeat.SAME, about=About(ObjectKind.MACHINE)),
 ''',
     ),
     (
@@ -31,18 +31,19 @@ CALLS = (
         "from podwright.wire._admin import Label as Label\nfrom podwright.wire._method import",
     ),
     (
-        "controller/_cluster_calls.py",
+        "controller/calls/_cluster_calls.py",
         "    Named,\n",
         "    Label,\n    Named,\n",
     ),
     (
-        "controller/_cluster_calls.py",
-        "    async def test_cluster(",
-        '''    async def label_machine(self, caller: Caller, request: Label) -> Label:
-        """Label a machine."""
-        return Label(name=request.name, label=request.label.upper())
+        "controller/calls/_cluster_calls.py",
+        "async def test_cluster(",
+        '''async def label_machine(services: Services, caller: Caller, request: Label) -> Label:
+    """Label a machine."""
+    return Label(name=request.name, label=request.label.upper())
 
-    async def test_cluster(''',
+
+async def test_cluster(''',
     ),
 )
 
@@ -80,6 +81,7 @@ def test_a_new_call_touches_three_files(tmp_path: Path) -> None:
         "asked again 2",
         "| `LabelMachine` | yes | - | - | - | - |",
         "| `LabelMachine` | `Label` | `Label` | twice has the effect of once |",
+        "| `LabelMachine` | machine | the caller, the object and the outcome |",
     ]
     generated = {"wire/podwright_v1.proto", "wire/_generated/podwright_v1_pb2.py"}
     changed = {

@@ -1,10 +1,12 @@
-"""poprun and a server: asked without starting, waited for in its line, and without leases."""
+"""poprun and a server: a query without a start, a wait in the queue, and a server without
+leases.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,45 +21,45 @@ DRY = ("poprun", "--dry-run=server", "--launcher=local")
 RUN = ("poprun", "--launcher=local", "--grace=1")
 
 
-def test_whether_a_launch_would_be_granted(pod16: Pod) -> None:
-    ran = pod16.run(*DRY, "--num-replicas=8", "--num-instances=2", "nothing")
+def test_whether_a_launch_would_be_granted(shared16: Pod) -> None:
+    ran = shared16.run(*DRY, "--num-replicas=8", "--num-instances=2", "nothing")
     assert ran.code == 0, ran
     assert "the server would grant it now:\n  server " in ran.out
     assert "a partition would be created\n" in ran.out
-    assert pod16.partitions() == {}
-    assert pod16.json("vipu", "list", "leases") == []
+    assert shared16.partitions() == {}
+    assert shared16.json("vipu", "list", "leases") == []
 
-    pod16.good("vipu", "create", "partition", "p8", "--size", "8")
-    ran = pod16.run(*DRY, "--vipu-partition=p8", "--num-replicas=8", "t")
+    shared16.good("vipu", "create", "partition", "p8", "--size", "8")
+    ran = shared16.run(*DRY, "--vipu-partition=p8", "--num-replicas=8", "t")
     assert "partition p8 fits, and its devices are free to be used" in ran.out
     wrong = (*DRY, "--vipu-partition=p8", "--num-replicas=4", "t")
-    ran = pod16.run(*wrong)
+    ran = shared16.run(*wrong)
     assert ran.code == 75, ran
     assert "the server would not grant it now:" in ran.out
     assert "size 8 instead of 4" in ran.out
-    ran = pod16.run(*wrong[:1], "--update-partition=yes", *wrong[1:])
+    ran = shared16.run(*wrong[:1], "--update-partition=yes", *wrong[1:])
     assert "partition p8 does not fit, and would be replaced" in ran.out
     # The same as the launch would hear.
-    ran = pod16.run(*DRY, "--vipu-partition=other", "--num-replicas=16", "t")
+    ran = shared16.run(*DRY, "--vipu-partition=other", "--num-replicas=16", "t")
     assert ran.code == 75, ran
     assert "p8" in ran.out
-    assert list(pod16.partitions()) == ["p8"]
+    assert list(shared16.partitions()) == ["p8"]
 
 
-def test_nobody_to_ask(pod16: Pod) -> None:
-    ran = pod16.run(*DRY, "t", environ={"PODWRIGHT_SOCKET": str(pod16.folder / "none")})
+def test_nobody_to_ask(shared16: Pod) -> None:
+    ran = shared16.run(*DRY, "t", environ={"PODWRIGHT_SOCKET": str(shared16.folder / "none")})
     assert ran.code == 69, ran
-    ran = pod16.run(*DRY, "--offline-mode=yes", "t")
+    ran = shared16.run(*DRY, "--offline-mode=yes", "t")
     assert ran.code == 2
     assert "--offline-mode asks none" in ran.err
 
 
 @pytest.fixture
-def holder(pod16: Pod) -> Iterator[subprocess.Popen[str]]:
+def holder(shared16: Pod) -> Iterator[subprocess.Popen[str]]:
     """A launch that has the whole pod until it is asked to end."""
     held = subprocess.Popen(
         [*RUN, "--num-replicas=16", "sh", "-c", "echo up; sleep 600"],
-        env=pod16.environ,
+        env=shared16.environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -72,7 +74,7 @@ def holder(pod16: Pod) -> Iterator[subprocess.Popen[str]]:
 
 
 def waiting(pod: Pod, *words: str) -> subprocess.Popen[str]:
-    """A launch that is in the line."""
+    """A launch that is in the queue."""
     found = subprocess.Popen(
         [*RUN, "--vipu-wait", "--num-replicas=16", *words],
         env=pod.environ,
@@ -83,31 +85,31 @@ def waiting(pod: Pod, *words: str) -> subprocess.Popen[str]:
     )
     assert found.stderr
     line = found.stderr.readline()
-    assert "POPRUN: place 1 in the waiting line" in line, line + found.stderr.read()
+    assert "POPRUN: place 1 in the queue" in line, line + found.stderr.read()
     return found
 
 
-def test_a_launch_waits_for_its_turn(pod16: Pod, holder: subprocess.Popen[str]) -> None:
-    assert pod16.run(*RUN, "--num-replicas=16", "true").code == 75
-    next_one = waiting(pod16, "echo", "here")
+def test_a_launch_waits_for_its_turn(shared16: Pod, holder: subprocess.Popen[str]) -> None:
+    assert shared16.run(*RUN, "--num-replicas=16", "true").code == 75
+    next_one = waiting(shared16, "echo", "here")
     holder.send_signal(signal.SIGTERM)
     out, err = next_one.communicate(timeout=300)
     assert next_one.returncode == 0, err
     assert out == "[1,0]<stdout>: here\n"
-    assert pod16.partitions() == {}
+    assert shared16.partitions() == {}
 
 
 @pytest.mark.parametrize("how", ["signal", "timeout"])
 def test_a_launch_that_ends_has_left_the_line(
-    pod16: Pod, holder: subprocess.Popen[str], how: str
+    shared16: Pod, holder: subprocess.Popen[str], how: str
 ) -> None:
     own = ("--timeout=0.5",) if how == "timeout" else ()
-    next_one = waiting(pod16, *own, "true")
+    next_one = waiting(shared16, *own, "true")
     if how == "signal":
         next_one.send_signal(signal.SIGINT)
     _, err = next_one.communicate(timeout=300)
     assert next_one.returncode == (130 if how == "signal" else 124), err
-    assert pod16.json("vipu", "list", "waiters") == []
+    assert shared16.json("vipu", "list", "waiters") == []
 
 
 class _Theirs(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -132,9 +134,9 @@ class _Theirs(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @pytest.fixture
-def virmgrpc(make_pod: Callable[..., Pod]) -> Iterator[Pod]:
+def virmgrpc(shared16: Pod) -> Iterator[Pod]:
     """A pod16 of which only the vendor's protocol is to be had."""
-    pod = make_pod("--preset", "pod16")
+    pod = shared16
     with Client(UnixTransport(str(pod.socket))) as client:
         port = client.get_server_info().port
     server = grpc.server(ThreadPoolExecutor(4), handlers=[_Theirs(port)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 
 from podwright.hosts import NOT_HELD, can_hold, in_words
@@ -15,8 +16,11 @@ ONCE = '[ "$PODWRIGHT_RESTART" = 2 ] || { sleep 2; exit 3; }'
 
 def test_instances_of_every_attempt_are_held_alike(make_pod: Callable[..., Pod]) -> None:
     pod = make_pod("--preset", "pod16")
-    found = re.search(r"on (127\.0\.0\.1):(\d+)", (pod.folder / "server.log").read_text())
-    assert found
+    deadline = time.monotonic() + 300
+    # The server answers on its socket before it has written where it listens.
+    while not (found := re.search(r"on (127\.0\.0\.1):(\d+)", pod.log())):
+        assert time.monotonic() < deadline, pod.log()
+        time.sleep(0.02)
     server = {"IPUOF_VIPU_API_HOST": found[1], "IPUOF_VIPU_API_PORT": found[2]}
     del pod.environ["PODWRIGHT_SOCKET"]  # it would be taken first
     line = ("--num-replicas=2", "--num-instances=2", "--max-restarts=2", "sh", "-c", ONCE)

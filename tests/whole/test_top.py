@@ -56,18 +56,18 @@ class Terminal:
         return self.process.returncode
 
 
-def test_the_pod_in_a_terminal(pod16: Pod) -> None:
-    pod16.good("vipu", "create", "partition", "first", "--size", "4")
-    terminal = Terminal(pod16, "podwright", "top", "--interval", "0.1")
+def test_the_pod_in_a_terminal(shared16: Pod) -> None:
+    shared16.good("vipu", "create", "partition", "first", "--size", "4")
+    terminal = Terminal(shared16, "podwright", "top", "--interval", "0.1")
     terminal.until("first")
     terminal.until("SIMULATED")
-    pod16.good("vipu", "create", "partition", "second", "--size", "2")
+    shared16.good("vipu", "create", "partition", "second", "--size", "2")
     terminal.until("second")
     os.write(terminal.leader, b"q")
     assert terminal.end() == 0
 
 
-def test_without_a_terminal_it_says_what_would_work(pod16: Pod) -> None:
-    ran = pod16.run("podwright", "top")
+def test_without_a_terminal_it_says_what_would_work(shared16: Pod) -> None:
+    ran = shared16.run("podwright", "top")
     assert ran.code == 2
     assert "gc-monitor --live" in ran.err

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from podwright.slurm.gpus.health import Check, CheckContext, Wrong
-from podwright.slurm.gpus.templates import Template
+from podwright.gpu.health import Check, CheckContext, Wrong
+from podwright.gpu.templates import Template
 
 
 def label(context: CheckContext) -> Iterator[Wrong]:

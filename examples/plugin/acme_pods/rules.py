@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from podwright.slurm.gpus.lint import Case, Found, Rule
+from podwright.gpu.lint import Case, Found, Rule
 
 
 def mail(case: Case) -> Iterator[Found]:

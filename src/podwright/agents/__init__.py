@@ -1,4 +1,4 @@
-"""How a machine's devices are configured, watched and reset: here, or over the machine's agent."""
+"""Drivers that configure, watch and reset a machine's devices, in process or through its agent."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,9 +7,18 @@ from podwright.agents._driver import (
     EPOCH_LIMIT,
     DeviceReport,
     Driver,
-    FabricDriver,
     MachineReport,
     OwnedDriver,
+)
+from podwright.agents._fabric_driver import (
+    FabricDevice,
+    FabricDriver,
+    FabricJournal,
+    FabricParts,
+    FabricSite,
+    MemoryFabricJournal,
+    PoolDriver,
+    attached_name,
 )
 from podwright.agents._idempotency import Heard
 from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
@@ -27,16 +36,23 @@ __all__ = [
     "Call",
     "DeviceReport",
     "Driver",
+    "FabricDevice",
     "FabricDriver",
+    "FabricJournal",
+    "FabricParts",
+    "FabricSite",
     "Fault",
     "Heard",
     "MachineReport",
+    "MemoryFabricJournal",
     "OwnedDriver",
+    "PoolDriver",
     "RemoteMachine",
     "SavedMachine",
     "Secret",
     "SimulatedDevice",
     "SimulatedMachine",
+    "attached_name",
     "figures",
     "machine_key",
     "read_key",

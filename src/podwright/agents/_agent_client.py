@@ -1,4 +1,4 @@
-"""A machine that is reached over its agent. grpc is imported with the first call."""
+"""A driver for a machine that is reached through its agent. The first call imports grpc."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from podwright.agents._driver import DeviceReport, MachineReport
+from podwright.agents._peer_protocol import check_agent
 from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
 from podwright.errors import (
     Fenced,
@@ -17,10 +18,12 @@ from podwright.errors import (
     PodwrightError,
     Unauthenticated,
     Unavailable,
+    WrongState,
     error_from_json,
 )
 from podwright.wire import Empty, Value, agent_name, read_certificates
 from podwright.wire.agent import (
+    AGENT_METHODS,
     AGENT_SERVICE,
     ConfigureRequest,
     DescribeRequest,
@@ -33,29 +36,29 @@ _V = TypeVar("_V", bound=Value)
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", 1024 * 1024),
-    # An agent that comes back is found at once: whoever asks has its own patience.
+    # An agent that comes back is found at once. Each caller decides how long it keeps trying.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # How long an attempt may take, though its name does not say so: an agent on a busy machine
-    # is slow to say that it is there.
+    # This limits the duration of one connection attempt, although the option's name does not say
+    # so: an agent on a busy machine accepts a connection slowly.
     ("grpc.min_reconnect_backoff_ms", 5000),
 )
 
-#: Seconds in which a channel that has missed its agent looks for it again, before a call is given
-#: up: longer than it pauses at most. Until it has looked, gRPC refuses each call at once.
+#: Seconds for which a call waits while a channel that lost its agent reconnects. The time is longer
+#: than gRPC's longest pause between two attempts. Between attempts, gRPC refuses each call at once.
 _COMES_BACK, _LOOK = 3.0, 0.02
 
-#: gRPC's words for a certificate that is not for the name that was asked for.
+#: How gRPC words a certificate that is not valid for the requested name.
 _WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
 
 
 class RemoteMachine:
     """Implements Driver over podwright.agent.v1.
 
-    name: the machine's, which its agent must bear. timeout: seconds that a call may take. secret:
-    shared with the agent. certs: the folder of the server's TLS certificates;
-    then what answers must have one that names the machine, of the same authority. certificate: the
-    number of the only one that will do.
+    name: the name of the machine, which its agent must report too. timeout: seconds that a call may
+    take. secret: the key that is shared with the agent. certs: the folder of the server's TLS
+    certificates; with it, the agent must show a certificate that names the machine and comes from
+    the same authority. certificate: the number of the only certificate that is accepted.
     """
 
     def __init__(
@@ -76,10 +79,18 @@ class RemoteMachine:
         self._secret = secret
         self._certs = certs
         self._channel: Any = None
+        #: Why the machine must not be changed, by its latest answer; None: it may be changed.
+        self._incompatible: WrongState | None = None
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`."""
         state = await self._call("Describe", DescribeRequest(), MachineState)
+        self._incompatible = None
+        try:
+            check_agent(self.name, state.protocol, state.oldest_server)
+        except WrongState as error:
+            self._incompatible = error
+            raise
         return MachineReport(
             devices=tuple(
                 DeviceReport(
@@ -131,7 +142,7 @@ class RemoteMachine:
         await self._call("Release", DevicesRequest(epoch=epoch, devices=list(devices)), Empty)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -141,6 +152,8 @@ class RemoteMachine:
 
         from podwright.wire.messages import decode, encode
 
+        if self._incompatible is not None and AGENT_METHODS[name].changes:
+            raise self._incompatible
         if self._channel is None:
             self._channel = self._open()
         await self._look_again()
@@ -155,8 +168,8 @@ class RemoteMachine:
         try:
             answer = await call
             if self._secret is not None:
-                said = dict(await call.trailing_metadata() or ())
-                self._secret.check_answer(nonce, answer, str(said.get(PROOF_KEY, "")))
+                trailers = dict(await call.trailing_metadata() or ())
+                self._secret.check_answer(nonce, answer, str(trailers.get(PROOF_KEY, "")))
             return decode(reply, answer)
         except grpc.aio.AioRpcError as error:
             raise self._refusal(error) from None
@@ -167,7 +180,9 @@ class RemoteMachine:
             raise
 
     async def _look_again(self) -> None:
-        """Wait for a channel that has missed its agent: it may be there again by now."""
+        """Wait until a channel that lost its agent has tried to reconnect, since the agent may be
+        back.
+        """
         import grpc
 
         missed = grpc.ChannelConnectivity.TRANSIENT_FAILURE
@@ -191,7 +206,7 @@ class RemoteMachine:
         return agent_name(self.name, self._certificate)
 
     def _refusal(self, error: Any) -> PodwrightError:
-        """What the agent refused travels as it is; all else means that it does not answer."""
+        """Return the agent's own refusal, or Unavailable for every other failure of the call."""
         from podwright.wire.messages import ERROR_KEY
 
         for key, body in error.trailing_metadata() or ():
@@ -200,7 +215,12 @@ class RemoteMachine:
                 if isinstance(refusal, Fenced | Unavailable):
                     return refusal
                 problem = f"machine {self.name}: {refusal.problem}"
-                return Internal(problem, would_work=refusal.would_work, asked=refusal.asked)
+                return Internal(
+                    problem,
+                    would_work=refusal.would_work,
+                    asked=refusal.asked,
+                    stranger=isinstance(refusal, Unauthenticated),
+                )
         code = error.code().name
         if code == "DEADLINE_EXCEEDED":
             return Unavailable(f"machine {self.name} does not answer within {self._timeout:g} s")
@@ -211,5 +231,6 @@ class RemoteMachine:
                 f"what answers at {self.where} has no certificate of {self._shown_name()}",
                 would_work=f"vipu-admin create certificate {self.name} --agent makes one, for "
                 f"vipu-agent; create agent {self.name} --replace --certificate N believes it",
+                stranger=True,
             )
         return Unavailable(f"machine {self.name} does not answer at {self.where}")

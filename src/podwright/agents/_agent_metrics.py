@@ -1,4 +1,4 @@
-"""An agent's figures for Prometheus: its devices, what they are configured for, its calls."""
+"""Prometheus figures of an agent: its devices, those that are configured, and its calls."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from podwright.http import Figure
 async def figures(
     driver: Driver, machine: str, calls: Counter[tuple[str, str]]
 ) -> Iterable[Figure]:
-    """What there is now. calls: by method and code, `OK` or a refusal's."""
+    """Return the current figures.
+
+    calls: the number of calls by method and code. The code of a successful call is `OK`.
+    """
     at = {"machine": machine}
     words = "Calls that were answered, by how they ended."
-    found = [
+    call_figures = [
         Figure("agent_calls", words, count, {**at, "method": method, "code": code}, total=True)
         for (method, code), count in sorted(calls.items())
     ]
     try:
         report = await driver.describe()
     except PodwrightError:
-        return [Figure("agent_healthy", "1: its devices answer.", 0, at), *found]
+        return [Figure("agent_healthy", "1: its devices answer.", 0, at), *call_figures]
     configured = len(report.configured)
     return [
         Figure("agent_healthy", "1: its devices answer.", 1, at),
         Figure("agent_devices", "Devices of the machine.", len(report.devices), at),
         Figure("agent_devices_configured", "Devices that are in a partition.", configured, at),
-        *found,
+        *call_figures,
     ]

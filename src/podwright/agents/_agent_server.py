@@ -1,4 +1,6 @@
-"""One machine over gRPC: what `vipu-agent` serves. Imports grpc; nothing else here does."""
+"""The gRPC service of `vipu-agent`, for one machine. No other module here imports grpc at its
+top.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import grpc
 import grpc.aio
 
 from podwright.agents._driver import Driver, OwnedDriver
+from podwright.agents._peer_protocol import OLDEST_PEER, PROTOCOL
 from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
 from podwright.errors import Internal, InvalidRequest, PodwrightError, Unauthenticated, Unavailable
 from podwright.wire import SERVER_URI, Empty, Value, read_certificates
@@ -39,12 +42,14 @@ _OPTIONS = (
 
 
 class Agent:
-    """Serves a driver of a machine. secret: what callers must know.
+    """Serves the driver of one machine.
 
-    certs: the folder of the machine's TLS certificates; then callers must show the server's, of
-    the same authority: a user's will not do.
+    secret: the key that callers must prove to know. certs: the folder of the machine's TLS
+    certificates; with it, callers must show the server's certificate of the same authority, and a
+    user's certificate is refused.
 
-    Raises wire.InvalidRequest without either: whoever reaches an agent can give it orders.
+    Raises wire.InvalidRequest when both are missing, because anybody who reaches such an agent
+    could give it orders.
     """
 
     def __init__(
@@ -67,13 +72,13 @@ class Agent:
         self._certs = certs
         self._one_at_a_time = asyncio.Lock()
         self._server: Any = None
-        #: Calls by method and how they ended: `OK`, or a refusal's code.
+        #: The number of calls by method and result: `OK`, or the code of a refusal.
         self.calls: Counter[tuple[str, str]] = Counter()
 
     async def start(self, host: str, port: int) -> int:
-        """Answer on this address; port 0 takes a free one. Returns the port.
+        """Listen on this address and return the port. Port 0 takes a free one.
 
-        Raises wire.Unavailable when the address cannot be had.
+        Raises wire.Unavailable when the address cannot be bound.
         """
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_Table(self),))
@@ -95,12 +100,12 @@ class Agent:
         return bound
 
     async def stop(self, grace: float = 2.0) -> None:
-        """Accept no more; calls under way have `grace` seconds."""
+        """Accept no more calls. Calls under way have `grace` seconds to end."""
         if self._server is not None:
             await self._server.stop(grace)
 
     async def answer(self, name: str, request: Value) -> Value:
-        """One call. Changes are made one at a time."""
+        """Answer one call. Calls that change something run one at a time."""
         if isinstance(request, DescribeRequest):
             return await self._describe()
         async with self._one_at_a_time:
@@ -122,7 +127,7 @@ class Agent:
             await self._driver.configure(*words)
 
     def handler(self, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        """What answers the bytes of one call by bytes."""
+        """Return the handler that answers the bytes of one call with bytes."""
         kind = AGENT_METHODS[name].request
 
         async def handle(body: bytes, context: Any) -> bytes:
@@ -153,8 +158,8 @@ class Agent:
 
     def _identify(self, name: str, body: bytes, context: Any) -> str:
         if self._certs is not None:
-            shown = context.auth_context().get("x509_subject_alternative_name", ())
-            if SERVER_URI.encode() not in shown:
+            certificate_names = context.auth_context().get("x509_subject_alternative_name", ())
+            if SERVER_URI.encode() not in certificate_names:
                 raise Unauthenticated(
                     "this caller's certificate is no server's",
                     asked=name,
@@ -162,9 +167,9 @@ class Agent:
                 )
         if self._secret is None:
             return ""
-        said = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
+        credential = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
         lasting = AGENT_METHODS[name].changes
-        return self._secret.check(name, body, str(said), self._machine, lasting=lasting)
+        return self._secret.check(name, body, str(credential), self._machine, lasting=lasting)
 
     async def _describe(self) -> MachineState:
         report = await self._driver.describe()
@@ -193,6 +198,8 @@ class Agent:
             fence=report.fence,
             cuts_off=report.cuts_off,
             uid=report.uid,
+            protocol=PROTOCOL,
+            oldest_server=OLDEST_PEER,
         )
 
 
@@ -204,7 +211,7 @@ def _tls(folder: Path) -> Any:
 
 
 class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Every call's handler, by its path."""
+    """Maps the path of each call to its handler."""
 
     def __init__(self, agent: Agent) -> None:
         self._handlers = {
@@ -213,5 +220,5 @@ class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
         }
 
     def service(self, details: Any) -> Any:
-        """The handler of a call, or None: UNIMPLEMENTED."""
+        """Return the handler of a call; None makes gRPC answer UNIMPLEMENTED."""
         return self._handlers.get(details.method)

@@ -1,5 +1,4 @@
-"""What a machine must remember of each of its devices, real or simulated: whose it is, and the
-fence."""
+"""The durable record of one device, real or simulated: its partition, its owner and its fence."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class DeviceRecord:
-    """One device.
+    """The record of one device.
 
-    partition: that it is configured for, or empty. epoch: that of the last call that was finished.
-    seen: highest epoch of any call, the fence. owner: the user whose partition it is in, where
-    machines are told.
+    partition: the partition that the device is configured for, or empty. epoch: the epoch of the
+    last call that was finished. seen: the highest epoch of any call, which is the fence. owner: the
+    user who owns the partition, on machines that are given an owner.
     """
 
     partition: str = ""

@@ -1,8 +1,9 @@
 """The seam between the controller and the hardware: one driver per machine.
 
-Every call is idempotent, since the controller repeats what a crash interrupted. `epoch` grows
-with each use of the devices; a driver refuses an older one than it has seen with wire.Fenced,
-so that a controller or holder that was presumed dead can do nothing more.
+Every call is idempotent, since the controller repeats a step that a crash interrupted. `epoch`
+grows with each use of the devices. A driver refuses an epoch that is older than the newest it has
+seen, with wire.Fenced. So a controller or a lease holder that was presumed dead can change nothing
+more.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-#: Epochs stay below this, which is where JSON's numbers end; a server takes 2**28 for each start.
+#: Epochs stay below this, the largest integer that JSON carries exactly; a server takes 2**28 of
+#: them for each start.
 EPOCH_LIMIT: Final = 1 << 53
-#: How much further than what it has seen an agent believes one to be: 65,536 starts.
+#: How far above the highest epoch so far an agent accepts a new one: 65,536 starts of a server.
 EPOCH_STEP: Final = 1 << 44
 
 
@@ -32,15 +34,15 @@ class DeviceReport:
 
 
 class MachineReport(NamedTuple):
-    """What a machine has and holds.
+    """What a machine has, and what its devices are configured for.
 
-    configured: device index -> (partition, epoch), the epoch that of the last call on the device
-    that was finished, so that a controller can tell after a crash whether its step was.
-    links: port (`up`, `down`, `gw-up`, `gw-down`) -> the machine at the other end of its cable, as
-    the machine itself sees it; None where it cannot tell. name, family: what its agent says.
-    fence: the highest epoch that it has seen. cuts_off: what keeps processes of an old epoch from
-    its devices, though they do not want that: `devices`, which refuse it themselves, `agent`, or
-    empty for nothing. uid: the account that its agent runs under; -1: unknown.
+    configured: device index -> (partition, epoch). The epoch is that of the last call on the device
+    that was finished, so a controller can tell after a crash whether its step was finished. links:
+    port (`up`, `down`, `gw-up`, `gw-down`) -> the machine at the other end of the port's cable, as
+    this machine sees it; None where it cannot tell. name, family: as the agent reports them. fence:
+    the highest epoch that the machine has seen. cuts_off: what can keep processes of an old epoch
+    from the devices against their will: `devices`, which refuse the processes themselves, `agent`,
+    or empty for nothing. uid: the account that the agent runs under; -1: unknown.
     """
 
     devices: tuple[DeviceReport, ...]
@@ -58,22 +60,27 @@ class Driver(Protocol):
     """One machine. Raises wire.Unavailable when it does not answer, wire.Internal when it fails."""
 
     async def describe(self) -> MachineReport:
-        """What is there, and what it is configured for."""
+        """Return which devices there are, and what they are configured for."""
         ...
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
-        """Join these devices (indices in this machine) into the partition, and cut them off
-        from all others."""
+        """Join these devices (indices in this machine) into the partition, and separate them from
+        all others.
+        """
         ...
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
-        """Bring devices to their initial state; whatever ran on them is gone."""
+        """Bring devices to their initial state. This ends whatever runs on them."""
         ...
 
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
-        """End what still uses devices under an older epoch, let it reach them no more, and reset
-        them; they stay in their partition. run: what marks the processes of the launch whose they
-        were (PODWRIGHT_RUN), or empty. Raises wire.Internal where something is left."""
+        """End all use of the devices under older epochs, refuse such use from now on, and reset the
+        devices.
+
+        The devices stay in their partition. run: the mark of the processes of the launch that used
+        the devices (PODWRIGHT_RUN), or empty. Raises wire.Internal when some of these processes
+        remain.
+        """
         ...
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
@@ -83,26 +90,12 @@ class Driver(Protocol):
 
 @runtime_checkable
 class OwnedDriver(Driver, Protocol):
-    """A machine that keeps devices apart by whose they are, too."""
+    """A machine that also separates devices by the user who owns them."""
 
     async def configure_for(
         self, owner: str, partition: str, epoch: int, devices: Sequence[int]
     ) -> None:
-        """As `configure`, for a partition of this user's; empty for anybody's."""
-        ...
-
-
-class FabricDriver(Protocol):
-    """What joins the devices of several machines, beyond what each machine can do by itself.
-
-    Both calls are idempotent, and raise wire.PodwrightError.
-    """
-
-    async def join(self, partition: str, parts: Mapping[str, Sequence[int]]) -> None:
-        """These devices (machine -> indices) reach each other, and no others, besides those that
-        the partition has already."""
-        ...
-
-    async def leave(self, parts: Mapping[str, Sequence[int]]) -> None:
-        """These devices reach none."""
+        """Do as `configure` does, for a partition of this user; an empty owner admits every
+        user.
+        """
         ...

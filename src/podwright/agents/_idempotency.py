@@ -1,7 +1,7 @@
-"""What an agent has heard: no call does its work twice, and none of a server that was replaced.
+"""The calls that an agent has received, so that it obeys none twice and none of a replaced server.
 
-Calls that change something are written down before they are obeyed, so that a restarted agent
-refuses what the killed one refused; asking what there is changes nothing, and is kept in memory.
+A call that changes something is written to a file before it is obeyed, so a restarted agent refuses
+what the killed one refused. A call that only reads is kept in memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import msgspec
 
 from podwright.errors import Fenced, Internal, InvalidRequest, Unauthenticated
 
-#: Lines after which the file is written anew, without what is too old to matter.
+#: The number of lines after which the file is rewritten without the calls that have expired.
 _LINES = 1000
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A line of the file. at: when it was signed. epoch: of the server's start."""
+    """A line of the file. at: when the call was signed. epoch: that of the server's start."""
 
     nonce: str
     at: float
@@ -27,8 +27,11 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Heard:
-    """Calls of servers. keep: seconds for which one can be played again. path: None forgets with
-    the process. Raises wire.InvalidRequest for a file that is none of ours.
+    """The calls that were received.
+
+    keep: seconds after which an old call is refused for its age, so it need not be kept any longer.
+    path: the file; None keeps the calls in memory. Raises wire.InvalidRequest when the file is not
+    one of this format.
     """
 
     def __init__(self, keep: float, path: Path | None = None, *, now: float = 0.0) -> None:
@@ -40,10 +43,10 @@ class Heard:
             self._load(path, now)
 
     def hear(self, call: Call, now: float, *, lasting: bool) -> None:
-        """Note a call; durable on return if `lasting`.
+        """Record a call. With `lasting`, the record is durable on return.
 
-        Raises wire.Unauthenticated for one that was heard before, wire.Fenced for one of a server
-        that a newer one has replaced.
+        Raises wire.Unauthenticated for a call that was received before, and wire.Fenced for a call
+        of a server that a newer one has replaced.
         """
         if call.nonce in self._nonces:
             raise Unauthenticated(
@@ -70,7 +73,7 @@ class Heard:
     def _write(self, path: Path, call: Call) -> None:
         try:
             if self._lines >= _LINES:
-                self._again(path)
+                self._rewrite(path)
                 return
             with open(path, "ab", opener=_private) as file:
                 file.write(msgspec.json.encode(call) + b"\n")
@@ -80,19 +83,19 @@ class Heard:
         except OSError as error:
             raise Internal(f"the agent cannot write {path}: {error.strerror}") from None
 
-    def _again(self, path: Path) -> None:
-        """Write what still matters alone."""
-        kept = {call.nonce: call for call in self._last.values()}
+    def _rewrite(self, path: Path) -> None:
+        """Replace the file with one that contains only the calls that have not expired."""
+        remaining = {call.nonce: call for call in self._last.values()}
         for nonce, at in self._nonces.items():
-            kept.setdefault(nonce, Call(nonce, at, "", 0))
+            remaining.setdefault(nonce, Call(nonce, at, "", 0))
         fresh = path.with_name(path.name + ".new")
         fresh.unlink(missing_ok=True)
         with open(fresh, "wb", opener=_private) as file:
-            file.writelines(msgspec.json.encode(call) + b"\n" for call in kept.values())
+            file.writelines(msgspec.json.encode(call) + b"\n" for call in remaining.values())
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, path)
-        self._lines = len(kept)
+        self._lines = len(remaining)
 
     def _load(self, path: Path, now: float) -> None:
         try:
@@ -106,7 +109,7 @@ class Heard:
                 call = msgspec.json.decode(line, type=Call) if line else None
             except msgspec.MsgspecError:
                 if number == len(lines) - 1:
-                    break  # it was killed while it wrote, and obeyed nothing
+                    break  # killed while writing it, so the call was not obeyed
                 raise InvalidRequest(
                     f"{path} holds no calls of servers", would_work="move it away"
                 ) from None
@@ -117,7 +120,7 @@ class Heard:
             if call.server and (last is None or call.epoch >= last.epoch):
                 self._last[call.server] = call
         self._forget(now)
-        self._again(path)
+        self._rewrite(path)
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,10 +1,10 @@
-"""How server and agent know each other: a shared key that never travels.
+"""Authentication between server and agent: a shared key that is never transmitted.
 
-Each call carries a time, a nonce, the machine it is meant for, the server it comes from, which
-start of that server it is, and an HMAC over all of them, the call's name and its bytes; each answer
-an HMAC over the nonce and its own bytes. So neither side takes orders or facts from a stranger,
-nothing can be changed on the way, and no call can be played again, to this agent or another, before
-a restart or after it. What travels can still be read: it holds no secrets.
+Each call carries a time, a nonce, the machine that it is for, the server that it comes from, the
+start of that server, and an HMAC over all of these, the call's name and its bytes. Each reply
+carries an HMAC over the nonce and its own bytes. So neither side accepts orders or facts from a
+stranger, and nothing can be changed in transit. No call can be replayed, to this agent or another,
+before a restart or after it. The messages are readable in transit, and contain no secrets.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from podwright.errors import InvalidRequest, Unauthenticated
 
 AUTH_KEY = "podwright-agent-auth"
 PROOF_KEY = "podwright-agent-proof"
-#: Seconds that the clocks of server and agent may differ.
+#: Seconds by which the clocks of server and agent may differ.
 WINDOW = 120.0
 _LEAST = 16
 
 
 def read_key(path: Path) -> bytes:
-    """The key in a file. Raises wire.InvalidRequest when others may read it, or it is short."""
+    """Return the key in a file.
+
+    Raises wire.InvalidRequest when other users may read the file, or when the key is too short.
+    """
     try:
         mode = path.stat().st_mode
         key = path.read_bytes().strip()
@@ -49,8 +52,15 @@ def read_key(path: Path) -> bytes:
 
 
 def machine_key(path: Path) -> bytes:
-    """The key that the server and the agents of one machine share where none is named: in a file
-    of their account's, made by whoever comes first. Raises as `read_key` does."""
+    """Return the key that the server and the agents of one machine share when none is named.
+
+    The key is in a file of their account, and the first process that needs it creates it. Raises as
+    `read_key` does.
+
+    Several processes may start at once. Each writes a key to a file of its own and links that file
+    to the common path. A link cannot replace an existing file, so only the first one succeeds, and
+    the file is complete as soon as it has its name. All processes then read the same key.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -60,7 +70,7 @@ def machine_key(path: Path) -> bytes:
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
-                os.link(fresh, path)  # whole at once, and never in another's place
+                os.link(fresh, path)  # complete when it appears; never replaces another's
             fresh.unlink()
     except OSError as error:
         raise InvalidRequest(
@@ -71,9 +81,11 @@ def machine_key(path: Path) -> bytes:
 
 
 class Secret:
-    """One side's use of the key. clock: seconds since 1970. heard: what an agent was told before.
+    """One side's use of the key.
 
-    A server says who it is and which start of it this is by `introduce`.
+    clock: returns seconds since 1970. heard: the calls that an agent has received.
+
+    A server declares who it is, and which of its starts this is, by `introduce`.
     """
 
     def __init__(
@@ -85,34 +97,38 @@ class Secret:
         self._server, self._epoch = "", 0
 
     def introduce(self, server: str, epoch: int) -> None:
-        """From here on, calls are this server's. epoch: grows with each of its starts."""
+        """Sign the calls that follow as this server. epoch: a number that grows with each of its
+        starts.
+        """
         self._server, self._epoch = server, epoch
 
     def sign(self, call: str, body: bytes, machine: str) -> tuple[str, str]:
-        """For a call to the agent of a machine: what goes into its metadata, and the nonce that
-        its answer must prove."""
+        """Sign a call to the agent of a machine.
+
+        Returns the credential for the metadata, and the nonce that the reply must prove.
+        """
         nonce = secrets.token_hex(16)
-        said = (f"{self._clock():.3f}", nonce, machine, self._server or "-", str(self._epoch))
-        return " ".join((*said, self._mac("call", call, *said, body))), nonce
+        signed = (f"{self._clock():.3f}", nonce, machine, self._server or "-", str(self._epoch))
+        return " ".join((*signed, self._mac("call", call, *signed, body))), nonce
 
     def check(
-        self, call: str, body: bytes, said: str, machine: str, *, lasting: bool = True
+        self, call: str, body: bytes, credential: str, machine: str, *, lasting: bool = True
     ) -> str:
-        """The nonce of a call to this machine that was signed with our key.
+        """Check the credential of a call to this machine, and return the nonce of the call.
 
-        lasting: it must not be done again after a restart either. Raises wire.Unauthenticated,
-        and wire.Fenced for a server that was replaced.
+        lasting: the agent must not obey the call twice, even after a restart. Raises
+        wire.Unauthenticated, and wire.Fenced for a server that was replaced.
         """
-        parts = said.split(" ")
+        parts = credential.split(" ")
         if len(parts) != 6:
             raise _stranger("it is not signed", call)
         *words, mac = parts
         if not hmac.compare_digest(mac.encode(), self._mac("call", call, *words, body).encode()):
             raise _stranger("it is signed with another key", call)
-        when, nonce, meant, server, epoch = words
-        if meant != machine:
+        when, nonce, addressee, server, epoch = words
+        if addressee != machine:
             raise Unauthenticated(
-                f"this call is for machine {meant}, and this is {machine}",
+                f"this call is for machine {addressee}, and this is {machine}",
                 asked=call,
                 would_work=f"create agent {machine}, or another address",
             )
@@ -123,11 +139,11 @@ class Secret:
         return nonce
 
     def sign_answer(self, nonce: str, body: bytes) -> str:
-        """For an answer: what goes into its trailing metadata."""
+        """Return the proof for a reply, which goes into its trailing metadata."""
         return self._mac("answer", nonce, "", "", body)
 
     def check_answer(self, nonce: str, body: bytes, proof: str) -> None:
-        """Raises wire.Unauthenticated for an answer of somebody without our key."""
+        """Raise wire.Unauthenticated for a reply of somebody who does not have the key."""
         if not hmac.compare_digest(proof, self.sign_answer(nonce, body)):
             raise Unauthenticated(
                 "what answers there does not have the server's agent key",

@@ -1,7 +1,7 @@
-"""A machine whose devices exist only as data, so that all above can be run and broken at will.
+"""A machine whose devices exist only as data, so that everything above it can be run and broken.
 
-Its state outlives a controller: tests (and a restarted server in one process) start new
-controllers over the same machines, as a real pod outlives its server.
+Its state outlives a controller: tests, and a restarted server in one process, start new controllers
+over the same machines, as a real pod outlives its server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Fault(enum.Enum):
-    """What a call can be made to do."""
+    """The ways in which a call can be made to fail."""
 
     FAIL = "fail"  #: the machine answers that it failed, and did nothing
     SILENT = "silent"  #: the machine cannot be reached
@@ -30,7 +30,7 @@ class Fault(enum.Enum):
 
 
 class Call(NamedTuple):
-    """One call as the machine saw it. kind: describe, configure, reset, fence or release."""
+    """One call as the machine received it. kind: describe, configure, reset, fence or release."""
 
     kind: str
     partition: str
@@ -51,7 +51,7 @@ class SimulatedDevice(DeviceRecord):
 
 @dataclass(slots=True)
 class _Plan:
-    """Faults to come, and delays."""
+    """The faults and delays of the calls to come."""
 
     faults: dict[str, list[Fault]] = field(default_factory=dict)
     delays: dict[str, float] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class _Plan:
 class SimulatedMachine:
     """A simulated machine behind the driver seam.
 
-    `host` and the ports are what its devices claim to answer at; nothing listens there.
-    `sleep` is how delays pass, so that tests can pass them virtually. `links`: what its ports see,
-    None for a machine that cannot tell. `serial`: what its chip ids begin with.
+    `host` and the ports are the addresses that its devices report; nothing listens there. `sleep`
+    waits for delays, so that tests can use a virtual clock. `links` is what its ports see, or None
+    for a machine that cannot tell. `serial` is the start of its chip ids.
     """
 
     def __init__(
@@ -82,11 +82,12 @@ class SimulatedMachine:
         self.machine = machine
         self.family = family
         self.devices = [SimulatedDevice() for _ in range(family.devices_per_machine)]
-        #: The last `keep_calls` calls, oldest first; none are kept unless asked for.
+        #: The last `keep_calls` calls, oldest first; none are kept by default.
         self.calls: list[Call] = []
-        #: Isolation broken: a device that reached a partition with another's data on it.
+        #: Violations of isolation: a device joined a partition with another partition's data on it.
         self.violations: list[str] = []
-        #: What it says of `MachineReport.cuts_off` and `uid`; its devices refuse old epochs always.
+        #: The `MachineReport.cuts_off` and `uid` of the machine; its devices always refuse old
+        #: epochs.
         self.cuts_off, self.uid = "devices", -1
         self.links = links
         self.serial = serial or f"SIM-{machine.name}"
@@ -100,33 +101,33 @@ class SimulatedMachine:
     # -- what tests set ----------------------------------------------------------------------
 
     def delay(self, kind: str, seconds: float) -> None:
-        """Let every call of this kind take so long."""
+        """Let every call of this kind take that many seconds."""
         self._plan.delays[kind] = seconds
 
     def fail_next(self, kind: str, count: int = 1, fault: Fault = Fault.FAIL) -> None:
-        """Let the next calls of this kind go wrong."""
+        """Let the next calls of this kind fail in this way."""
         self._plan.faults.setdefault(kind, []).extend([fault] * count)
 
     def set_down(self, down: bool) -> None:
-        """Answer nothing at all, until told otherwise. Devices keep their state."""
+        """Let the machine answer no call, until this is revoked. Devices keep their state."""
         self._plan.down = down
 
     def set_healthy(self, index: int, healthy: bool) -> None:
-        """An unhealthy device refuses to be configured or reset."""
+        """Make a device healthy or not. An unhealthy device refuses to be configured or reset."""
         self.devices[index].healthy = healthy
 
     def heal(self) -> None:
-        """Forget all faults to come."""
+        """Discard all faults to come."""
         self._plan = _Plan(delays=self._plan.delays)
         for device in self.devices:
             device.healthy = True
 
     def power_cycle(self) -> None:
-        """Come back as a machine that was switched off: no configuration, no data, no fence."""
+        """Come back as a machine that was switched off, without configuration, data or fence."""
         self.devices = [SimulatedDevice() for _ in self.devices]
 
     def use(self, epoch: int, devices: Sequence[int]) -> None:
-        """A program of a holder touches devices. Raises wire.Fenced for an old epoch."""
+        """Let a lease holder's program touch devices. Raises wire.Fenced for an old epoch."""
         for index in devices:
             device = self.devices[index]
             if epoch < device.seen:
@@ -134,7 +135,7 @@ class SimulatedMachine:
             device.used_by = device.partition
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
-        """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
+        """Refuse older epochs from now on. Raises wire.Fenced when this epoch is older itself."""
         for index in devices:
             if epoch < self.devices[index].seen:
                 raise self._fenced(kind, index, epoch)
@@ -187,7 +188,7 @@ class SimulatedMachine:
             raise lost
 
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
-        """See `Driver.fence`. Its devices refuse whoever comes with an older epoch."""
+        """See `Driver.fence`. The devices refuse each program that comes with an older epoch."""
         lost = await self._enter(Call("fence", "", epoch, tuple(devices)))
         for device in self._fence("fence", epoch, devices):
             device.used_by = ""
@@ -208,7 +209,9 @@ class SimulatedMachine:
     # -- inside ------------------------------------------------------------------------------
 
     async def _enter(self, call: Call) -> Unavailable | None:
-        """Log, delay and go wrong as planned; returns an error to raise after the work."""
+        """Log the call, then delay or fail it as planned. Returns an error to raise after the
+        work.
+        """
         if self._keep_calls:
             self.calls.append(call)
             del self.calls[: -self._keep_calls]
@@ -266,7 +269,7 @@ class SimulatedMachine:
         )
 
     def _attributes(self, index: int) -> dict[str, str]:
-        if self.family.attachment is Attachment.HOST:
+        if self.family.attachment is not Attachment.FABRIC:
             return {"name": "SIMULATED", "driver version": "simulated"}
         return {
             # The keys are those that `vipu list ipu-attrs` is documented to show.

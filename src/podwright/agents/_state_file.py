@@ -1,7 +1,8 @@
-"""What an agent must not forget when it is killed: which device is whose, and its fence.
+"""The durable state of an agent: the partition of each device, and its fence.
 
-One small private file. The epoch of a call is written before the call touches a device, its
-outcome before the answer goes out: a restarted agent refuses whatever the killed one refused.
+The state is one small private file. The epoch of a call is written before the call touches a
+device, and its outcome is written before the reply is sent. So a restarted agent refuses whatever
+the killed one refused.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from podwright.fabric import Machine
 
 
 def check_epoch(epoch: int, seen: int, action: str) -> None:
-    """Raises wire.InvalidRequest for an epoch that no server can have come to: obeyed once, it
-    would shut out every server for good. seen: the highest so far; 0: none yet."""
+    """Raise wire.InvalidRequest for an epoch that no server can have reached.
+
+    If an agent obeyed such an epoch once, it would refuse every server from then on. seen: the
+    highest epoch so far; 0: none yet.
+    """
     most = min(EPOCH_LIMIT, seen + EPOCH_STEP) if seen else EPOCH_LIMIT
     if not 0 <= epoch < most:
         raise InvalidRequest(
@@ -34,32 +38,34 @@ def check_epoch(epoch: int, seen: int, action: str) -> None:
 
 
 class _SavedState(msgspec.Struct, frozen=True):
-    """The file. devices: the records of the machine's own kind, by index."""
+    """The content of the file. devices: the records of this kind of machine, by device index."""
 
     machine: str
     devices: tuple[Any, ...] = ()
 
 
 class SavableDriver(Driver, Protocol):
-    """A machine that remembers its devices in `devices`, a record for each."""
+    """A machine that keeps one record for each device in `devices`."""
 
     machine: Machine
 
     @property
     def devices(self) -> Sequence[DeviceRecord]:
-        """Records of one class, which the file is read as. They are changed in place."""
+        """The records, all of one class. The file is read as this class, and the records change in
+        place.
+        """
         ...
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
-        """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
+        """Refuse older epochs from now on. Raises wire.Fenced when this epoch is older itself."""
         ...
 
 
 class SavedMachine:
-    """A machine whose memory of its devices outlives its process, in a file. Implements Driver.
+    """A machine whose device records outlive its process, in a file. Implements Driver.
 
-    Raises wire.InvalidRequest for a file that is another machine's or none of ours,
-    wire.AlreadyExists when another agent serves from it.
+    Raises wire.InvalidRequest for a file of another machine or of another format, and
+    wire.AlreadyExists when another agent serves from the file.
     """
 
     def __init__(self, machine: SavableDriver, path: Path) -> None:
@@ -90,7 +96,7 @@ class SavedMachine:
                 setattr(own, field.name, getattr(record, field.name))
 
     def let_go(self) -> None:
-        """Let another serve from the file."""
+        """Release the file, so that another agent can serve from it."""
         os.close(self._lock)
 
     async def describe(self) -> MachineReport:
@@ -161,7 +167,7 @@ class SavedMachine:
 
 
 def _lock(path: Path) -> int:
-    """The right to a state file, which ends with the process."""
+    """Lock a state file. The lock ends with the process."""
     handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
 """Podwright from Python: what `podwright` itself offers is made here, on the floors below.
 
-Names are loaded when they are asked for, so that `import podwright` costs nothing.
+A name is loaded when it is first used, so that `import podwright` costs nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A launch on behalf of a program: `python -m podwright.api._child REQUEST REPORT`, two pipes.
 
-It is poprun's walk in a process of its own: a launch wants signals, children and the main thread
-for itself, which a program may need. The request is a line; the pipe stays open as long as the
-program lives. The report is a line: `{"code": …}`, or `{"error": …}` as refusals travel.
+The launch runs as poprun's does, in a process of its own: it needs signals, children and the main
+thread for itself, and the program may need them too. The request is one line; its pipe stays open
+as long as the program lives. The report is one line: `{"code": …}`, or `{"error": …}` in the form
+in which refusals travel.
 """
 
 from __future__ import annotations
@@ -16,27 +17,28 @@ from typing import Any
 from podwright.api._tether import end_with
 from podwright.api._walk import plan_launch
 from podwright.errors import Internal, PodwrightError
-from podwright.launcher import Exchange, launch, parse
+from podwright.launcher import TIMED_OUT, Exchange, LaunchResult, parse, run_plan
 
 
 def main() -> int:
-    """The launch's exit code."""
+    """Run the launch that the request describes. Return its exit code."""
     request, report = map(int, sys.argv[1:3])
     for handle in (request, report):
         os.set_inheritable(handle, False)
-    told = _line(request)
+    request_fields = _line(request)
     end_with(request)
     try:
-        code = _launch(told)
-        said: dict[str, Any] = {"code": code}
+        result = _launch(request_fields)
+        code = result.code
+        outcome: dict[str, Any] = {"code": code, "ending": _ending(result)}
     except PodwrightError as error:
         print(f"POPRUN ERROR: {error.message}", file=sys.stderr)
-        code, said = error.exit_code, {"error": error.to_json(), "code": error.exit_code}
+        code, outcome = error.exit_code, {"error": error.to_json(), "code": error.exit_code}
     except Exception as error:
         fault = Internal(f"{type(error).__name__}: {error}")
-        code, said = 70, {"error": fault.to_json(), "code": 70}
-    with contextlib.suppress(BrokenPipeError):  # nobody may be left who would want to know
-        os.write(report, json.dumps(said).encode() + b"\n")
+        code, outcome = 70, {"error": fault.to_json(), "code": 70}
+    with contextlib.suppress(BrokenPipeError):  # the program has gone, so nobody reads the report
+        os.write(report, json.dumps(outcome).encode() + b"\n")
     return code
 
 
@@ -47,23 +49,32 @@ def _line(handle: int) -> dict[str, Any]:
         if not chunk:
             sys.exit(1)
         text += chunk
-    told: dict[str, Any] = json.loads(text)
-    return told
+    fields: dict[str, Any] = json.loads(text)
+    return fields
 
 
-def _launch(told: dict[str, Any]) -> int:
-    options = parse(told["words"])
+def _ending(result: LaunchResult) -> dict[str, Any]:
+    """Return the report of a launch that has ended, for the program that launched it."""
+    cause = result.cause
+    if cause is None:
+        return {}
+    timed_out = cause.code == TIMED_OUT and cause.instance < 0
+    return {"cause": cause.text, "instance": cause.instance, "timed_out": timed_out}
+
+
+def _launch(fields: dict[str, Any]) -> LaunchResult:
+    options = parse(fields["words"])
     environ = dict(os.environ)
     plan = plan_launch(options, environ)
     exchange = None
-    if folder := told["folder"]:
+    if folder := fields["folder"]:
         with open(os.path.join(folder, "call"), "rb") as file:
             exchange = Exchange(file.read(), folder)
-    return launch(plan, environ, exchange=exchange)
+    return run_plan(plan, environ, exchange=exchange)
 
 
 if __name__ == "__main__":
     code = main()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os._exit(code)  # as poprun leaves: nothing is left to free
+    os._exit(code)  # poprun leaves in the same way: nothing is left to free

@@ -1,4 +1,4 @@
-"""`podwright.launch`: a function in every instance of a launch, and what each of them returned."""
+"""`podwright.launch`: calls a function in every instance of a launch and collects the results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, overload
 
 from podwright.api._process import LaunchProcess, Option, option_words
-from podwright.api._run import counts, described, place
+from podwright.api._run import counts, place
 from podwright.errors import LaunchFailed
 from podwright.functions import CallOutcome, dump_call, finished, read_outcome
 from podwright.launcher import RunFolder, make_folder
@@ -21,14 +21,44 @@ if TYPE_CHECKING:
     from podwright.api._partition import Partition
 
 R = TypeVar("R")
+#: The function's positional parameters. A ParamSpec would forbid the launch's own keywords.
+Ts = TypeVarTuple("Ts")
 
-#: What every instance runs. It is the same Python on all hosts, at the same place.
+#: The command of every instance. All hosts have the same Python at the same path.
 INSTANCE = (sys.executable, "-P", "-m", "podwright.functions")
-#: Jobs that nobody holds go on: they end with this program, or when they are done.
+#: Jobs without another reference go on: they end with this program, or when they are done.
 _RUNNING: set[Any] = set()
 
 
+@overload
 def launch(
+    function: Callable[[*Ts], R],
+    *args: *Ts,
+    kwargs: None = None,
+    partition: Partition | str | None = None,
+    replicas: int | None = None,
+    instances: int | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    **options: Option,
+) -> Job[R]: ...
+
+
+@overload
+def launch(
+    function: Callable[..., R],
+    *args: Any,
+    kwargs: Mapping[str, Any],
+    partition: Partition | str | None = None,
+    replicas: int | None = None,
+    instances: int | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    **options: Option,
+) -> Job[R]: ...
+
+
+def launch(  # type: ignore[misc]  # mypy compares *args: *Ts with no implementation
     function: Callable[..., R],
     *args: Any,
     kwargs: Mapping[str, Any] | None = None,
@@ -39,17 +69,19 @@ def launch(
     cwd: str | None = None,
     **options: Option,
 ) -> Job[R]:
-    """Call a function in each instance of a launch; returns at once.
+    """Call a function in each instance of a launch. Return at once.
 
-    The function, and what it is called with, travel by cloudpickle: lambdas and functions of
-    `__main__` do as well. On other hosts (`host="n1,n2"`) they come over the launch's own
-    connection: no file system need be shared, but the same Python has to be there.
-    In the function `popdist` says which instance it is.
+    The function and its arguments travel by cloudpickle, so lambdas and functions of `__main__`
+    work as well. To other hosts (`host="n1,n2"`) they travel over the launch's own connection. No
+    file system need be shared, but every host needs the same Python. Inside the function, `popdist`
+    says which instance it runs in.
 
-    kwargs: for the function. partition, replicas, instances, environ, cwd and options: as
-    `podwright.run` has them. The instances end with this program, however that ends.
+    Type checkers compare the arguments with the function's parameters, unless there are `kwargs`.
 
-    Raises `NotPicklable`, and `InvalidRequest` for options that cannot be.
+    kwargs: keyword arguments of the function. partition, replicas, instances, environ, cwd and
+    options: as for `podwright.run`. The instances end with this program, however it ends.
+
+    Raises `NotPicklable`, and `InvalidRequest` for an option that poprun does not have.
     """
     replicas, instances = counts(partition, replicas, instances, options)
     known: dict[str, Option | None] = {
@@ -67,7 +99,7 @@ def launch(
 
 
 class Job(Generic[R]):
-    """A launch of a function. `results()` waits for it; so does `await job`."""
+    """A launch of a function. `results()` and `await job` wait for it."""
 
     def __init__(
         self,
@@ -102,7 +134,7 @@ class Job(Generic[R]):
 
     @property
     def state(self) -> str:
-        """`RUNNING`, `COMPLETED`, `FAILED` or `CANCELLED`."""
+        """The state: `RUNNING`, `COMPLETED`, `FAILED` or `CANCELLED`."""
         if not self.done():
             return "RUNNING"
         if self._process.code == 0:
@@ -111,44 +143,51 @@ class Job(Generic[R]):
 
     @property
     def exit_code(self) -> int | None:
-        """poprun's; None while it runs."""
+        """The exit code of poprun; None while the job runs."""
         return self._process.code if self.done() else None
 
     def done(self) -> bool:
-        """Whether it is over."""
+        """Return whether the job is over."""
         done = self._process.done()
         if done:
             _RUNNING.discard(self)
         return done
 
     def progress(self) -> tuple[int, int]:
-        """How many instances have returned or raised, and how many there are."""
+        """Return how many instances have returned or raised, and how many there are."""
         ready = [finished(self._file(f"result.{i}")) for i in range(self.instances)]
         return sum(ready), len(ready)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end, timeout seconds at most; whether it came. Ctrl-C cancels the job."""
+        """Wait for the end of the job, at most `timeout` seconds. Return whether it has ended.
+
+        Ctrl-C cancels the job.
+        """
         over = self._process.wait_or_interrupt(timeout)
         self.done()
         return over
 
     def results(self, timeout: float | None = None) -> list[R]:
-        """What the function returned, one for each instance, in their order.
+        """Return what the function returned: one value for each instance, in their order.
 
-        If it raised, the exception that came first is raised here, with the traceback of where it
-        happened as its cause. Raises `LaunchFailed` where an instance ended in another way, what
-        the server refused, or `TimeoutError` after timeout seconds; the job then goes on.
+        If the function raised, this raises the first exception. Its cause holds the traceback of
+        the process in which it happened. Raises `LaunchFailed` where an instance ended in another
+        way, and what the server refused. Raises `TimeoutError` after `timeout` seconds; the job
+        then goes on.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"the job goes on after {timeout:g} s")
         return self._results()
 
     def result(self, instance: int = 0, timeout: float | None = None) -> R:
-        """What one instance returned. Raises as `results` does."""
+        """Return what one instance returned. Raises as `results` does."""
         return self.results(timeout)[instance]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What `results` would raise, or None. Raises `TimeoutError` itself."""
+        """Return the exception that `results` would raise, or None.
+
+        Raises `TimeoutError` itself.
+        """
         if not self.wait(timeout):
             raise TimeoutError(f"the job goes on after {timeout:g} s")
         try:
@@ -158,7 +197,7 @@ class Job(Generic[R]):
         return None
 
     def logs(self, instance: int | None = None) -> str:
-        """What was written so far: by all instances, and by the launch; or by one instance.
+        """Return what one instance, or the launch with all its instances, has written so far.
 
         A line of an instance begins with its tag, such as `[1,0]<stdout>:`.
         """
@@ -170,7 +209,10 @@ class Job(Generic[R]):
         return "".join(line for line in text.splitlines(keepends=True) if line.startswith(tag))
 
     def cancel(self, *, wait: bool = True) -> None:
-        """End the instances, in order; what is over stays as it is. wait: until they are gone."""
+        """End the instances in order.
+
+        A job that is over stays as it is. wait: return once they are gone.
+        """
         if not self.done():
             self._cancelled = True
             self._process.interrupt(signal.SIGTERM)
@@ -202,8 +244,10 @@ class Job(Generic[R]):
             raise error
         if self._process.code or None in outcomes:
             code = self._process.code or 1
-            what = "the job was cancelled" if self._cancelled else described(code)
-            raise LaunchFailed(what, exit_code=code, log=self.logs()[-4000:])
+            log = self.logs()[-4000:]
+            if self._cancelled:
+                raise LaunchFailed("the job was cancelled", exit_code=code, log=log)
+            raise self._process.failure(log)
         return [outcome.value for outcome in outcomes if outcome]
 
     def _when(self, outcome: CallOutcome) -> int:

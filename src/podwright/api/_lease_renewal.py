@@ -1,8 +1,9 @@
-"""Keeps a program's lease: `python -m podwright.api._lease_renewal`, told on its standard input.
+"""Keeps the lease that its standard input names: `python -m podwright.api._lease_renewal`.
 
-It renews the lease every few seconds. When its input closes, since the program wants that or is no
-more, it waits until no launch within the lease is left, gives the lease back, and says how that
-went in a line: `{}`, or a refusal. Of a lease that is over before it says so at once.
+The process renews the lease every few seconds. Its input closes when the program wants to end the
+lease, and when the program dies. Then the process waits until no launch within the lease is left,
+gives the lease back, and reports the outcome in one line: `{}`, or a refusal. If the lease ends
+earlier, the process reports that at once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from podwright.api._server_variables import open_client
 from podwright.client import Client
 from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 
-#: Seconds from one renewal to the next, and that one may take.
+#: Seconds between two renewals, and the most that one renewal may take.
 EVERY, CALL = 5.0, 5.0
-#: Seconds for which a server that is down is asked to take a lease back; it ends by itself then.
+#: Seconds for which the process tries to give the lease back to a server that is down. After that
+#: time the lease ends by itself.
 _OUTAGE = 60.0
 
 
@@ -33,13 +35,14 @@ def keep(
     partition: str,
     left: Callable[[float], bool],
 ) -> None:
-    """Renew a lease until `left` says, within so many seconds, that it is no longer wanted.
+    """Renew a lease until it is no longer wanted, then give it back.
 
-    Then give it back. Raises what the server refuses: Fenced or NotFound once it is over.
+    left: waits for at most so many seconds; returns whether the lease is no longer wanted. Raises
+    what the server refuses: Fenced or NotFound once the lease is over.
     """
-    gone = False
-    while not gone:
-        gone = left(EVERY)
+    lost = False
+    while not lost:
+        lost = left(EVERY)
         _renew(client, lease, epoch)
     until = time.monotonic() + _OUTAGE
     while True:
@@ -55,7 +58,7 @@ def keep(
 
 
 def _renew(client: Client, lease: str, epoch: int) -> None:
-    """A server that is away for a while takes nothing from us: we ask again."""
+    """Renew the lease once. A server that is away for a while is asked again at the next turn."""
     try:
         client.renew(lease, epoch, timeout=CALL)
     except (Fenced, NotFound):
@@ -65,19 +68,22 @@ def _renew(client: Client, lease: str, epoch: int) -> None:
 
 
 def _has_children(client: Client, partition: str, lease: str) -> bool:
-    """Whether launches within the lease go on: they give back their own leases when they end."""
+    """Return whether launches within the lease go on.
+
+    They give back their own leases at their end.
+    """
     try:
-        found = client.get_partition(partition)
+        partition_info = client.get_partition(partition)
     except NotFound:
         return False
-    return any(other.parent == lease for other in found.leases)
+    return any(other.parent == lease for other in partition_info.leases)
 
 
 def main() -> int:
-    """The whole of it."""
+    """Read the lease from standard input, keep it, and report. Return the exit code."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    told = json.loads(sys.stdin.buffer.readline())
+    settings = json.loads(sys.stdin.buffer.readline())
     poll = select.poll()
     poll.register(0, select.POLLIN)
 
@@ -87,10 +93,10 @@ def main() -> int:
     body: dict[str, object] = {}
     try:
         with open_client(os.environ) as client:
-            keep(client, told["lease"], told["epoch"], told["partition"], left)
+            keep(client, settings["lease"], settings["epoch"], settings["partition"], left)
     except PodwrightError as error:
         body = error.to_json()
-    with contextlib.suppress(BrokenPipeError):  # nobody may be left who would want to know
+    with contextlib.suppress(BrokenPipeError):  # the program has gone, so nobody reads the report
         os.write(1, json.dumps(body).encode() + b"\n")
     return 1 if body else 0
 

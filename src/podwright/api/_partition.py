@@ -1,7 +1,7 @@
 """A partition that this program holds.
 
-A process of its own (`_lease_renewal`) renews the lease and gives it back: whatever this program
-computes, however long it is stopped, and however it ends.
+A process of its own (`_lease_renewal`) renews the lease and gives it back. So the lease lives
+however long this program computes or is stopped, and ends however this program ends.
 """
 
 from __future__ import annotations
@@ -21,42 +21,43 @@ if TYPE_CHECKING:
     from podwright.client import Client
     from podwright.wire import AcquireReply, PartitionInfo
 
-#: What programs in it are told of: the partition, and the lease within which theirs are.
+#: Environment variables for programs in the partition: its name, and the lease that contains
+#: theirs.
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 LEASE_VARIABLE = "PODWRIGHT_LEASE"
-#: The keeper's program, started before anything else of it is known.
+#: The program of the keeper's process, which starts before it knows its lease.
 KEEPER = (sys.executable, "-P", "-m", "podwright.api._lease_renewal")
 
 
 class Cancellable(Protocol):
-    """What runs in a partition: a `Job`."""
+    """Something that runs in a partition, such as a `Job`."""
 
     def cancel(self) -> None:
-        """End it."""
+        """End the job."""
         ...
 
 
 class PodOfPartition(Protocol):
-    """What a partition needs of its `Pod`."""
+    """The part of `Pod` that a partition uses."""
 
     def environment(self) -> dict[str, str]:
-        """By which programs find the pod's server."""
+        """Return the environment in which programs find the pod's server."""
         ...
 
     def get(self, name: str) -> PartitionInfo:
-        """A partition as it stands now."""
+        """Return a partition as it stands now."""
         ...
 
     def client(self) -> AbstractContextManager[Client]:
-        """The connection, for one call at a time."""
+        """Return the connection, which serves one call at a time."""
         ...
 
 
 class Partition:
-    """An isolated set of devices, held by this program. Made by `Pod.partition`.
+    """An isolated set of devices, held by this program. `Pod.partition` makes it.
 
-    In a `with` block it is given back at its end, and removed if it was created for it; launches
-    in it that still run are ended first.
+    At the end of a `with` block the partition is given back, and removed if it was created for this
+    program. Launches that still run in it are ended first.
     """
 
     def __init__(self, pod: PodOfPartition, reply: AcquireReply) -> None:
@@ -64,7 +65,7 @@ class Partition:
         self._jobs: weakref.WeakSet[Cancellable] = weakref.WeakSet()
         self._over = False
         self._lost: PodwrightError | None = None
-        #: As it was when it was acquired.
+        #: The partition as it stood when it was acquired.
         self.info: PartitionInfo = reply.partition
         self.created = reply.created
         self._keeper = subprocess.Popen(
@@ -82,38 +83,43 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the partition."""
         return self.info.name
 
     @property
     def size(self) -> int:
-        """How many devices it has."""
+        """The number of devices."""
         return self.info.size
 
     @property
     def simulated(self) -> bool:
-        """Whether its devices exist only in software."""
+        """Whether the devices exist only in software."""
         return self.info.simulated
 
     @property
     def held(self) -> bool:
-        """Whether it is still ours. An administrator may have ended the lease."""
+        """Whether this program still holds the partition.
+
+        An administrator may have ended the lease.
+        """
         return not self._over and self._keeper.poll() is None
 
     def refresh(self) -> PartitionInfo:
-        """It, as it stands now. Raises `NotFound` if it is gone."""
+        """Return the partition as it stands now. Raises `NotFound` if it is gone."""
         self.info = self._pod.get(self.name)
         return self.info
 
     def environment(self) -> dict[str, str]:
-        """The environment in which programs of one's own, poprun say, run in this partition."""
+        """Return the environment in which other programs, such as poprun, run in this partition."""
         own = {PARTITION_VARIABLE: self.name, LEASE_VARIABLE: self._lease.id}
         return {**self._pod.environment(), **own}
 
     def close(self) -> None:
-        """Give it back; what was created for it is removed. Again is no error.
+        """Give the partition back, and remove it if it was created for this program.
 
-        Raises `Fenced` if the lease was over before.
+        Jobs that still run in it are cancelled first. The keeper's process gives the lease back
+        when its input closes. If that process was killed, this call gives the lease back itself. A
+        second call does nothing. Raises `Fenced` if the lease was over before.
         """
         if self._over:
             return
@@ -121,14 +127,14 @@ class Partition:
         for job in list(self._jobs):
             job.cancel()
         assert self._keeper.stdin
-        said, _ = self._keeper.communicate()
-        lines = said.splitlines()
+        output, _ = self._keeper.communicate()
+        lines = output.splitlines()
         if lines:
             body = json.loads(lines[-1])
             if body:
                 raise error_from_json(body)
         elif self._keeper.returncode:
-            with self._pod.client() as client:  # somebody ended the keeper
+            with self._pod.client() as client:  # something has ended the keeper's process
                 client.release(self._lease.id, self._lease.epoch)
 
     def _add(self, job: Cancellable) -> None:

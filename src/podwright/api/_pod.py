@@ -1,10 +1,10 @@
-"""A server, from Python: found as the commands find it."""
+"""A server, from Python. It is found in the same way as by the commands."""
 
 from __future__ import annotations
 
 import os
 import sys
-from _thread import allocate_lock  # threading would cost each command two milliseconds
+from _thread import allocate_lock  # importing threading would cost each command two milliseconds
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -51,17 +51,17 @@ def connect(
     certs: str = "",
     timeout: float = TIMEOUT,
 ) -> Pod:
-    """Find a server, as the commands do, and talk to it.
+    """Find a server, as the commands do, and connect to it.
 
-    Without arguments it is the one that the environment or `/etc/vipu/vipu-cli.hcl` names, this
-    machine's, this user's own, or `localhost:8090`; where there is none, one with simulated devices
-    is started.
+    Without arguments, `connect` takes the first of these: the server that the environment or
+    `/etc/vipu/vipu-cli.hcl` names, this machine's, this user's own, and `localhost:8090`. If there
+    is none, it starts a server with simulated devices.
 
-    host: `HOST`, `HOST:PORT` or several, with commas. config: settings in place of
-    `/etc/vipu/vipu-cli.hcl`. user, key, certs: who you are there, and the folder with `ca.pem`,
-    `cert.pem` and `key.pem`. timeout: seconds that a call may take.
+    host: `HOST`, `HOST:PORT`, or several, separated by commas. config: a settings file in place of
+    `/etc/vipu/vipu-cli.hcl`. user, key: the name and access key of a user of that server. certs:
+    the folder with `ca.pem`, `cert.pem` and `key.pem`. timeout: seconds that a call may take.
 
-    Raises `Unavailable` where none answers, `InvalidRequest` for an address that is none.
+    Raises `Unavailable` where no server answers, `InvalidRequest` for an address that is malformed.
     """
     options = ServerOptions(
         host=host,
@@ -82,12 +82,12 @@ def partition(
     wait: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[Partition]:
-    """A partition of the server that `connect()` finds, for as long as a `with` block lasts.
+    """Hold a partition of the server that `connect()` finds, for as long as a `with` block lasts.
 
-    As `Pod.partition`, which has more to choose.
+    `Pod.partition` has more options.
     """
-    with connect() as pod, pod.partition(size, gcds=gcds, wait=wait, progress=progress) as made:
-        yield made
+    with connect() as pod, pod.partition(size, gcds=gcds, wait=wait, progress=progress) as created:
+        yield created
 
 
 class Pod:
@@ -96,32 +96,32 @@ class Pod:
     Any thread may use it. Every method raises the errors of `podwright.errors`.
     """
 
-    def __init__(self, found: FoundServer, options: ServerOptions) -> None:
-        self._found, self._client, self._options = found, found.client, options
+    def __init__(self, server: FoundServer, options: ServerOptions) -> None:
+        self._server, self._client, self._options = server, server.client, options
         self._lock = allocate_lock()
 
     @property
     def info(self) -> ServerInfo:
-        """What the server said of itself when it was found, and who we are to it."""
-        return self._found.info
+        """The server's description of itself, and of its caller, at the time when it was found."""
+        return self._server.info
 
     @property
     def address(self) -> str:
-        """Where it is: `host:port`, or its socket."""
-        return self._found.address
+        """The address of the server: `host:port`, or the path of its socket."""
+        return self._server.address
 
     @property
     def simulated(self) -> bool:
-        """Whether its devices exist only in software."""
+        """Whether the devices exist only in software."""
         return self.info.simulated
 
     def environment(self) -> dict[str, str]:
-        """This process's environment, in which other programs find the same server."""
-        return with_variables(os.environ, server_variables(self._found, self._options))
+        """Return this process's environment, with the variables that lead to the same server."""
+        return with_variables(os.environ, server_variables(self._server, self._options))
 
     @property
     def admin(self) -> PodAdmin:
-        """What administrators may do: agents, clusters, allocations, users, machines, quotas."""
+        """The calls for administrators: agents, clusters, allocations, users, machines, quotas."""
         from podwright.api._pod_admin import PodAdmin
 
         return PodAdmin(self._client, self._lock)
@@ -143,16 +143,18 @@ class Pod:
     ) -> Partition:
         """Create a partition and hold it: in a `with` block, or until `Partition.close()`.
 
-        Whatever happens to this program, `kill -9` too, the partition goes within seconds.
+        The partition goes within seconds of this program's end, even after `kill -9`.
 
-        size: devices. gcds: host processes; 0 leaves it open, and each launch divides it as it
-        needs. replicas: 0: as many as GCDs. name: of a partition that is there, which is then held
-        and not removed; or of the one to create. allocation, link_domains, sync_type, profile: as
-        `vipu create partition` has them. wait: in the server's line, if the devices are not free;
-        progress: hears of each change there, a line. duration: seconds for which it is needed, so
-        that others know.
+        size: number of devices. gcds: number of host processes; 0 leaves it open, and each launch
+        divides the partition as it needs. replicas: number of replicas; 0: one for each GCD. name:
+        of an existing partition, which is then held and not removed, or of the one to create.
+        allocation, link_domains, sync_type, profile: as for `vipu create partition`. wait: wait in
+        the server's queue if the devices are not free. progress: called with one line for each
+        change in the queue. duration: seconds for which the partition is needed, which the server
+        uses in its estimates for others.
 
-        Raises `NoCapacity` where they are not free, `InvalidRequest` for what can never be.
+        Raises `NoCapacity` where the devices are not free, `InvalidRequest` for a request that can
+        never be granted.
         """
         from podwright.api._partition import Partition
 
@@ -194,12 +196,14 @@ class Pod:
         duration: float = 0.0,
         progress: Callable[[str], None] | None = None,
     ) -> PartitionInfo:
-        """Create a partition that nobody holds; it stays until `remove`. How it stands then.
+        """Create a partition that nobody holds and that stays until `remove`. Return how it stands.
 
-        It is ACTIVE, or in ERROR, and `errors` says why. wait, duration, progress: as `partition`
-        has them. priority: in the line; the higher goes first, above 0 for administrators alone.
+        Its state is ACTIVE, or ERROR with the reason in `errors`. wait, duration, progress: as for
+        `partition`. priority: in the queue; a higher one goes first, and one above 0 is for
+        administrators alone.
 
-        Raises `AlreadyExists`, `NoCapacity`, and `InvalidRequest` for what can never be.
+        Raises `AlreadyExists`, `NoCapacity`, and `InvalidRequest` for a request that can never be
+        granted.
         """
         if not wait:
             with self._lock:
@@ -208,35 +212,38 @@ class Pod:
 
         wanted = WaitRequest(create=CreateRequest(spec=spec, duration=duration), priority=priority)
         with self.client() as client:
-            made = wait_in_line(client, wanted, progress or _unheard).partition
-        assert made is not None
-        return made
+            created = wait_in_line(client, wanted, progress or _unheard).partition
+        assert created is not None
+        return created
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """A connection of one's own for several calls; `client.call` is the whole protocol."""
+        """Yield a connection for several calls of one's own.
+
+        `client.call` offers the whole protocol.
+        """
         with self._client.another() as client:
             yield client
 
     def explain(
-        self, what: int | str | PartitionSpec, *, gcds: int = 0, duration: float = 0.0
+        self, subject: int | str | PartitionSpec, *, gcds: int = 0, duration: float = 0.0
     ) -> Explanation:
-        """Why a partition cannot be had now, and what could; or how something stands.
+        """Explain why a partition cannot be had now and which could, or how something stands.
 
-        what: a size, with gcds; a whole request; or the name of a partition, a lease or a waiter.
-        duration: seconds for which it would be needed. Changes nothing.
+        subject: a size, with gcds; a whole request; or the name of a partition, a lease or a
+        waiter. duration: seconds for which the partition would be needed. The call changes nothing.
         """
-        if isinstance(what, int):
-            what = PartitionSpec(name="", size=what, num_gcds=gcds)
+        if isinstance(subject, int):
+            subject = PartitionSpec(name="", size=subject, num_gcds=gcds)
         with self._lock:
-            if isinstance(what, str):
-                return self._client.explain(what)
-            return self._client.explain(spec=what, duration=duration)
+            if isinstance(subject, str):
+                return self._client.explain(subject)
+            return self._client.explain(spec=subject, duration=duration)
 
     def events(self, *, since: int = 0, follow: bool = False) -> Generator[EventInfo, None, None]:
-        """Who did what, when, from where, and how it ended: oldest first.
+        """Yield the events, oldest first: who did what, when, from where, and how it ended.
 
-        since: only events after that number. follow: go on with what happens, without end.
+        since: only events after that number. follow: go on with new events, without end.
         """
         from podwright.client import QUESTION
 
@@ -244,86 +251,92 @@ class Pod:
             more = True
             while follow or more:
                 request = EventsRequest(since=since, timeout=QUESTION if follow else 0.0)
-                found = client.list_events(request)
-                yield from found.events
-                more, since = bool(found.events) and found.last > since, found.last
+                reply = client.list_events(request)
+                yield from reply.events
+                more, since = bool(reply.events) and reply.last > since, reply.last
 
     def partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
-        """The partitions that we may see, by name; of one cluster or allocation alone."""
+        """Return the visible partitions, by name; of one cluster or allocation if it is named."""
         with self._lock:
             return self._client.list_partitions(cluster=cluster, allocation=allocation)
 
     def devices(self, *, cluster: str = "", allocation: str = "") -> list[DeviceInfo]:
-        """All devices, in the order of cluster, link domain, offset."""
+        """Return all devices, in the order of cluster, link domain, offset."""
         with self._lock:
             return self._client.list_devices(cluster=cluster, allocation=allocation)
 
     def clusters(self) -> list[ClusterInfo]:
-        """All clusters."""
+        """Return all clusters."""
         with self._lock:
             return self._client.list_clusters()
 
     def allocations(self, *, cluster: str = "") -> list[AllocationInfo]:
-        """The allocations that we may see."""
+        """Return the allocations that the caller may see."""
         with self._lock:
             return self._client.list_allocations(cluster=cluster)
 
     def leases(self) -> list[LeaseInfo]:
-        """The leases, by id."""
+        """Return the leases, by id."""
         with self._lock:
             return self._client.list_leases()
 
     def end_lease(self, lease: str, *, force: bool = False) -> LeaseInfo:
-        """End a lease; as it was, or as it stands where its devices are not free yet (FENCING).
+        """End a lease.
 
-        force: as an administrator who knows that nothing of it runs: wait for nobody.
+        Return it as it was, or as it stands while its devices are not free yet (FENCING).
+
+        force: wait for nobody. An administrator passes it who knows that nothing of the lease runs.
         Raises `NotFound`.
         """
         with self._lock:
-            found = self._lease(lease)
-            self._client.release(found.id, found.epoch, confirmed=False, force=force)
-            return next((one for one in self._client.list_leases() if one.id == lease), found)
+            lease_info = self._lease(lease)
+            self._client.release(lease_info.id, lease_info.epoch, confirmed=False, force=force)
+            return next(
+                (lease_info for lease_info in self._client.list_leases() if lease_info.id == lease),
+                lease_info,
+            )
 
     def _lease(self, name: str) -> LeaseInfo:
         leases = self._client.list_leases()
-        if found := next((one for one in leases if one.id == name), None):
-            return found
-        there_are = f"there are: {', '.join(one.id for one in leases)}"
+        if match := next((lease for lease in leases if lease.id == name), None):
+            return match
+        there_are = f"there are: {', '.join(lease.id for lease in leases)}"
         would_work = there_are if leases else "there is no lease at all"
         raise NotFound(f"there is no lease {name!r}", would_work=would_work)
 
     def waiters(self) -> list[WaiterInfo]:
-        """The server's waiting line, the first one first."""
+        """Return the server's queue; the waiter that is served first is first."""
         with self._lock:
             return self._client.list_waiters()
 
     def leave(self, waiter: str) -> None:
-        """Take a waiter out of the line, by its id. Raises `NotFound`."""
+        """Take a waiter out of the queue, by its id. Raises `NotFound`."""
         with self._lock:
             self._client.leave(waiter)
 
     def quotas(self, *, allocation: str = "") -> list[QuotaInfo]:
-        """The quotas that we may see; of one allocation alone."""
+        """Return the quotas that the caller may see; of one allocation if it is named."""
         with self._lock:
             return self._client.list_quotas(allocation=allocation)
 
     def get(self, name: str) -> PartitionInfo:
-        """A partition as it stands now. Raises `NotFound`."""
+        """Return a partition as it stands now. Raises `NotFound`."""
         with self._lock:
             return self._client.get_partition(name)
 
     def reset(self, name: str, *, relocatable: bool = False, force: bool = False) -> PartitionInfo:
-        """Reset the devices of a partition; how it stands then.
+        """Reset the devices of a partition. Return how it stands then.
 
-        relocatable: it may move to other devices. force: although somebody holds it.
+        relocatable: the partition may move to other devices. force: reset it even while somebody
+        holds it.
 
-        Raises `Held` where somebody does.
+        Raises `Held` where somebody holds it.
         """
         with self._lock:
             return self._client.reset_partition(name, relocatable=relocatable, force=force)
 
     def remove(self, name: str, *, force: bool = False) -> None:
-        """Remove a partition. force: whatever errors and leases there are.
+        """Remove a partition. force: remove it despite errors and leases.
 
         Raises `Held` where somebody has a lease on it.
         """
@@ -331,7 +344,7 @@ class Pod:
             self._client.remove_partition(name, force=force)
 
     def close(self) -> None:
-        """Let go of the connection. Partitions that are held stay so."""
+        """Close the connection. Partitions that are held stay held."""
         with self._lock:
             self._client.close()
 
@@ -352,4 +365,4 @@ class Pod:
 
 
 def _unheard(line: str) -> None:
-    """Nobody wants to know how it goes."""
+    """Ignore a line of progress."""

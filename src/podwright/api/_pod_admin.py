@@ -1,4 +1,4 @@
-"""What an administrator asks of a server, from Python: `vipu-admin` is built on it."""
+"""The calls of an administrator, from Python. `vipu-admin` is built on them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from podwright.wire import (
     AgentRequest,
     AllocationInfo,
     AllocationRequest,
+    AuditReport,
     ClusterChange,
     ClusterInfo,
     ClusterRequest,
@@ -45,8 +46,11 @@ _N = TypeVar("_N", AgentInfo, UserInfo)
 
 
 class MachineRow(NamedTuple):
-    """A machine in a listing. state: UP, DRAINED, DOWN. devices, free: how many it has, and how
-    many of them are free. partitions: names of those that are on it."""
+    """A machine in a listing.
+
+    state: UP, DRAINED or DOWN. devices: number of its devices. free: number of those that are free.
+    partitions: names of the partitions on it.
+    """
 
     machine: str
     cluster: str
@@ -58,12 +62,12 @@ class MachineRow(NamedTuple):
 
 
 class PodAdmin:
-    """Agents, clusters, allocations, users, machines, quotas: what administrators may do.
+    """The calls for administrators: agents, clusters, allocations, users, machines, quotas.
 
-    It is `Pod.admin`, and goes with its `Pod`. Any thread may use it. What is made, changed or
-    removed is so when a method returns. Every method raises the errors of `podwright.errors`:
-    `Denied` for who is no administrator, `NotFound` for a name that is not there,
-    `AlreadyExists` for one that is, `WrongState` for what is in use.
+    It is `Pod.admin` and closes with its `Pod`. Any thread may use it. A change is in force when
+    its method returns. Every method raises the errors of `podwright.errors`: `Denied` for a caller
+    who is no administrator, `NotFound` for a name that does not exist, `AlreadyExists` for a name
+    that is taken, `WrongState` for a thing that is in use.
     """
 
     def __init__(self, client: Client, lock: LockType) -> None:
@@ -75,18 +79,23 @@ class PodAdmin:
         assert isinstance(answer, reply)
         return answer
 
+    @property
+    def address(self) -> str:
+        """The address of the server: its socket, or `host:port`."""
+        return self._client.where
+
     # Agents
 
     def agents(self) -> list[AgentInfo]:
-        """The registered agents, by name."""
+        """Return the registered agents, by name."""
         return self._call("ListAgents", ListRequest(), AgentList).agents
 
     def agent(self, name: str) -> AgentInfo:
-        """One agent. Raises `NotFound`."""
+        """Return one agent. Raises `NotFound`."""
         return _named("agent", name, self.agents())
 
     def discover(self) -> list[DiscoveredAgent]:
-        """Agents that announced themselves lately and are not registered."""
+        """Return the agents that announced themselves lately and are not registered."""
         return self._call("DiscoverAgents", DiscoverRequest(), DiscoveredList).agents
 
     def create_agent(
@@ -98,11 +107,12 @@ class PodAdmin:
         replace: bool = False,
         certificate: str = "",
     ) -> AgentInfo:
-        """Register the agent of a machine, which must answer.
+        """Register the agent of a machine. The agent must answer.
 
-        host: its address; empty: where it announced itself. replace: one of that name has another
-        address, hardware or certificate from now on. certificate: with TLS, the number of the one
-        that is believed for it, and no other. Raises `Unavailable` where it does not answer.
+        host: its address; empty: the address from which it announced itself. replace: an agent of
+        that name gets another address, hardware or certificate from now on. certificate: with TLS,
+        the number of the only certificate that the server accepts from this agent. Raises
+        `Unavailable` where the agent does not answer.
         """
         request = AgentRequest(
             name=name, host=host, port=port, replace=replace, certificate=certificate
@@ -110,7 +120,7 @@ class PodAdmin:
         return self._call("CreateAgent", request, AgentInfo)
 
     def remove_agent(self, name: str) -> None:
-        """Forget an agent. Raises `WrongState` while a cluster has it."""
+        """Forget an agent. Raises `WrongState` while a cluster contains it."""
         self._call("RemoveAgent", Named(name=name), Empty)
 
     # Clusters and the machines in them
@@ -127,8 +137,9 @@ class PodAdmin:
         """Make a cluster of registered agents.
 
         agents: their names in the order of their links, link domain by link domain.
-        link_domain_topology: inside one, `mesh` or `torus`. topology: between them, `looped`,
-        `switched` or `none`. Empty: what the size suggests.
+        link_domain_topology: the cabling inside a link domain, `mesh` or `torus`. topology: the
+        cabling between link domains, `looped`, `switched` or `none`. An empty topology is derived
+        from the size.
         """
         request = ClusterRequest(
             name=name,
@@ -140,20 +151,28 @@ class PodAdmin:
         return self._call("CreateCluster", request, ClusterInfo)
 
     def remove_cluster(self, name: str, *, force: bool = False) -> None:
-        """Remove a cluster. force: with its allocations; without, they raise `WrongState`."""
+        """Remove a cluster.
+
+        force: remove its allocations too; without it they raise `WrongState`.
+        """
         self._call("RemoveCluster", Named(name=name, force=force), Empty)
 
     def test_cluster(self, name: str) -> ClusterTest:
-        """Test connectivity, hardware and cabling: a result for each check of each machine."""
+        """Test connectivity, hardware and cabling.
+
+        Return a result for each check of each machine.
+        """
         return self._call("TestCluster", Named(name=name), ClusterTest)
 
     def add_machines(
         self, cluster: str, agents: Sequence[str], *, link_domain: str = "", dry_run: bool = False
     ) -> ClusterInfo:
-        """Add registered agents to a cluster, in which everything goes on; how it is then.
+        """Add registered agents to a cluster without interrupting it.
 
-        link_domain: the one that they join, or a new one's name; empty: what their number suggests.
-        dry_run: say what it would be, and change nothing.
+        Return the cluster as it is then.
+
+        link_domain: the link domain that they join, or the name of a new one; empty: derived from
+        their number. dry_run: return what the cluster would be, and change nothing.
         """
         request = ClusterChange(
             name=cluster, add=list(agents), link_domain=link_domain, dry_run=dry_run
@@ -161,20 +180,22 @@ class PodAdmin:
         return self._call("ChangeCluster", request, ClusterInfo)
 
     def replace_machine(self, machine: str, by: str, *, dry_run: bool = False) -> ClusterInfo:
-        """Put a registered agent in the place of a machine that is empty; how the cluster is then.
+        """Put a registered agent in the place of an empty machine.
 
-        dry_run: say what it would be, and change nothing.
+        Return the cluster as it is then.
+
+        dry_run: return what the cluster would be, and change nothing.
         """
         with self._lock:
             clusters = self._client.list_clusters()
-        cluster = next((one.name for one in clusters if machine in one.machines), "")
+        cluster = next((cluster.name for cluster in clusters if machine in cluster.machines), "")
         if not cluster:
             self.machine(machine, action=f"replace machine {machine}")
         request = ClusterChange(name=cluster, replace=machine, by=by, dry_run=dry_run)
         return self._call("ChangeCluster", request, ClusterInfo)
 
     def machines(self) -> list[MachineRow]:
-        """All machines, in the order of their clusters, and what is on them."""
+        """Return all machines and what is on them, in the order of their clusters."""
         with self._lock:
             clusters, devices = self._client.list_clusters(), self._client.list_devices()
         states = {}
@@ -198,14 +219,14 @@ class PodAdmin:
         return rows
 
     def machine(self, name: str, *, action: str = "") -> MachineRow:
-        """One machine. action: what it is wanted for, as the refusal says. Raises `NotFound`."""
+        """Return one machine. action: the caller's purpose, for the refusal. Raises `NotFound`."""
         rows = self.machines()
-        if found := next((row for row in rows if row.machine == name), None):
-            return found
+        if match := next((row for row in rows if row.machine == name), None):
+            return match
         raise _missing("machine", name, [row.machine for row in rows], action)
 
     def drain_machine(self, name: str) -> None:
-        """Place nothing new on a machine; what is there stays, or moves if it can."""
+        """Place nothing new on a machine. What is on it stays, or moves if it can."""
         with self._lock:
             self._client.drain_machine(name)
 
@@ -226,11 +247,12 @@ class PodAdmin:
         users: Sequence[str] = (),
         scheduler: str = "",
     ) -> AllocationInfo:
-        """Set machines of a cluster apart.
+        """Set machines of a cluster apart under a name.
 
-        cluster: may be left out where there is one. agents: these machines; or size: so many
-        devices, chosen by the server. users: who may use it; none: everybody. scheduler: the user
-        of that role who alone creates in it. Raises `NoCapacity`.
+        cluster: may be left out where there is only one. agents: these machines. size: that many
+        devices, chosen by the server, in place of agents. users: who may use it; none: everybody.
+        scheduler: the only user, of the role `scheduler`, who may create partitions in it. Raises
+        `NoCapacity`.
         """
         request = AllocationRequest(
             name=name,
@@ -247,11 +269,11 @@ class PodAdmin:
         self._call("RemoveAllocation", Named(name=name), Empty)
 
     def users(self) -> list[UserInfo]:
-        """All users, by name."""
+        """Return all users, by name."""
         return self._call("ListUsers", ListRequest(), UserList).users
 
     def user(self, name: str) -> UserInfo:
-        """One user. Raises `NotFound`."""
+        """Return one user. Raises `NotFound`."""
         return _named("user", name, self.users())
 
     def create_user(
@@ -262,20 +284,20 @@ class PodAdmin:
         allocations: Sequence[str] = (),
         uid: int = -1,
     ) -> NewUser:
-        """Make a user, with an access key that nobody is told again.
+        """Make a user, with an access key that is shown this once.
 
         role: `administrator`, `user`, `reader` or `scheduler`. allocations: those that the user may
-        use; none: all. uid: of the account that is this user without a key; -1: none.
+        use; none: all. uid: the account that acts as this user without a key; -1: none.
         """
         request = UserRequest(name=name, role=role, allocations=list(allocations), uid=uid)
         return self._call("CreateUser", request, NewUser)
 
     def remove_user(self, name: str) -> None:
-        """Remove a user; the key is worth nothing any more."""
+        """Remove a user. The user's access key is no longer valid."""
         self._call("RemoveUser", Named(name=name), Empty)
 
     def revoke_certificate(self, user: str, number: str) -> UserInfo:
-        """From now on one certificate of a user's is worth nothing. number: as it was made with."""
+        """Revoke one certificate of a user. number: the one that was given when it was made."""
         return self._call("RevokeCertificate", RevokeRequest(name=user, number=number), UserInfo)
 
     def set_quota(
@@ -286,10 +308,10 @@ class PodAdmin:
         devices: int | None = None,
         partitions: int | None = None,
     ) -> QuotaInfo:
-        """Limit what a user has in all allocations, all users in one, or a user in one.
+        """Limit a user in all allocations, all users in one allocation, or a user in one.
 
-        devices, partitions: at most so many; None: no limit. Without either the quota is gone.
-        `Pod.quotas` lists them.
+        devices, partitions: the most that are allowed; None: no limit. Without either, the quota is
+        removed. `Pod.quotas` lists the quotas.
         """
         quota = QuotaInfo(
             user=user,
@@ -301,11 +323,11 @@ class PodAdmin:
             return self._client.set_quota(quota)
 
     def remove_quota(self, *, user: str = "", allocation: str = "") -> QuotaInfo:
-        """End a quota. Raises `NotFound`."""
+        """Remove a quota. Raises `NotFound`."""
         with self._lock:
-            there = self._client.list_quotas()
+            quotas = self._client.list_quotas()
         whose = [name for name in (user, allocation) if name]
-        if whose and (user, allocation) not in [(one.user, one.allocation) for one in there]:
+        if whose and (user, allocation) not in [(quota.user, quota.allocation) for quota in quotas]:
             raise NotFound(
                 f"there is no quota of {' in '.join(whose)}",
                 would_work="vipu-admin list quotas shows all",
@@ -315,33 +337,41 @@ class PodAdmin:
     # The server
 
     def moves(self) -> MoveTable:
-        """Which launches are asked to move to other devices, and how many could be."""
+        """Return which launches are asked to move to other devices, and how many could be asked."""
         return self._call("ShowMoves", MovesRequest(), MoveTable)
 
     def allow_moves(self, allowed: bool) -> MoveTable:
-        """Ask launches that can to move, as at first; or none from now on, which is kept."""
+        """Allow or forbid the server to ask launches to move.
+
+        It is allowed at first; the choice is stored.
+        """
         return self._call("AllowMoves", MovesAllowed(allowed=allowed), MoveTable)
 
-    def backup(self) -> str:
-        """All that the server keeps, as of one instant: the text of a file to restore from.
+    def verify_audit(self, *heads: str) -> AuditReport:
+        """Check that the audit was not changed. heads: hashes that its chains must contain."""
+        with self._lock:
+            return self._client.verify_audit(heads)
 
-        It has secrets in it: keep it from others.
+    def backup(self) -> str:
+        """Return the text of a file to restore from: all that the server keeps, as of one instant.
+
+        The text contains secrets: keep it from others.
         """
         with self._lock:
             return self._client.backup()
 
 
-def _named(what: str, name: str, found: Sequence[_N]) -> _N:
-    for one in found:
-        if one.name == name:
-            return one
-    raise _missing(what, name, [one.name for one in found])
+def _named(kind: str, name: str, candidates: Sequence[_N]) -> _N:
+    for candidate in candidates:
+        if candidate.name == name:
+            return candidate
+    raise _missing(kind, name, [candidate.name for candidate in candidates])
 
 
-def _missing(what: str, name: str, there: Sequence[str], action: str = "") -> NotFound:
-    have = ", ".join(there[:8]) or "none"
+def _missing(kind: str, name: str, names: Sequence[str], action: str = "") -> NotFound:
+    have = ", ".join(names[:8]) or "none"
     return NotFound(
-        f"there is no {what} {name}",
-        asked=action or f"get {what} {name}",
+        f"there is no {kind} {name}",
+        asked=action or f"get {kind} {name}",
         would_work=f"there are: {have}",
     )

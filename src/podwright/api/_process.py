@@ -1,4 +1,4 @@
-"""A launch that runs beside this program, and ends with it (`_child`)."""
+"""A launch that runs beside this program and ends with it (`_child`)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,32 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from podwright.api._tether import hold
-from podwright.errors import InvalidRequest, PodwrightError, error_from_json
+from podwright.errors import (
+    InvalidRequest,
+    LaunchFailed,
+    PodwrightError,
+    TimedOut,
+    error_from_json,
+)
 
 CHILD = (sys.executable, "-P", "-m", "podwright.api._child")
-#: An option's value: True and False are yes and no.
+#: The value of an option. True and False mean yes and no.
 Option = bool | int | float | str
 
 
-def option_words(options: Mapping[str, Option | None]) -> list[str]:
-    """Options as poprun's words: `max_restarts=2` is `--max-restarts=2`; None is left out.
+def described(code: int) -> str:
+    """Return an exit code of a launch in words."""
+    if code > 128:
+        with contextlib.suppress(ValueError):
+            return f"the launch was ended by {signal.Signals(code - 128).name}"
+    return f"the launch ended with code {code}"
 
-    Raises InvalidRequest for one that poprun does not have, naming the nearest.
+
+def option_words(options: Mapping[str, Option | None]) -> list[str]:
+    """Return options as poprun's arguments: `max_restarts=2` becomes `--max-restarts=2`.
+
+    An option that is None is left out. Raises InvalidRequest for an option that poprun does not
+    have; the message names the nearest one.
     """
     from podwright.launcher import OPTIONS
 
@@ -47,7 +62,7 @@ def option_words(options: Mapping[str, Option | None]) -> list[str]:
 
 
 class LaunchProcess:
-    """One launch. Its output goes where it was told; how it ended is `code` and `error`."""
+    """One launch. Its output goes to the given files. `code` and `error` say how it ended."""
 
     def __init__(
         self,
@@ -71,7 +86,7 @@ class LaunchProcess:
                 stderr=stderr,
                 env=dict(environ),
                 cwd=cwd,
-                process_group=0,  # Ctrl-C is passed on once, and by us
+                process_group=0,  # Ctrl-C is passed on once, by this process
             )
         except BaseException:
             for handle in (asking, self._report):
@@ -86,22 +101,23 @@ class LaunchProcess:
             line = json.dumps({"words": list(words), "folder": folder}).encode() + b"\n"
             while line:
                 line = line[self._tether.write(line) or 0 :]
+        self._ending: dict[str, Any] = {}
         self.code: int | None = None
         self.error: PodwrightError | None = None
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The pid of the launch's process."""
         return self._process.pid
 
     def done(self) -> bool:
-        """Whether it is over; then `code` and `error` say how."""
+        """Return whether the launch is over. Then `code` and `error` say how it ended."""
         if self.code is None and self._process.poll() is not None:
             self._finish()
         return self.code is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end; whether it came in time."""
+        """Wait for the end, at most `timeout` seconds. Return whether it has come."""
         if self.code is None:
             try:
                 self._process.wait(timeout)
@@ -111,26 +127,29 @@ class LaunchProcess:
         return True
 
     async def wait_async(self) -> None:
-        """The same without a thread. Cancelling this only ends the waiting."""
+        """Wait without a thread. Cancelling this call ends only the waiting."""
         if self.done():
             return
         handle = os.pidfd_open(self.pid)
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(handle, ended.set)
+        loop, exited = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(handle, exited.set)
         try:
-            await ended.wait()
+            await exited.wait()
         finally:
             loop.remove_reader(handle)
             os.close(handle)
         self.wait()
 
     def interrupt(self, number: int = signal.SIGTERM) -> None:
-        """Ask it to end; a second time, to end at once."""
+        """Ask the launch to end. A second call asks it to end at once."""
         if not self.done():
             self._process.send_signal(number)
 
     def wait_or_interrupt(self, timeout: float | None = None) -> bool:
-        """Wait; Ctrl-C is passed on, the orderly end seen, and KeyboardInterrupt raised then."""
+        """Wait for the end.
+
+        On Ctrl-C, pass it on, wait for the orderly end, and raise KeyboardInterrupt.
+        """
         try:
             return self.wait(timeout)
         except KeyboardInterrupt:
@@ -142,16 +161,33 @@ class LaunchProcess:
                 self.wait()
             raise
 
+    def failure(self, log: str) -> PodwrightError:
+        """Return why a launch that is over failed: the failed instance, or what else ended it.
+
+        log: the end of its log. The error is `TimedOut` where the launch's own `timeout` ended it.
+        """
+        code = self.code or 1
+        if self._ending.get("timed_out"):
+            return TimedOut(self._ending["cause"], exit_code=code, log=log)
+        instance = self._ending.get("instance", -1)
+        who = {"instance": instance} if instance >= 0 else {}
+        text = self._ending.get("cause") or described(code)
+        return LaunchFailed(text, exit_code=code, log=log, **who)
+
     def _finish(self) -> None:
-        said = b""
+        output = b""
         poll = select.poll()
         poll.register(self._report, select.POLLIN)
-        # Forks of the launch may have its end open for a moment more: a line is enough.
-        while not said.endswith(b"\n") and poll.poll(0) and (chunk := os.read(self._report, 65536)):
-            said += chunk
+        # Forks of the launch may have their copy of the pipe open for a moment more, so one line
+        # is enough and the end of the file is not awaited.
+        while (
+            not output.endswith(b"\n") and poll.poll(0) and (chunk := os.read(self._report, 65536))
+        ):
+            output += chunk
         os.close(self._report)
         self._tether.close()
         returned = self._process.returncode
-        told = json.loads(said) if said.endswith(b"\n") else {}
-        self.error = error_from_json(told["error"]) if "error" in told else None
-        self.code = told.get("code", returned if returned >= 0 else 128 - returned)
+        outcome = json.loads(output) if output.endswith(b"\n") else {}
+        self._ending = outcome.get("ending", {})
+        self.error = error_from_json(outcome["error"]) if "error" in outcome else None
+        self.code = outcome.get("code", returned if returned >= 0 else 128 - returned)

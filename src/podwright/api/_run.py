@@ -1,4 +1,4 @@
-"""`podwright.run`: a program's instances on a partition, and their end, as poprun has it."""
+"""`podwright.run`: run a program's instances on a partition and wait for them, as poprun does."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from podwright.api._process import LaunchProcess, Option, option_words
-from podwright.errors import LaunchFailed
 
 if TYPE_CHECKING:
     from podwright.api._partition import Partition
 
 
 class Completed(NamedTuple):
-    """How a run ended. exit_code: poprun's. stdout, stderr: what was captured, else empty."""
+    """How a run ended.
+
+    exit_code: poprun's. stdout, stderr: the captured output, otherwise empty.
+    """
 
     exit_code: int
     stdout: str = ""
@@ -38,18 +40,28 @@ def run(
 ) -> Completed:
     """Run a program's instances on a partition, and wait for their end.
 
-    partition: one that this program holds, or the name of one; without it one is made that fits,
-    and removed afterwards. replicas, instances: in all; by default as many as there is room for
-    in the partition, one for each GCD of it; without one, one instance and as many replicas.
-    capture: return what
-    the instances write instead of passing it on. environ, cwd: for the launch; this program's own
-    by default. options: any other of poprun's, with underscores: `max_restarts=2`,
-    `ipus_per_replica=2`, `host="n1,n2"`, `timeout=60`.
+    partition: one that this program holds, or the name of one. Without it, a partition that fits is
+    made, and removed afterwards. replicas, instances: totals. By default they fill the partition,
+    with one instance for each of its GCDs; without a partition, there is one instance, and as many
+    replicas. capture: return what the instances write instead of passing it on. environ, cwd: of
+    the launch; by default this program's own. options: any other option of poprun, with
+    underscores: `max_restarts=2`, `ipus_per_replica=2`, `host="n1,n2"`, `timeout=60`.
 
-    Raises `LaunchFailed` where an instance fails (unless `check` is false), and what the server
-    refuses: `NoCapacity`, `Held`, `Unavailable` … Ctrl-C ends the instances in order, then raises.
+    Raises, unless `check` is false, `LaunchFailed` where an instance fails, with the instance in
+    its message and in `data["instance"]`, and `TimedOut` after `timeout` seconds. Raises what the
+    server refuses: `NoCapacity`, `Held`, `Unavailable` … Ctrl-C ends the instances in order and
+    then raises.
     """
-    with _Run(program, partition, replicas, instances, capture, environ, cwd, options) as started:
+    with _Run(
+        program,
+        partition,
+        replicas=replicas,
+        instances=instances,
+        capture=capture,
+        environ=environ,
+        cwd=cwd,
+        options=options,
+    ) as started:
         started.process.wait_or_interrupt()
         return started.completed(check=check)
 
@@ -66,8 +78,20 @@ async def run_async(
     cwd: str | None = None,
     **options: Option,
 ) -> Completed:
-    """As `run`, for asyncio. Cancelling it ends the instances, in order, before it is over."""
-    with _Run(program, partition, replicas, instances, capture, environ, cwd, options) as started:
+    """Run a program as `run` does, for asyncio.
+
+    Cancelling it ends the instances in order before the call returns.
+    """
+    with _Run(
+        program,
+        partition,
+        replicas=replicas,
+        instances=instances,
+        capture=capture,
+        environ=environ,
+        cwd=cwd,
+        options=options,
+    ) as started:
         try:
             await started.process.wait_async()
         except asyncio.CancelledError:
@@ -83,18 +107,18 @@ def counts(
     instances: int | None,
     options: Mapping[str, Option],
 ) -> tuple[int, int]:
-    """How many replicas and instances: as told, or what fills a partition that is held."""
-    held = None if partition is None or isinstance(partition, str) else partition
+    """Return the numbers of replicas and instances: as given, or what fills a held partition."""
+    owned = None if partition is None or isinstance(partition, str) else partition
     if instances is None:
-        instances = max(held.info.num_gcds, 1) if held else 1
+        instances = max(owned.info.num_gcds, 1) if owned else 1
     if replicas is None:
         each = int(options.get("ipus_per_replica", 1))
-        replicas = max(held.size // each, 1) if held else instances
+        replicas = max(owned.size // each, 1) if owned else instances
     return replicas, instances
 
 
 def place(partition: Partition | str | None, environ: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a launch in a partition that this program holds, or in none."""
+    """Return the environment of a launch in a partition that this program holds, or in none."""
     own = {} if partition is None or isinstance(partition, str) else partition.environment()
     return {**(os.environ if environ is None else environ), **own}
 
@@ -106,6 +130,7 @@ class _Run:
         self,
         program: Sequence[str],
         partition: Partition | str | None,
+        *,
         replicas: int | None,
         instances: int | None,
         capture: bool,
@@ -129,7 +154,7 @@ class _Run:
         self.process = LaunchProcess(words, environment, stdout=out, stderr=err, cwd=cwd)
 
     def completed(self, *, check: bool) -> Completed:
-        """How it ended. Raises that, if it did not end well."""
+        """Return how the launch ended. check: raise the failure if it did not end well."""
         process = self.process
         if process.error:
             raise process.error
@@ -139,8 +164,7 @@ class _Run:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
         if process.code and check:
-            log = texts[1][-4000:] if texts else ""
-            raise LaunchFailed(described(process.code), exit_code=process.code, log=log)
+            raise process.failure(texts[1][-4000:] if texts else "")
         return Completed(process.code, *texts)
 
     def __enter__(self) -> _Run:
@@ -152,13 +176,3 @@ class _Run:
             self.process.wait()
         for file in self._files:
             file.close()
-
-
-def described(code: int) -> str:
-    """An exit code of poprun's, in words."""
-    if code > 128:
-        try:
-            return f"the launch was ended by {signal.Signals(code - 128).name}"
-        except ValueError:
-            pass
-    return f"the launch ended with code {code}"

@@ -1,7 +1,7 @@
-"""What ends with this program: processes that hold one end of a pipe, whose other end is ours.
+"""Processes that end with this program: each holds one end of a pipe, whose other end is here.
 
-The kernel closes ours however this program ends. Its forks (multiprocessing) have copies, which
-are closed in them: they are not what those processes were started for.
+The kernel closes this end however the program ends. Forks of the program (multiprocessing) inherit
+copies of it. The copies are closed in the forks, since those processes were not started for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HELD: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
 
 
 def hold(end: IO[bytes]) -> None:
-    """The writing end of a pipe: what listens at the other one ends with this process."""
+    """Keep the writing end of a pipe open: the process at the other end ends with this process."""
     _HELD.add(end)
 
 
@@ -32,9 +32,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def end_with(reading: int) -> None:
-    """Be asked to end (SIGTERM) as soon as nobody has the other end of this pipe any more.
+    """Have this process asked to end (SIGTERM) as soon as nobody has the other end of this pipe.
 
-    The kernel sends the signal: no thread of ours has to look.
+    The kernel sends the signal, so no thread has to watch the pipe.
     """
     fcntl.fcntl(reading, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(reading, _F_SETSIG, signal.SIGTERM)
@@ -42,9 +42,9 @@ def end_with(reading: int) -> None:
     fcntl.fcntl(reading, fcntl.F_SETFL, flags | os.O_ASYNC)
     poll = select.poll()
     poll.register(reading, 0)
-    if poll.poll(0):  # it went before we said so
+    if poll.poll(0):  # the other end had closed before the signal was set up
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-#: <fcntl.h> of Linux; Python's module does not name it.
+#: A constant of Linux's <fcntl.h> that Python's module does not name.
 _F_SETSIG = 10

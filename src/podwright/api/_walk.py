@@ -1,4 +1,4 @@
-"""What comes before a launch: poprun and a program's own launches walk the same way."""
+"""The steps before a launch, which poprun and a program's own launches share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plan_launch(options: Options, environ: Mapping[str, str]) -> Plan:
-    """The plan of a launch from this machine, with its cores where instances get some of them.
+    """Return the plan of a launch from this machine, with its cores if instances are bound to them.
 
     Raises InvalidRequest for options that contradict each other.
     """

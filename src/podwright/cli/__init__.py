@@ -1,1 +1,1 @@
-"""The commands: parse, call, print. No logic."""
+"""The commands. They parse arguments, call other packages and print; they contain no logic."""

@@ -1,7 +1,7 @@
-"""`gc-info`: which devices a program sees, by the numbers that it attaches to.
+"""`gc-info`: the devices that a program sees, by the numbers to which it attaches.
 
-`-l` and `--all-partitions` are what V-IPU's users type when a program cannot acquire devices
-(PopRun guide 2.10.2); the rest of its options is our choice.
+V-IPU's users type `-l` and `--all-partitions` when a program cannot acquire devices (PopRun guide
+2.10.2). The other options are our choice.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.cli import _gc
-from podwright.cli._arguments import Parser, not_negative, run
-from podwright.cli._server import said
+from podwright.cli.devices import _gc
+from podwright.cli.shared._arguments import Parser, not_negative, run
+from podwright.cli.shared._server import said
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -27,7 +27,7 @@ A partition in error shows why, and no devices. Who uses a device: gc-monitor.""
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command."""
+    """Return the parser of the whole command."""
     parser = _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES)
     add = parser.add_argument
     add("-l", "--list-devices", action="store_true", help="list devices by number")
@@ -40,9 +40,9 @@ def main(
     argv: Sequence[str] | None = None,
     connect: Callable[[argparse.Namespace], FoundServer] = _gc.reach,
 ) -> int:
-    """The command. connect: how it comes to its server. Returns the exit code."""
+    """Run the command, and return the exit code. connect: returns the server."""
     return run(
-        lambda: _main(argv, connect), prog="gc-info", say=lambda error: said(error, "gc-info")
+        lambda: _main(argv, connect), prog="gc-info", describe=lambda error: said(error, "gc-info")
     )
 
 
@@ -50,27 +50,28 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.list_devices == (arguments.device_id is not None):
-        parser.error("say -l, or -d N; see --help")
+        parser.error("name a device with -d N, or list all with -l")
     if arguments.device_info and arguments.device_id is None:
         parser.error("--device-info needs -d N")
-    from podwright.cli import _gc_show, _json
-    from podwright.cli._arguments import complain
-    from podwright.cli._tables import card
+    from podwright.cli.devices import _gc_show
+    from podwright.cli.shared import _json
+    from podwright.cli.shared._arguments import complain
+    from podwright.cli.shared._tables import card
 
-    found = connect(arguments)
-    with found.client:
-        shown = _gc.shown(arguments, found)
+    server = connect(arguments)
+    with server.client:
+        uses = _gc.device_uses(arguments, server)
         if arguments.device_id is not None:
-            from podwright.cli._device_users import device_of
+            from podwright.cli.devices._device_users import device_of
 
-            facts = _gc_show.described(*device_of(shown, arguments.device_id))
+            facts = _gc_show.described(*device_of(uses, arguments.device_id))
             print(_json.text(dict(facts)) if arguments.json else card(facts))
         elif arguments.json:
-            print(_json.text(_gc_show.listing_json(shown)))
-        elif shown:
-            print(_gc_show.listing(shown))
+            print(_json.text(_gc_show.listing_json(uses)))
+        elif uses:
+            print(_gc_show.listing(uses))
         else:
-            complain(_gc.none_there(arguments, found))
+            complain(_gc.none_there(arguments, server))
     return 0
 
 

@@ -1,7 +1,7 @@
-"""`gc-monitor`: who uses which device, once or live.
+"""`gc-monitor`: the users of each device, once or live.
 
-The name and the title line are V-IPU's (PopRun guide 2.10.2); its columns are not documented, so
-ours are our choice: user, host, process and program, as the lease on the device tells them.
+The name and the title line are V-IPU's (PopRun guide 2.10.2). Its columns are not documented, so
+ours are our choice: user, host, process and program, according to the lease on the device.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
-from podwright.cli import _gc
-from podwright.cli._arguments import Parser, run, seconds
-from podwright.cli._server import said
+from podwright.cli.devices import _gc
+from podwright.cli.shared._arguments import Parser, run, seconds
+from podwright.cli.shared._server import said
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -30,13 +30,13 @@ examples:
 
 --live goes on until Ctrl-C; with --json it prints a line each time."""
 
-#: Another screen, and back to what was there before; the cursor hidden, and shown.
+#: Terminal codes: to another screen and back to the former one; the cursor hidden, and shown.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command."""
+    """Return the parser of the whole command."""
     parser = _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES)
     parser.add_argument("--live", action="store_true", help="again and again, until Ctrl-C")
     parser.add_argument(
@@ -49,25 +49,25 @@ def main(
     argv: Sequence[str] | None = None,
     connect: Callable[[argparse.Namespace], FoundServer] = _gc.reach,
 ) -> int:
-    """The command. connect: how it comes to its server. Returns the exit code."""
+    """Run the command, and return the exit code. connect: returns the server."""
     return run(
         lambda: _main(argv, connect),
         prog="gc-monitor",
-        say=lambda error: said(error, "gc-monitor"),
+        describe=lambda error: said(error, "gc-monitor"),
     )
 
 
 def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], FoundServer]) -> int:
     arguments = build_parser().parse_args(argv)
-    found = connect(arguments)
-    with found.client:
+    server = connect(arguments)
+    with server.client:
         if not _is_live(arguments):
-            print(_once(arguments, found))
+            print(_once(arguments, server))
             return 0
         paints = sys.stdout.isatty() and not arguments.json
         with _screen() if paints else nullcontext():
             while True:
-                text = _look(arguments, found)
+                text = _watch_devices(arguments, server)
                 if paints:
                     _repaint(text)
                 else:
@@ -75,40 +75,41 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
                 time.sleep(arguments.interval or 2.0)
 
 
-def _once(arguments: argparse.Namespace, found: FoundServer) -> str:
-    from podwright.cli import _gc_show, _json
+def _once(arguments: argparse.Namespace, server: FoundServer) -> str:
+    from podwright.cli.devices import _gc_show
+    from podwright.cli.shared import _json
 
-    shown = _gc.shown(arguments, found)
+    uses = _gc.device_uses(arguments, server)
     if arguments.json:
-        data = _gc_show.monitor_json(shown)
+        data = _gc_show.monitor_json(uses)
         return _json.line(data) if _is_live(arguments) else _json.text(data)
-    return _gc_show.monitor(shown) or _gc.none_there(arguments, found)
+    return _gc_show.monitor(uses) or _gc.none_there(arguments, server)
 
 
 def _is_live(arguments: argparse.Namespace) -> bool:
     return arguments.live or arguments.interval is not None
 
 
-def _look(arguments: argparse.Namespace, found: FoundServer) -> str:
-    """What there is to see; a server that is away for a while ends nothing."""
+def _watch_devices(arguments: argparse.Namespace, server: FoundServer) -> str:
+    """Return the text to show. A server that is away for a while does not end the command."""
     from podwright.errors import NotFound, TimedOut, Unavailable
 
     try:
-        text = _once(arguments, found)
+        text = _once(arguments, server)
     except (NotFound, TimedOut, Unavailable) as error:
         if arguments.json:
-            from podwright.cli import _json
+            from podwright.cli.shared import _json
 
             return _json.line({"code": error.code, "message": error.message})
         text = f"gc-monitor: {error.message}"
     if arguments.json:
         return text
-    return f"{time.strftime('%H:%M:%S')}  {found.address}\n\n{text}\n"
+    return f"{time.strftime('%H:%M:%S')}  {server.address}\n\n{text}\n"
 
 
 @contextmanager
 def _screen() -> Iterator[None]:
-    """A screen of our own; whatever ends us, the terminal is as it was."""
+    """Use a screen of our own, and restore the terminal whatever ends the command."""
 
     def end(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
@@ -124,7 +125,9 @@ def _screen() -> Iterator[None]:
 
 
 def _repaint(text: str) -> None:
-    """The text over what was there, cut to the window; without flicker, so never cleared first."""
+    """Print the text over the former one, cut to the window. Nothing is cleared first, to avoid
+    flicker.
+    """
     width, height = shutil.get_terminal_size()
     lines = text.splitlines()
     if len(lines) >= height > 1:

@@ -7,22 +7,42 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.cli._running import TRACEBACK, leave, run
+from podwright.cli.shared._running import TRACEBACK, leave, run
 
 if TYPE_CHECKING:
     from podwright.launcher import Plan
 
-#: Trying again may help (sysexits.h).
+#: The exit code for a failure that may pass (sysexits.h).
 NOT_NOW = 75
 
 
+#: Other commands' names of options, and poprun's own; the longer names first.
+_OWN_OPTIONS = {
+    "--api-host HOST:PORT or VIPU_CLI_API_HOST": (
+        "--vipu-server-host HOST and --vipu-server-port PORT, or IPUOF_VIPU_API_HOST"
+    ),
+    "--api-host host1,host2": "--vipu-server-host host1,host2",
+    "--api-host": "--vipu-server-host",
+    "VIPU_CLI_API_HOST": "IPUOF_VIPU_API_HOST",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code."""
+    """Run the command, and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     code = run(
-        lambda: _main(words), prog="poprun", say=lambda error: f"POPRUN ERROR: {error.message}"
+        lambda: _main(words),
+        prog="poprun",
+        describe=lambda error: f"POPRUN ERROR: {in_own_words(error.message)}",
     )
     return leave(code) if argv is None else code
+
+
+def in_own_words(message: str) -> str:
+    """Return a refusal with poprun's own option names in place of `vipu`'s."""
+    for theirs, ours in _OWN_OPTIONS.items():
+        message = message.replace(theirs, ours)
+    return message
 
 
 def _main(words: Sequence[str]) -> int:
@@ -37,7 +57,7 @@ def _main(words: Sequence[str]) -> int:
         print(help_text())
         return 0
     if options.version or options.version_format:
-        from podwright.cli._versions import version_text
+        from podwright.cli.shared._versions import version_text
 
         print(version_text(options.version_format or "text"))
         return 0
@@ -57,7 +77,7 @@ def _main(words: Sequence[str]) -> int:
 
 
 def _ask(plan: Plan, environ: Mapping[str, str]) -> int:
-    """Print whether the server would grant the plan; the exit code."""
+    """Print whether the server would grant the plan, and return the exit code."""
     from podwright.launcher import would_run
 
     good, lines = would_run(plan, environ)

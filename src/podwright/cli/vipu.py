@@ -1,7 +1,7 @@
-"""`vipu`: partitions by hand. Parses, calls, prints, and decides nothing.
+"""`vipu`: partitions by hand. It parses, calls and prints, and decides nothing.
 
-Grammar, options and the success line are those of V-IPU's command of that name. What its
-documents do not show (failures, `get` for people, the columns of most tables) is our choice.
+Grammar, options and the success line are those of V-IPU's command of the same name. Its documents
+do not show failures, `get` for people, and the columns of most tables; these are our choice.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright._version import __version__
-from podwright.cli._arguments import Parser, not_negative, positive, run, seconds
-from podwright.cli._server import connect, said, server_options
+from podwright.cli.shared._arguments import Parser, not_negative, positive, run, seconds
+from podwright.cli.shared._listing import add_options
+from podwright.cli.shared._server import connect, said, server_options
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -31,11 +32,13 @@ examples:
   vipu create partition big --size 64 --wait --duration 3600
   vipu explain partition --size 64
 
-Without a server's name it is, in this order: the one in /etc/vipu/vipu-cli.hcl, this machine's,
-this user's own, localhost:8090. If there is none, one is started for you.
+Without -H or --context, vipu takes the first of these servers: the one in
+/etc/vipu/vipu-cli.hcl, the current context, this machine's, this user's own, localhost:8090.
+If there is none, vipu starts a simulated one for you.
 
-exit codes: 0 done; 1 refused; 2 wrong usage; 69 no server; 75 not free now, later perhaps.
-`vipu VERB NOUN --help` says more of each."""
+exit codes: 0 done; 1 refused; 2 wrong usage; 69 no server; 75 not free now.
+With code 75, try again later or add --wait.
+`vipu VERB NOUN --help` lists the options of each command."""
 
 _VERBS = "create, list, get, reset, remove, explain or events"
 _ROUTING = ("default", "dnc", "swnc", "btnc", "ringswnc")
@@ -43,7 +46,7 @@ _GW_ROUTING = ("default", "ring", "swring")
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command; completion is made from it, too."""
+    """Return the parser of the whole command. Completion is made from it, too."""
     common = server_options()
     common.add_argument("--json", "--showjson", action="store_true", help="print JSON")
     parser = Parser(
@@ -81,24 +84,28 @@ def build_parser() -> Parser:
     reset = verb("reset", "Reset a partition.")(
         "partition", "reset_partition", "Reset the devices of a partition.", named=True
     )
-    reset.add_argument("--relocatable", action="store_true", help="it may move to other devices")
-    reset.add_argument("--force", action="store_true", help="although somebody holds it")
+    reset.add_argument("--relocatable", action="store_true", help="let it move to other devices")
+    reset.add_argument(
+        "--force", action="store_true", help="reset it even if somebody has a lease on it"
+    )
 
     remove = verb("remove", "Remove a partition, or end a lease.", "delete")
-    gone = remove("partition", "remove_partition", "Remove a partition.", named=True)
-    gone.add_argument("--force", action="store_true", help="whatever errors or leases there are")
+    removal = remove("partition", "remove_partition", "Remove a partition.", named=True)
+    removal.add_argument(
+        "--force", action="store_true", help="remove it in spite of errors and leases"
+    )
     over = remove(
         "lease",
         "remove_lease",
-        "End a lease. Its devices are free again once nothing of it can reach them.",
+        "End a lease. Its devices become free when none of its processes can reach them.",
         named=True,
     )
     over.add_argument(
         "--force",
         action="store_true",
-        help="as an administrator who knows that nothing of it runs: wait for nobody",
+        help="free the devices at once; for administrators who know that no process is left",
     )
-    remove("waiter", "remove_waiter", "Leave the waiting line.", named=True)
+    remove("waiter", "remove_waiter", "Leave the queue.", named=True)
     _explaining(verbs, common)
     _events(verbs, common)
     return parser
@@ -109,7 +116,11 @@ def _creation(parser: Parser) -> None:
     add("--size", type=positive, metavar="N", help="devices; needed unless --devices is given")
     add("--allocation", default="", metavar="A", help="the allocation to take them from")
     add("--cluster", default="", metavar="C", help="the cluster to take them from")
-    add("--reconfigurable", action="store_true", help="programs choose their devices in it")
+    add(
+        "--reconfigurable",
+        action="store_true",
+        help="let programs choose devices inside the partition",
+    )
     add(
         "--num-gcds",
         "--gcds",
@@ -126,7 +137,13 @@ def _creation(parser: Parser) -> None:
         metavar="N",
         help="replicas over all GCDs; as many as GCDs by default",
     )
-    add("--num-ilds", type=not_negative, default=0, metavar="N", help="link domains to span")
+    add(
+        "--num-ilds",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="number of link domains to span",
+    )
     add(
         "--routing",
         choices=_ROUTING,
@@ -146,29 +163,47 @@ def _creation(parser: Parser) -> None:
     add("--sync-type", default="", metavar="T", help="c2-compatible, pod-native-default, …")
     add("--devices", default="", metavar="D", help="exactly these: DOMAIN:OFFSETS, say 0:0-3,0:8")
     add("--profile", default="", metavar="P", help="slices of GPUs (MIG) of this kind: 1g.10gb")
-    add("--no-auto-reset", action="store_true", help="leave it alone when it is in error")
-    add("--relocatable", action="store_true", help="it may move to other devices on an error")
-    add("--movable", action="store_true", help="its launch may be asked to move, once it can")
+    add(
+        "--host",
+        default="",
+        metavar="H[,H…]",
+        help="of a pool: the hosts to which the devices are attached",
+    )
+    add(
+        "--no-auto-reset", action="store_true", help="do not reset it by itself when it is in error"
+    )
+    add("--relocatable", action="store_true", help="let it move to other devices when its own fail")
+    add(
+        "--movable",
+        action="store_true",
+        help="let the server ask its launch to move to other devices",
+    )
     add(
         "--system-wide",
         action="store_true",
         help="write IPUoF files for all accounts, in /etc/ipuof.conf.d",
     )
-    add("--no-ipuof-files", action="store_true", help="write none in ~/.ipuof.conf.d either")
-    add("--wait", action="store_true", help="wait in line for devices that are not free yet")
-    add("--priority", type=int, default=0, metavar="N", help="in the line: higher goes first, 0")
+    add("--no-ipuof-files", action="store_true", help="write no IPUoF files")
+    add("--wait", action="store_true", help="wait in the queue for devices that are not free yet")
+    add(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="in the queue: the higher goes first (0)",
+    )
     add(
         "--duration",
         type=seconds,
         default=0.0,
         metavar="S",
-        help="seconds for which it is needed, so that others know",
+        help="how many seconds it will be needed; estimates for others use it",
     )
     add("--index", help=argparse.SUPPRESS)
 
 
 def _explaining(verbs: Any, common: Parser) -> None:
-    summary = "Say why something cannot start now, and what could."
+    summary = "Explain why a request cannot start now, and what could start."
     parser = verbs.add_parser("explain", parents=[common], help=summary, description=summary)
     parser.set_defaults(action="explain")
     add = parser.add_argument
@@ -194,7 +229,7 @@ def _events(verbs: Any, common: Parser) -> None:
     summary = "Show who did what, when, from where, and how it ended."
     parser = verbs.add_parser("events", parents=[common], help=summary, description=summary)
     parser.set_defaults(action="events")
-    parser.add_argument("--follow", action="store_true", help="go on with what happens")
+    parser.add_argument("--follow", action="store_true", help="keep printing new events")
     parser.add_argument(
         "--since", type=not_negative, default=0, metavar="N", help="only events after number N"
     )
@@ -211,11 +246,13 @@ def _listing(noun: Callable[..., Parser]) -> None:
         ("quota", ("allocation",)),
     ):
         child = noun(name, f"list_{name}s", f"List {name}s.")
+        add_options(child)
         for key in filters:
             child.add_argument(
                 f"--{key}", default="", metavar=key[0].upper(), help=f"only those of this {key}"
             )
-    noun("ipu-attr", "list_attributes", "List what is known of each device.")
+    attributes = noun("ipu-attr", "list_attributes", "List the attributes of each device.")
+    add_options(attributes, sortable=False)
 
 
 def _getting(noun: Callable[..., Parser]) -> None:
@@ -232,8 +269,10 @@ def _getting(noun: Callable[..., Parser]) -> None:
 
 
 def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
-    """The command. connect: how it comes to its server. Returns the exit code."""
-    return run(lambda: _main(argv, connect), prog="vipu", say=lambda error: said(error, "vipu"))
+    """Run the command, and return the exit code. connect: returns the server."""
+    return run(
+        lambda: _main(argv, connect), prog="vipu", describe=lambda error: said(error, "vipu")
+    )
 
 
 def _main(argv: Sequence[str] | None, connect: Connect) -> int:
@@ -241,7 +280,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.server_version and arguments.verb is None:
         parser.error(f"missing VERB: {_VERBS}; see --help")
-    from podwright.cli._vipu import perform  # after the words are known to be right
+    from podwright.cli.partitions._verbs import perform  # after the words are known to be right
 
     return perform(arguments, connect)
 

@@ -1,8 +1,8 @@
-"""`vipu-admin`: agents, clusters, allocations and users of a server. Parses, calls, prints.
+"""`vipu-admin`: agents, clusters, allocations and users of a server. It parses, calls and prints.
 
-Grammar, the success line and the options that are known are those of V-IPU's command of that
-name; tables but that of `discover agent`, quotas, machines and
-backups are our choice. What it says of partitions is `vipu`'s.
+Grammar, the success line and the known options are those of V-IPU's command of the same name. Our
+choice are quotas, machines, backups, and all tables except that of `discover agent`. Output about
+partitions is that of `vipu`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from podwright._version import __version__
-from podwright.cli._arguments import Parser, not_negative, port, positive, run
-from podwright.cli._server import connect_to_one, said, server_options
+from podwright.cli.shared._arguments import Parser, not_negative, port, positive, run
+from podwright.cli.shared._listing import add_options
+from podwright.cli.shared._server import connect_to_one, said, server_options
 from podwright.cli.vipu import Connect
 
 _EXAMPLES = """\
@@ -35,13 +36,13 @@ Words about partitions, devices and leases do what they do in vipu: vipu-admin l
 exit codes: 0 done; 1 refused, or a test found something; 2 wrong usage; 69 no server."""
 
 _VERBS = ("create", "list", "get", "reset", "remove", "delete", "explain", "wait")
-#: Verbs that are about nothing else.
+#: The verbs that are entirely vipu's.
 _ALL_OF_VIPU = ("events", "reset", "explain")
 _OF_VIPU = ("partition", "device", "lease", "ipu-attr", "waiter", "event")
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command."""
+    """Return the parser of the whole command."""
     common = server_options()
     common.add_argument("--json", "--showjson", action="store_true", help="print JSON")
     parser = Parser(
@@ -79,23 +80,28 @@ def build_parser() -> Parser:
     removing = verb("remove", "Remove an agent, cluster, allocation or user.", "delete")
     for name in ("agent", "cluster", "allocation", "user"):
         listed = listing(name, f"list_{name}s", f"List {name}s.", named=False)
+        add_options(listed)
         if name == "allocation":
             listed.add_argument("--cluster", default="", metavar="C", help="only those of this one")
         getting(name, f"get_{name}", f"Show one {name}.")
-        gone = removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
+        removal = removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
         if name == "cluster":
-            gone.add_argument("--force", action="store_true", help="with the allocations in it")
+            removal.add_argument("--force", action="store_true", help="with the allocations in it")
     revoked = verb("revoke", "Revoke one certificate of a user's.")(
         "certificate", "revoke_certificate", "Revoke one certificate; NAME is the user's."
     )
     revoked.add_argument("--number", required=True, metavar="N", help="as it was made with")
-    verb("discover", "Show agents that announced themselves.")(
+    discovered = verb("discover", "Show agents that announced themselves.")(
         "agent", "discover_agents", "Show agents that announced themselves.", named=False
     )
+    add_options(discovered)
     verb("test", "Test a cluster.")(
         "cluster", "test_cluster", "Test connectivity, hardware, cabling and topology."
     )
-    listing("machine", "list_machines", "List machines, and what is on them.", named=False)
+    machines = listing(
+        "machine", "list_machines", "List machines, and what is on them.", named=False
+    )
+    add_options(machines)
     drain = verb("drain", "Take a machine out of service.")(
         "machine", "drain_machine", "Place nothing new on a machine; what is there stays."
     )
@@ -105,6 +111,7 @@ def build_parser() -> Parser:
         "machine", "resume_machine", "Place partitions on a machine again."
     )
     quota = listing("quota", "list_quotas", "List quotas, and what is used of them.", named=False)
+    add_options(quota)
     quota.add_argument("--allocation", default="", metavar="A", help="only those of this one")
     for name, noun, action in (
         ("set", verb("set", "Limit what users may have."), "set_quota"),
@@ -118,14 +125,29 @@ def build_parser() -> Parser:
         description="Show which launches are asked to move to other devices, and which would be.",
     )
     moves.set_defaults(action="show_moves")
-    wish = moves.add_mutually_exclusive_group()
-    wish.add_argument("--never", action="store_true", help="ask nobody from now on; it is kept")
-    wish.add_argument("--allow", action="store_true", help="ask those who can move, as at first")
+    permission = moves.add_mutually_exclusive_group()
+    permission.add_argument(
+        "--never", action="store_true", help="ask nobody from now on; it is kept"
+    )
+    permission.add_argument(
+        "--allow", action="store_true", help="ask those who can move, as at first"
+    )
     moves.add_argument("--dry-run", action="store_true", help="change nothing, only show")
     backup = verb("backup", "Back up what the server keeps.")(
         "store", "backup_store", "Write all that the server keeps into a file.", named=False
     )
     backup.add_argument("name", metavar="FILE", help="the file; one that is there is replaced")
+    audit = verb("audit", "See whether the audit is as it was written.")(
+        "verify", "verify_audit", "Check the hash chains of the audit.", named=False
+    )
+    audit.add_argument(
+        "--head",
+        action="append",
+        default=[],
+        metavar="HEAD",
+        help="an entry that must still be there, as the server's log has it each hour; may be "
+        "given several times",
+    )
     return parser
 
 
@@ -230,11 +252,11 @@ def _creation(create: Callable[..., Parser]) -> None:
 
 
 def main(argv: Sequence[str] | None = None, connect: Connect = connect_to_one) -> int:
-    """The command. connect: how it comes to its server. Returns the exit code."""
+    """Run the command, and return the exit code. connect: returns the server."""
     return run(
         lambda: _main(argv, connect),
         prog="vipu-admin",
-        say=lambda error: said(error, "vipu-admin"),
+        describe=lambda error: said(error, "vipu-admin"),
     )
 
 
@@ -250,13 +272,13 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
         parser.error(
             "missing VERB: create, list, get, set, add, remove, drain, backup, …; see --help"
         )
-    from podwright.cli._admin_verbs import perform  # after the words are known to be right
+    from podwright.cli.admin._verbs import perform  # after the words are known to be right
 
     return perform(arguments, connect)
 
 
 def _is_of_vipu(words: Sequence[str]) -> bool:
-    """Does a verb with one of vipu's own nouns stand here, or one that is all vipu's?"""
+    """Return whether the verb is one of vipu's, or has one of vipu's nouns."""
     if next((word for word in words if word in ("events", *_VERBS)), "") in _ALL_OF_VIPU:
         return True
     return any(

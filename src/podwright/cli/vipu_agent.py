@@ -1,4 +1,4 @@
-"""`vipu-agent`: one process per machine, which carries out what the server asks of its devices.
+"""`vipu-agent`: a process on each machine that carries out the server's orders on its devices.
 
 Its options are our choice: those of V-IPU's agent are not public. Devices are simulated, or, with
 --gpus, this machine's own GPUs.
@@ -6,15 +6,16 @@ Its options are our choice: those of V-IPU's agent are not public. Devices are s
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podwright._version import __version__
-from podwright.cli import _agent_gpus
-from podwright.cli._arguments import Parser, complain, port, positive, run, seconds
+from podwright.cli.serve import _agent_gpus
+from podwright.cli.serve._agent_arguments import AgentArguments
+from podwright.cli.shared._arguments import Parser, complain, run
+from podwright.cli.shared._option_fields import add_options, read_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,90 +37,29 @@ again goes on, and refuses what the killed one refused."""
 
 
 def build_parser() -> Parser:
-    """The command's parser."""
+    """Return the command's parser."""
     parser = Parser(
         prog="vipu-agent", description="Serve the devices of one machine.", epilog=_EXAMPLES
     )
-    parser.add_argument("--machine", metavar="NAME", help="what to call it; the host's name")
-    parser.add_argument("--host", default="127.0.0.1", help="address to answer at, 127.0.0.1")
-    parser.add_argument("--port", type=_port, default=8080, help="port, 8080; 0 for any free one")
-    parser.add_argument(
-        "--server", metavar="HOST:PORT", help="announce this machine there, to be discovered"
-    )
-    parser.add_argument(
-        "--agent-key",
-        metavar="FILE",
-        help="a key that the server has, too; without it one of this account's, for the server on "
-        "this machine alone",
-    )
-    parser.add_argument(
-        "--tls-certs",
-        metavar="DIR",
-        help="folder with ca.pem, cert.pem and key.pem: speak TLS, with a secure server alone",
-    )
-    parser.add_argument("--state", metavar="FILE", help="what it must not forget")
-    parser.add_argument(
-        "--family", default="", help="kind of devices: ipu, hgx8, nvl72, gpu1, gpu2 and so on"
-    )
-    parser.add_argument(
-        "--driver", metavar="NAME", help="serve the devices of a driver that a package adds"
-    )
-    gpus = parser.add_argument_group("GPUs of this machine")
-    gpus.add_argument("--gpus", action="store_true", help="serve them, by NVML or AMD SMI")
-    gpus.add_argument(
-        "--guard",
-        metavar="NAMES",
-        type=_agent_gpus.guards,
-        default=(),
-        help="what keeps others from a partition's GPUs, beside what programs are told to see: "
-        "fabric-manager (NVSwitch), imex (its channel), cgroups (programs of poprun open their "
-        "partition's alone), files (their owner); several with commas",
-    )
-    gpus.add_argument(
-        "--fmpm", metavar="FILE", default="fmpm", help="NVIDIA's client of Fabric Manager"
-    )
-    gpus.add_argument(
-        "--reset",
-        action="store_true",
-        help="reset GPUs by the vendor's command when they change hands",
-    )
-    devices = parser.add_argument_group("simulated devices")
-    devices.add_argument("--devices", type=positive, metavar="N", help="how many; IPU: 4")
-    devices.add_argument("--serial", default="", metavar="S", help="what its chip ids begin with")
-    devices.add_argument(
-        "--link",
-        metavar="PORT=MACHINE",
-        action="append",
-        type=_link,
-        default=[],
-        help="what a cable leads to: up, down, gw-up, gw-down; may be given several times",
-    )
-    devices.add_argument(
-        "--delay", type=seconds, metavar="S", help="seconds that configure and reset take"
-    )
-    parser.add_argument(
-        "--http-port",
-        metavar="PORT",
-        type=port,
-        help="HTTP to read only: /healthz and /metrics; 0 for any free one",
-    )
-    parser.add_argument(
-        "--http-host", metavar="HOST", default="127.0.0.1", help="its address, 127.0.0.1"
-    )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more")
+    add_options(parser, AgentArguments)
     parser.add_argument(
         "--version", action="version", version=f"vipu-agent (Podwright) {__version__}"
     )
     return parser
 
 
+def parse(argv: Sequence[str] | None = None) -> AgentArguments:
+    """Return the parsed arguments."""
+    return read_options(AgentArguments, build_parser().parse_args(argv))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command, and return its exit code."""
     return run(lambda: _main(argv), prog="vipu-agent")
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    arguments = build_parser().parse_args(argv)
+    arguments = parse(argv)
     import asyncio
     import logging
 
@@ -130,7 +70,7 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
+async def _serve(arguments: AgentArguments) -> None:
     import time
     from contextlib import AsyncExitStack
     from pathlib import Path
@@ -144,7 +84,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         machine_key,
         read_key,
     )
-    from podwright.cli._places import own_key
+    from podwright.cli.shared._places import own_key
     from podwright.errors import InvalidRequest
     from podwright.hosts import is_loopback
 
@@ -164,14 +104,15 @@ async def _serve(arguments: argparse.Namespace) -> None:
     else:
         machine = _simulated(arguments)
     state = _state(arguments, machine.machine.name)
-    kept = SavedMachine(machine, state)
+    saved = SavedMachine(machine, state)
     secret = None
     if arguments.agent_key or not certs:
-        key = read_key(Path(arguments.agent_key)) if arguments.agent_key else machine_key(own_key())
+        named = arguments.agent_key
+        key = read_key(Path(named)) if named else machine_key(own_key(system=arguments.system))
         heard = Heard(2 * WINDOW, state.with_name(state.name + ".heard"), now=time.time())
         secret = Secret(key, heard=heard)
     name = machine.machine.name
-    agent = Agent(kept, name, secret=secret, certs=Path(certs) if certs else None)
+    agent = Agent(saved, name, secret=secret, certs=Path(certs) if certs else None)
     async with AsyncExitStack() as ending:
         if "cgroups" in arguments.guard:
             await _agent_gpus.open_door(machine, ending)
@@ -179,7 +120,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 async def _until_told(
-    arguments: argparse.Namespace,
+    arguments: AgentArguments,
     agent: Agent,
     machine: SimulatedMachine | GpuMachine,
     state: Path,
@@ -201,8 +142,8 @@ async def _until_told(
     )
     front = MetricsFront(partial(figures, machine, machine.machine.name, agent.calls))
     if arguments.http_port is not None:
-        shown = await front.start(arguments.http_host, arguments.http_port)
-        complain(f"figures at http://{arguments.http_host}:{shown}/metrics")
+        address = await front.start(arguments.http_host, arguments.http_port)
+        complain(f"figures at http://{arguments.http_host}:{address}/metrics")
     tell_ready()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -219,7 +160,9 @@ async def _until_told(
 async def _announce(
     server: str | None, machine: SimulatedMachine | GpuMachine, bound: int, certs: str
 ) -> None:
-    """Tell the server every few seconds; one that does not hear it changes nothing here."""
+    """Announce the agent to the server every few seconds. A failure changes nothing on this
+    machine.
+    """
     import asyncio
     import logging
 
@@ -229,17 +172,17 @@ async def _announce(
     from podwright.errors import PodwrightError
     from podwright.wire import Announcement
 
-    said = Announcement(name=machine.machine.name, host=machine.machine.host, port=bound)
+    announcement = Announcement(name=machine.machine.name, host=machine.machine.host, port=bound)
     address = parse_addresses(server, by="--server")[0]
-    shown = Credentials(certs=certs)
-    client = Client(GrpcTransport(address.host, address.port, credentials=shown))
+    credentials = Credentials(certs=certs)
+    client = Client(GrpcTransport(address.host, address.port, credentials=credentials))
     log = logging.getLogger("podwright.agent")
     while True:
         try:
-            await asyncio.to_thread(client.call, "AnnounceAgent", said, timeout=5)
+            await asyncio.to_thread(client.call, "AnnounceAgent", announcement, timeout=5)
         except PodwrightError as error:
             log.info("announcing: %s", error.message)
-        except Exception:  # whatever it is, the next announcement may be heard
+        except Exception:  # whatever fails, the next announcement may succeed
             log.exception("announcing failed")
         await asyncio.sleep(5)
 
@@ -262,21 +205,21 @@ def _family(name: str) -> Family:
     return family
 
 
-def _added(arguments: argparse.Namespace) -> GpuMachine:
-    """A machine whose driver another package adds; it has what ours have."""
+def _added(arguments: AgentArguments) -> GpuMachine:
+    """Return a machine whose driver another package adds, with the settings of our own machines."""
     import socket
 
     from podwright import plugins
     from podwright.errors import InvalidRequest
     from podwright.fabric import Machine
 
-    make = plugins.load_function(plugins.DRIVERS, arguments.driver)
+    make = plugins.load_function(plugins.DRIVERS, arguments.driver or "")
     if make is None:
-        there = ", ".join(plugins.names(plugins.DRIVERS))
+        drivers = ", ".join(plugins.names(plugins.DRIVERS))
         raise InvalidRequest(
             f"there is no driver {arguments.driver!r}",
             asked="--driver",
-            would_work=f"one of {there}" if there else "pip install a package that adds one",
+            would_work=f"one of {drivers}" if drivers else "pip install a package that adds one",
         )
     family = _family(arguments.family) if arguments.family else None
     name = arguments.machine or socket.gethostname()
@@ -284,7 +227,7 @@ def _added(arguments: argparse.Namespace) -> GpuMachine:
     return machine
 
 
-def _simulated(arguments: argparse.Namespace) -> SimulatedMachine:
+def _simulated(arguments: AgentArguments) -> SimulatedMachine:
     import socket
     from dataclasses import replace
 
@@ -307,30 +250,17 @@ def _simulated(arguments: argparse.Namespace) -> SimulatedMachine:
     return machine
 
 
-def _state(arguments: argparse.Namespace, name: str) -> Path:
+def _state(arguments: AgentArguments, name: str) -> Path:
     from pathlib import Path
 
     if arguments.state:
         path = Path(arguments.state).absolute()
     else:
-        from podwright.cli._places import state_folder
+        from podwright.cli.shared._places import state_folder
 
-        path = state_folder(system=os.geteuid() == 0) / f"agent-{name}.json"
+        path = state_folder(system=arguments.system) / f"agent-{name}.json"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
-
-
-def _port(text: str) -> int:
-    return 0 if text.strip() == "0" else port(text)
-
-
-def _link(text: str) -> tuple[str, str]:
-    left, sign, right = text.partition("=")
-    if left not in ("up", "down", "gw-up", "gw-down") or not sign or not right:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not up=MACHINE, down=MACHINE, gw-up=MACHINE or gw-down=MACHINE"
-        )
-    return left, right
 
 
 if __name__ == "__main__":

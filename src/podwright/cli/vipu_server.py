@@ -1,25 +1,26 @@
-"""`vipu-server`: serves partitions of a pod. Parses, says what it serves, and serves.
+"""`vipu-server`: serves partitions of a pod. It parses, prints what it serves, and serves.
 
-Named like V-IPU's controller. Its options beyond --api-host and --api-port are our choice, since
-that one's are not public.
+It is named like V-IPU's controller. Its options beyond --api-host and --api-port are our choice,
+since the controller's are not public.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podwright._version import __version__
-from podwright.cli._arguments import Parser, complain, port, run, seconds
+from podwright.cli.serve._server_arguments import ServerArguments
+from podwright.cli.shared._arguments import Parser, complain, run
+from podwright.cli.shared._option_fields import add_options, read_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from podwright.page import SiteProxy
-    from podwright.server import ServedHardware, Server, ServingOptions
+    from podwright.server import FabricOptions, ServedHardware, Server, ServingOptions
 
 #: Seconds without partition, lease or call after which a user's own server ends.
 USER_IDLE = 300.0
@@ -36,215 +37,44 @@ SIGTERM and Ctrl-C end it; calls under way are finished first."""
 
 
 def build_parser() -> Parser:
-    """The command's parser."""
+    """Return the command's parser."""
     parser = Parser(prog="vipu-server", description="Serve partitions of a pod.", epilog=_EXAMPLES)
-    parser.add_argument(
-        "--config-file", metavar="FILE", help="these options from a TOML file; those here go first"
-    )
-    what = parser.add_argument_group("what to serve").add_mutually_exclusive_group()
-    what.add_argument(
-        "--preset", metavar="NAME", help="simulated: pod4 to pod256, hgx8, hgx8x4, nvl72"
-    )
-    what.add_argument(
-        "--cluster-file",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a cluster described in TOML; may be given several times",
-    )
-    where = parser.add_argument_group("where")
-    where.add_argument(
-        "--api-host", metavar="HOST", default="127.0.0.1", help="address for gRPC, 127.0.0.1"
-    )
-    where.add_argument(
-        "--api-port", metavar="PORT", type=_port, help="port for gRPC, 8090; 0 for any free one"
-    )
-    where.add_argument(
-        "--listen-anywhere",
-        action="store_true",
-        help="allow an --api-host that other machines reach; callers there are anonymous",
-    )
-    where.add_argument(
-        "--socket", metavar="PATH", help="Unix socket for local commands (PODWRIGHT_SOCKET)"
-    )
-    where.add_argument(
-        "--storage",
-        metavar="PLACE",
-        help="what keeps partitions and leases: a file, or postgresql://user@host/database, "
-        "which two servers may share",
-    )
-    where.add_argument(
-        "--http-port",
-        metavar="PORT",
-        type=_port,
-        help="HTTP: the page for browsers, /healthz, /metrics, /v1/partitions …; 0: any free one",
-    )
-    where.add_argument(
-        "--http-host", metavar="HOST", default="127.0.0.1", help="its address, 127.0.0.1"
-    )
-    where.add_argument(
-        "--http-name",
-        metavar="NAMES",
-        default="",
-        help="names by which browsers may call the page, of a proxy's: pod.example.org",
-    )
-    where.add_argument(
-        "--http-proxy",
-        metavar="PEERS",
-        default="",
-        help="addresses of the site's proxy, which is believed who comes to the page: 10.0.0.5",
-    )
-    where.add_argument(
-        "--http-proxy-user", metavar="HEADER", default="X-Remote-User", help="where it says that"
-    )
-    where.add_argument(
-        "--http-proxy-secret",
-        metavar="FILE",
-        help="what it sends as x-podwright-proxy; needed for a proxy on this machine",
-    )
-    machines = parser.add_argument_group("machines with an agent")
-    machines.add_argument(
-        "--agent-key",
-        metavar="FILE",
-        help="a key that agents have, too; without it one of this account's, on this machine alone",
-    )
-    machines.add_argument(
-        "--nmx", metavar="URL", help="NMX-M, which divides the NVLink fabric of racks: https://host"
-    )
-    machines.add_argument(
-        "--nmx-login",
-        metavar="FILE",
-        help="its user and password, USER:PASSWORD; others must not read it",
-    )
-    machines.add_argument(
-        "--nmx-ca", metavar="FILE", help="certificates to believe it by; those of this machine"
-    )
-    machines.add_argument(
-        "--agent-silence",
-        metavar="S",
-        type=seconds,
-        default=10.0,
-        help="seconds after which a silent machine is given up, 10",
-    )
-    machines.add_argument(
-        "-a",
-        "--autodiscovery-listen-interfaces",
-        metavar="NAMES",
-        default="",
-        help="where agents may announce themselves: eth0,eth1",
-    )
-    trust = parser.add_argument_group("who may call")
-    trust.add_argument("--init", action="store_true", help="make a new store, and end")
-    trust.add_argument(
-        "--secure",
-        action="store_true",
-        help="callers on TCP show an access key; with --init: from the first start on, "
-        "with an administrator whose key is printed",
-    )
-    trust.add_argument(
-        "--default-user-id", metavar="NAME", default="", help="that administrator; your own name"
-    )
-    trust.add_argument(
-        "--tls-init", action="store_true", help="make certificates in vipu-certs, and end"
-    )
-    trust.add_argument(
-        "--tls-renew",
-        action="store_true",
-        help="make the certificates in vipu-certs anew, of the same authority, and end",
-    )
-    trust.add_argument(
-        "--name",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="with --tls-init, --tls-renew: a name or address by which clients come, a virtual "
-        "one too; may be given several times",
-    )
-    trust.add_argument(
-        "--tls-administrators",
-        metavar="NAMES",
-        default="",
-        help="administrators of these names may show a certificate that has no more than their "
-        "common name: alice,bob",
-    )
-    trust.add_argument(
-        "--tls-certs", metavar="DIR", help="folder with ca.pem, cert.pem and key.pem: speak TLS"
-    )
-    trust.add_argument(
-        "--munge", action="store_true", help="believe MUNGE credentials of callers on TCP"
-    )
-    trust.add_argument("--munge-socket", metavar="PATH", help="where munged listens")
-    trust.add_argument(
-        "--private-data",
-        metavar="KINDS",
-        default="",
-        help="what of others' users do not see: all, or some of partitions, leases, waiters, "
-        "devices, allocations, agents",
-    )
-    trust.add_argument(
-        "--anonymous-endpoints",
-        action="store_true",
-        help="tell callers who show nothing where the devices of every partition answer",
-    )
-    life = parser.add_argument_group("life")
-    life.add_argument(
-        "--user", action="store_true", help="this user's own server, silent, in the background"
-    )
-    life.add_argument(
-        "--system",
-        action="store_true",
-        help="serve everybody on this machine, as root's server does, from any account",
-    )
-    life.add_argument(
-        "--idle-seconds",
-        metavar="N",
-        type=seconds,
-        help="end after so long without partition, lease or call (with --user: 300)",
-    )
-    copies = parser.add_argument_group("backups").add_mutually_exclusive_group()
-    copies.add_argument(
-        "--backup", metavar="FILE", help="write what the store holds to FILE, and end"
-    )
-    copies.add_argument("--restore", metavar="FILE", help="put a backup into the store, and end")
-    parser.add_argument(
-        "--replace", action="store_true", help="with --restore: whatever the store holds now"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --restore: check the file, and change nothing"
-    )
-    life.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="of what it logs: text, json"
-    )
-    life.add_argument(
-        "--audit-log",
-        metavar="WHERE",
-        default="",
-        help="what callers do, as it happens: stderr, syslog, syslog:HOST:PORT",
-    )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv: calls")
+    add_options(parser, ServerArguments)
     parser.add_argument(
         "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
     )
     return parser
 
 
+def parse(argv: Sequence[str] | None = None, parser: Parser | None = None) -> ServerArguments:
+    """Return the parsed arguments. Typed options override those of a configuration file."""
+    parser = parser or build_parser()
+    arguments = read_options(ServerArguments, parser.parse_args(argv))
+    if not arguments.config_file:
+        return arguments
+    from podwright.cli.serve._settings import words
+
+    typed = sys.argv[1:] if argv is None else argv
+    settings = words(parser, arguments.config_file)
+    return read_options(ServerArguments, parser.parse_args([*settings, *typed]))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command, and return its exit code."""
     return run(lambda: _main(argv), prog="vipu-server")
 
 
 def _main(argv: Sequence[str] | None) -> int:
     parser = build_parser()
-    arguments = parser.parse_args(argv)
-    if arguments.config_file:
-        from podwright.cli._settings import words
-
-        typed = sys.argv[1:] if argv is None else argv
-        arguments = parser.parse_args([*words(parser, arguments.config_file), *typed])
+    arguments = parse(argv, parser)
     if arguments.dry_run and not arguments.restore:
         parser.error("--dry-run is for --restore")
-    if arguments.backup or arguments.restore:
-        return _copy(arguments)
+    if arguments.check:
+        return _check(arguments)
+    if arguments.backup:
+        return _back_up(arguments, arguments.backup)
+    if arguments.restore:
+        return _restore(arguments, arguments.restore)
     if arguments.user and os.getsid(0) != os.getpid():
         if os.fork():
             return 0
@@ -255,7 +85,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
     import uvloop
 
-    from podwright.cli._logs import EVENTS, log_to
+    from podwright.cli.serve._logs import EVENTS, log_to
     from podwright.errors import PodwrightError
     from podwright.server import serve
 
@@ -267,7 +97,9 @@ def _main(argv: Sequence[str] | None) -> int:
         return _prepare(arguments, options)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
+            runner.run(
+                serve(options, lambda s, h: None if arguments.user else _print_ready(options, s, h))
+            )
     except PodwrightError as error:
         if arguments.log_format != "json":
             raise
@@ -277,40 +109,71 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _copy(arguments: argparse.Namespace) -> int:
-    """Back up or restore the store that these options name."""
+def _back_up(arguments: ServerArguments, file: str) -> int:
+    """Write the content of the store that these options name to a file."""
     import asyncio
     from pathlib import Path
 
-    from podwright.server import back_up, compare, restore_from
+    from podwright.server import back_up
+    from podwright.store import shown_place
+
+    storage = _options(arguments).storage
+    count = asyncio.run(back_up(storage, Path(file)))
+    complain(f"{count} records of {shown_place(storage)} are in {file}")
+    return 0
+
+
+def _restore(arguments: ServerArguments, file: str) -> int:
+    """Load a backup into the store that these options name; with --dry-run only compare the two."""
+    import asyncio
+    from pathlib import Path
+
+    from podwright.server import compare, restore_from
     from podwright.store import shown_place
 
     storage = _options(arguments).storage
     place = shown_place(storage)
-    if arguments.backup:
-        count = asyncio.run(back_up(storage, Path(arguments.backup)))
-        complain(f"{count} records of {place} are in {arguments.backup}")
-    elif arguments.dry_run:
-        coming, going = asyncio.run(compare(storage, Path(arguments.restore)))
+    if arguments.dry_run:
+        coming, going = asyncio.run(compare(storage, Path(file)))
         goes = f"; the {going} that it holds would go" if going else ", which is empty"
-        complain(f"{coming} records of {arguments.restore} would be put into {place}{goes}")
-    else:
-        work = restore_from(storage, Path(arguments.restore), replace=arguments.replace)
-        complain(f"{asyncio.run(work)} records of {arguments.restore} are in {place}")
+        complain(f"{coming} records of {file} would be put into {place}{goes}")
+        return 0
+    count = asyncio.run(restore_from(storage, Path(file), replace=arguments.replace))
+    complain(f"{count} records of {file} are in {place}")
     return 0
 
 
-def _options(arguments: argparse.Namespace) -> ServingOptions:
+def _check(arguments: ServerArguments) -> int:
+    """Check the store that these options name. Returns 1 when it has faults."""
+    import asyncio
+
+    from podwright.server import check
+    from podwright.store import shown_place
+
+    storage = _options(arguments).storage
+    place = shown_place(storage)
+    count, faults = asyncio.run(check(storage))
+    for fault in faults:
+        print(fault)
+    if faults:
+        complain(f"the store {place} is damaged; restore a backup: --restore FILE --replace")
+        return 1
+    complain(f"{count} records of {place} are in order")
+    return 0
+
+
+def _options(arguments: ServerArguments) -> ServingOptions:
+
     from pathlib import Path
 
-    from podwright.cli._places import own_key, state_folder
+    from podwright.cli.shared._places import own_key, state_folder
     from podwright.controller import Visible, private_kinds
     from podwright.errors import InvalidRequest
     from podwright.server import ServingOptions
     from podwright.store import shows_password, storage_file
     from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 
-    for_all = (os.geteuid() == 0 or arguments.system) and not arguments.user
+    for_all = arguments.system and not arguments.user
     named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
     if "," in named and not arguments.socket:
         raise InvalidRequest(
@@ -347,18 +210,18 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
         own_key=own_key(system=for_all),
         silence=arguments.agent_silence,
-        nmx=arguments.nmx,
-        nmx_login=Path(arguments.nmx_login) if arguments.nmx_login else None,
-        nmx_authority=Path(arguments.nmx_ca) if arguments.nmx_ca else None,
+        fabric=_fabric(arguments),
         web=_web(arguments),
         web_names=tuple(filter(None, arguments.http_name.split(","))),
         proxy=_proxy(arguments),
+        pod=arguments.pod_name,
+        other_pods=_other_pods(arguments),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
         administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
         visible=Visible(
-            private_kinds(arguments.private_data),
-            # A user's own server on loopback: whoever asks is this user's.
+            None if arguments.private_data is None else private_kinds(arguments.private_data),
+            # On loopback, every caller of a user's own server is this user.
             arguments.anonymous_endpoints or arguments.user,
         ),
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
@@ -366,20 +229,51 @@ def _options(arguments: argparse.Namespace) -> ServingOptions:
     )
 
 
-def _web(arguments: argparse.Namespace) -> tuple[str, int] | None:
-    """Where HTTP answers. A user's own server has its page somewhere on loopback."""
+def _web(arguments: ServerArguments) -> tuple[str, int] | None:
+    """Return the address for HTTP. A user's own server has its page on a free port of loopback."""
     if arguments.http_port is not None:
         return arguments.http_host, arguments.http_port
     return ("127.0.0.1", 0) if arguments.user else None
 
 
-def _proxy(arguments: argparse.Namespace) -> SiteProxy | None:
-    """The site's proxy, if there is one. Raises InvalidRequest."""
+def _fabric(arguments: ServerArguments) -> FabricOptions | None:
+    """Return the options of the fabric that joins devices of several machines; None without one."""
+
     from pathlib import Path
+
+    from podwright.errors import InvalidRequest
+    from podwright.server import FabricOptions
+
+    if sum(map(bool, (arguments.nmx, arguments.redfish, arguments.fabric))) > 1:
+        raise InvalidRequest(
+            "one server drives one fabric", would_work="--nmx, --redfish or --fabric"
+        )
+    if arguments.fabric:
+        return FabricOptions(arguments.fabric, "")
+    if arguments.nmx:
+        named = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
+    elif arguments.redfish:
+        named = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
+    else:
+        return None
+    product, url, login, authority = named
+    return FabricOptions(
+        product,
+        url,
+        login=Path(login) if login else None,
+        authority=Path(authority) if authority else None,
+        inventory=Path(arguments.fabric_inventory) if arguments.fabric_inventory else None,
+    )
+
+
+def _proxy(arguments: ServerArguments) -> SiteProxy | None:
+    """Return the site's proxy, if there is one. Raises InvalidRequest."""
 
     peers = [peer for peer in arguments.http_proxy.split(",") if peer]
     if not peers:
         return None
+    from pathlib import Path
+
     from podwright.agents import read_key
     from podwright.page import SiteProxy
 
@@ -388,7 +282,16 @@ def _proxy(arguments: argparse.Namespace) -> SiteProxy | None:
     return SiteProxy(peers, header=arguments.http_proxy_user, secret=secret)
 
 
-def _prepare(arguments: argparse.Namespace, options: ServingOptions) -> int:
+def _other_pods(arguments: ServerArguments) -> dict[str, str]:
+    """Return the URLs of other pods' pages by name. Raises InvalidRequest."""
+    if not arguments.peer:
+        return {}
+    from podwright.server import parse_other_pods
+
+    return parse_other_pods(arguments.peer)
+
+
+def _prepare(arguments: ServerArguments, options: ServingOptions) -> int:
     import asyncio
     import getpass
     import socket
@@ -418,30 +321,36 @@ def _prepare(arguments: argparse.Namespace, options: ServingOptions) -> int:
     return 0
 
 
-def _say(options: ServingOptions, server: Server, hardware: ServedHardware) -> None:
-    """One or two lines: what is served, and where."""
+def _print_ready(options: ServingOptions, server: Server, hardware: ServedHardware) -> None:
+    """Print one to three lines: what is served, and at which address."""
+    from podwright.cli.shared._places import state_folder
     from podwright.store import shown_place
 
+    machines = state_folder(system=True) / "vipu-server.db"
+    if options.private and os.geteuid() == 0 and machines.exists():
+        _announce(f"This is root's own server. This machine's store is {machines}: --system")
     if hardware.nothing_found:
         pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
         _announce(f"No accelerators found: serving a simulated {pods}")
-    what = ", ".join(
+    served = ", ".join(
         f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
         f"{', SIMULATED' if cluster.simulated else ''})"
         for cluster in server.controller.clusters
     )
-    what = what or "no cluster yet (vipu-admin create cluster)"
+    served = served or "no cluster yet (vipu-admin create cluster)"
     host = f"[{server.host}]" if ":" in (server.host or "") else server.host
     if server.web_port:
         _announce(f"page and metrics on {server.page}")
     _announce(
-        f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "
+        f"vipu-server {__version__}: {served} on {host}:{server.port} and {options.socket}, "
         f"kept in {shown_place(options.storage)}"
     )
 
 
 def _let_go() -> None:
-    """No terminal, no pipe of the caller's: whoever waits for their end must not wait for us."""
+    """Close the caller's terminal and pipes, since whoever waits for their end must not wait for
+    us.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
@@ -449,19 +358,15 @@ def _let_go() -> None:
 
 
 def _announce(line: str) -> None:
-    """A line for whoever started it, in the form of the log."""
+    """Print a line for whoever started the server, in the form of the log."""
     import logging
 
-    from podwright.cli._logs import EVENTS, JsonLines
+    from podwright.cli.serve._logs import EVENTS, JsonLines
 
-    if any(isinstance(one.formatter, JsonLines) for one in logging.getLogger().handlers):
+    if any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers):
         logging.getLogger(EVENTS).info("%s", line)
     else:
         complain(line)
-
-
-def _port(text: str) -> int:
-    return 0 if text.strip() == "0" else port(text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One typed client of the server: finds it, identifies itself, asks what it can do.
 
-GrpcTransport and VirmTransport import grpc (0.13 s), and so are loaded when they are asked for;
-what waits in line is, since few do.
+GrpcTransport and VirmTransport import grpc, which costs 0.13 s, so they are loaded when they are
+first used. So are the functions that wait in the queue, since few commands wait.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from podwright.client._addresses import (
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport
 from podwright.client._find import FoundServer, LocalServers, find_server
+from podwright.client._local_servers import contexts_path
 from podwright.client._start import start_server
 from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
+    from podwright.client._contexts import Context, Contexts, read_contexts, write_contexts
+    from podwright.client._contexts import as_toml as contexts_as_toml
+    from podwright.client._contexts import schema as contexts_schema
     from podwright.client._grpc_transport import GrpcTransport
     from podwright.client._port_forward import PortForwarder
     from podwright.client._virm_transport import VirmTransport
@@ -45,6 +49,8 @@ __all__ = [
     "TIMEOUT",
     "Address",
     "Client",
+    "Context",
+    "Contexts",
     "Credentials",
     "FailoverTransport",
     "FakeTransport",
@@ -57,12 +63,17 @@ __all__ = [
     "UnixTransport",
     "VirmTransport",
     "acquire_in_line",
+    "contexts_as_toml",
+    "contexts_path",
+    "contexts_schema",
     "find_server",
     "parse_addresses",
+    "read_contexts",
     "server_for_proxy",
     "span",
     "start_server",
     "wait_in_line",
+    "write_contexts",
 ]
 
 
@@ -79,6 +90,14 @@ def __getattr__(name: str) -> Any:
         from podwright.client._port_forward import PortForwarder
 
         return PortForwarder
+    if name in ("Context", "Contexts", "read_contexts", "write_contexts"):
+        from podwright.client import _contexts
+
+        return getattr(_contexts, name)
+    if name in ("contexts_as_toml", "contexts_schema"):
+        from podwright.client import _contexts
+
+        return {"contexts_as_toml": _contexts.as_toml, "contexts_schema": _contexts.schema}[name]
     if name in ("OUR_TURN", "QUESTION", "acquire_in_line", "span", "wait_in_line"):
         from podwright.client import _waiting_line
 

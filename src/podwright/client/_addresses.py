@@ -1,7 +1,11 @@
-"""Which server was named: by option, environment or configuration file, in this order.
+"""The server that an option, the environment, a configuration file or a context names.
 
-Each key is looked up on its own, as V-IPU's commands do: a port from the file goes with a host
-from an option. Addresses are lists: `host1,host2:8091` is tried from left to right.
+These places are read in this order. In the first three, each key of an address is looked up
+separately, as V-IPU's commands do: a port from the file is combined with a host from an option.
+Credentials go only to the host that is named in the same place: a key from a file that names one
+host is not shown to another host that an option names. A place that names no host gives its
+credentials to whichever host is named. A context is used as a whole or not at all. An address may
+be a list: `host1,host2:8091` is tried from left to right.
 """
 
 from __future__ import annotations
@@ -11,24 +15,26 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from podwright.client._local_servers import DEFAULT_HOST, SYSTEM_CONFIG
+from podwright.client._local_servers import DEFAULT_HOST, SYSTEM_CONFIG, contexts_path
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE
 
 HOST_VARIABLE = "VIPU_CLI_API_HOST"
 PORT_VARIABLE = "VIPU_CLI_API_PORT"
 
-# Patterns are compiled when they are needed: most commands need none.
+# Patterns are compiled on use, since most commands need none.
 _LINE = r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$'
 _HOST = r"[A-Za-z0-9_.:%-]+"
 USER_VARIABLE = "VIPU_CLI_API_USER_ID"
 KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
+#: The variable that names a context for one command, as the option `--context` does.
+CONTEXT_VARIABLE = "PODWRIGHT_CONTEXT"
 CERTS_VARIABLE = "VIPU_CLI_TLS_CERTS"
 MUNGE_VARIABLE = "VIPU_CLI_MUNGE"
 
 
 class Address(NamedTuple):
-    """A TCP address. str() is `host:port`, IPv6 in brackets."""
+    """A TCP address. str() is `host:port`, with IPv6 in brackets."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -38,11 +44,12 @@ class Address(NamedTuple):
 
 
 class Credentials(NamedTuple):
-    """Who we are to a server on TCP; empty: anonymous.
+    """The caller's credentials for a server on TCP; empty: anonymous.
 
-    user, key: a user's name and access key. certs: the folder with ca.pem, cert.pem and key.pem
-    for TLS; without it nothing is encrypted, and keys go to this machine alone. munge: when to
-    show MUNGE credentials: `yes`, or the socket of its daemon; empty: when asked; `no`: never.
+    user, key: a user's name and access key. certs: the folder with ca.pem, cert.pem and key.pem for
+    TLS; without it nothing is encrypted, and a key is sent to this machine only. munge: when to
+    show a MUNGE credential: `yes`, or the socket of its daemon: always; empty: when the server
+    asks; `no`: never.
     """
 
     user: str = ""
@@ -58,10 +65,11 @@ NOBODY = Credentials()
 
 
 class ServerOptions(NamedTuple):
-    """What a command's options say of the server; empty is: nothing.
+    """The options of a command that name a server. Empty values are not set.
 
-    host: one or several, with or without port, separated by commas. config: a file to read
-    in place of /etc/vipu/vipu-cli.hcl. user, key, certs, munge: as Credentials have them.
+    host: one or several, with or without port, separated by commas. config: a file to read in place
+    of /etc/vipu/vipu-cli.hcl. user, key, certs, munge: as in Credentials. context: the name of a
+    context, which excludes host and port.
     """
 
     host: str = ""
@@ -71,10 +79,14 @@ class ServerOptions(NamedTuple):
     key: str = ""
     certs: str = ""
     munge: str = ""
+    context: str = ""
 
 
 class NamedServer(NamedTuple):
-    """The server that was named. by: who named it, for messages. Either socket or addresses."""
+    """The server that was named.
+
+    by: the place that names it, for messages. Either socket or addresses.
+    """
 
     by: str
     socket: str = ""
@@ -85,7 +97,9 @@ class NamedServer(NamedTuple):
 def named_server(
     options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
 ) -> NamedServer | None:
-    """The server that was named, or None. Raises InvalidRequest for what cannot be an address."""
+    """Return the server that was named, or None. Raises InvalidRequest for a malformed address."""
+    if name := options.context or _context_of(options, environ):
+        return _of_context(name, options, environ)
     file: dict[str, str] = {}
     if options.config:
         config = options.config
@@ -93,27 +107,72 @@ def named_server(
     socket = environ.get(SOCKET_VARIABLE, "")
     host = options.host or environ.get(HOST_VARIABLE, "")
     port = options.port or environ.get(PORT_VARIABLE, "")
-    credentials = _credentials(options, environ, file)
-    if socket and not options.host and not options.port and not credentials.key:
+    typed = _credentials(options, environ, file, host)
+    if socket and not options.host and not options.port and not typed.key:
         return NamedServer(SOCKET_VARIABLE, socket=socket)
     if not options.config and not (host and port) and os.path.exists(config):
         file = _read(config)
-        credentials = _credentials(options, environ, file)
     by = "an option" if options.host or options.port else "the environment"
     if not host and not port:
         by = config
     host = host or file.get("api-host", "")
     port = port or file.get("api-port", "")
+    credentials = _credentials(options, environ, file, host)
     if not host and not port and not credentials.key:
-        return None
+        return _current_context(environ)
     addresses = parse_addresses(host or DEFAULT_HOST, port, by)
     return NamedServer(by, addresses=addresses, credentials=credentials)
+
+
+def _context_of(options: ServerOptions, environ: Mapping[str, str]) -> str:
+    """Return the context that the environment names, unless an option names a server."""
+    named = options.host or options.port or options.config
+    return "" if named else environ.get(CONTEXT_VARIABLE, "")
+
+
+def _of_context(name: str, options: ServerOptions, environ: Mapping[str, str]) -> NamedServer:
+    """Return the server of a context, with that context's credentials only.
+
+    Raises InvalidRequest where an option names a server or a key as well, and NotFound.
+    """
+    from podwright.client._contexts import read_contexts
+
+    if options.host or options.port or options.key:
+        raise InvalidRequest(
+            "a context names its server and its key itself",
+            asked=f"--context {name}",
+            would_work="leave out --api-host, --api-port and --api-access-key, or --context",
+        )
+    context = read_contexts(contexts_path(environ)).named(name)
+    by = f"context {name}"
+    if context.socket:
+        return NamedServer(by, socket=context.socket)
+    credentials = Credentials(
+        context.api_user_id, context.api_access_key, context.tls_certs, context.munge
+    )
+    return NamedServer(
+        by, addresses=parse_addresses(context.api_host, "", by), credentials=credentials
+    )
+
+
+def _current_context(environ: Mapping[str, str]) -> NamedServer | None:
+    """Return the server of the current context, or None if the user has chosen none."""
+    path = contexts_path(environ)
+    if not os.path.exists(path):
+        return None  # most users have none, and msgspec's decoder of TOML is not loaded for them
+    from podwright.client._contexts import read_contexts
+
+    name = read_contexts(path).current_context
+    return _of_context(name, ServerOptions(), environ) if name else None
 
 
 def server_for_proxy(
     options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
 ) -> tuple[tuple[Address, ...], str]:
-    """The addresses of the named server, and the folder of certificates. Raises InvalidRequest."""
+    """Return the addresses of the named server and the folder of certificates.
+
+    Raises InvalidRequest where either is not named.
+    """
     named = named_server(
         options, {k: v for k, v in environ.items() if k != SOCKET_VARIABLE}, config
     )
@@ -128,34 +187,45 @@ def server_for_proxy(
 
 
 def _credentials(
-    options: ServerOptions, environ: Mapping[str, str], file: Mapping[str, str]
+    options: ServerOptions, environ: Mapping[str, str], file: Mapping[str, str], host: str
 ) -> Credentials:
-    """Who we are. Raises InvalidRequest for half of a user's name and key."""
-    found = Credentials(
+    """Return the credentials for `host`.
+
+    Raises InvalidRequest for a user without key or the reverse.
+
+    Values from the environment or the file count only if that place names this host, or none.
+    """
+    if environ.get(HOST_VARIABLE, host) != host:
+        environ = {}
+    if file.get("api-host", host) != host:
+        file = {}
+    credentials = Credentials(
         options.user or environ.get(USER_VARIABLE, "") or file.get("api-user-id", ""),
         options.key or environ.get(KEY_VARIABLE, "") or file.get("api-access-key", ""),
         options.certs or environ.get(CERTS_VARIABLE, "") or file.get("tls-certs", ""),
         options.munge or environ.get(MUNGE_VARIABLE, "") or file.get("munge", ""),
     )
-    if bool(found.user) != bool(found.key):
-        missing = "access key" if found.user else "user id"
+    if bool(credentials.user) != bool(credentials.key):
+        missing = "access key" if credentials.user else "user id"
         raise InvalidRequest(
             f"a user id and an access key belong together, and there is no {missing}",
             would_work="set both, in a file for --config, say",
         )
-    return found
+    return credentials
 
 
 def parse_addresses(hosts: str, port: str = "", by: str = "") -> tuple[Address, ...]:
-    """`host`, `host:port`, `[::1]:port`, or several of them separated by commas.
+    """Parse `host`, `host:port`, `[::1]:port`, or several of them separated by commas.
 
-    port: for those without one; empty is 8090. Raises InvalidRequest.
+    port: for addresses without one; empty means 8090. Raises InvalidRequest.
     """
     fallback = _port(port, by) if port else DEFAULT_PORT
-    found = tuple(_address(part.strip(), fallback, by) for part in hosts.split(",") if part.strip())
-    if not found:
+    addresses = tuple(
+        _address(part.strip(), fallback, by) for part in hosts.split(",") if part.strip()
+    )
+    if not addresses:
         raise InvalidRequest(f"{hosts!r} names no host", would_work="write HOST or HOST:PORT")
-    return found
+    return addresses
 
 
 def _address(text: str, port: int, by: str) -> Address:
@@ -186,7 +256,10 @@ def _named_by(by: str) -> str:
 
 
 def _read(path: str) -> dict[str, str]:
-    """The keys of an HCL file as V-IPU has it: lines of `key = "value"`, comments with # or //."""
+    """Return the keys of V-IPU's HCL file: lines `key = "value"`, comments with # or //.
+
+    Raises InvalidRequest with the number of a line that has another form.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -195,7 +268,7 @@ def _read(path: str) -> dict[str, str]:
         raise InvalidRequest(
             f"cannot read the configuration file {path}: {(reason or '').lower()}"
         ) from None
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith(("#", "//")):
             continue
@@ -205,15 +278,15 @@ def _read(path: str) -> dict[str, str]:
                 f'{path}, line {number}: not of the form key = "value"',
                 would_work='Write, say, api-host = "localhost"',
             )
-        found[match[1]] = match[2] if match[2] is not None else match[3]
-    return found
+        settings[match[1]] = match[2] if match[2] is not None else match[3]
+    return settings
 
 
 def unreachable(where: str, reason: str) -> Unavailable:
-    """The refusal for a server that does not answer; its first sentence is V-IPU's own.
+    """Return the refusal for a server that does not answer. Its first sentence is V-IPU's own.
 
-    The words are known from PopRun guide 2.10.1; V-IPU says `context deadline exceeded`
-    whatever the reason is. The real one is in `would_work` and in `data`.
+    The sentence is known from PopRun guide 2.10.1. V-IPU says `context deadline exceeded` whatever
+    the reason is. The actual reason is in `would_work` and in `data`.
     """
     return Unavailable(
         f"unable to connect to VIRM/V-IPU Controller at {where}: context deadline exceeded",

@@ -15,6 +15,8 @@ from podwright.wire import (
     AcquireRequest,
     AllocationInfo,
     AllocationList,
+    AuditReport,
+    AuditRequest,
     BackupReply,
     BackupRequest,
     ClusterInfo,
@@ -57,17 +59,17 @@ from podwright.wire import (
     next_page,
 )
 
-#: Seconds a call may take. Resets of large partitions are slow: PopRun was seen to use 120.
+#: Seconds that a call may take. Resets of large partitions are slow: PopRun was seen to allow 120.
 TIMEOUT = 120.0
 
 _V = TypeVar("_V", bound=Value)
 
 
 class Client:
-    """Calls one server. One call at a time: another thread needs a client of its own.
+    """A client of one server. It makes one call at a time; each thread needs a client of its own.
 
-    timeout: seconds that a call may take where the call itself does not say otherwise.
-    Every method raises the errors of podwright.wire.
+    timeout: seconds that a call may take, unless the call sets its own. Every method raises the
+    errors of podwright.wire.
     """
 
     def __init__(self, transport: Transport, *, timeout: float = TIMEOUT) -> None:
@@ -76,15 +78,15 @@ class Client:
 
     @property
     def where(self) -> str:
-        """The server's place, as messages name it."""
+        """The server's address, as messages name it."""
         return self.transport.where
 
     def another(self) -> Client:
-        """A client of the same server with a connection of its own: for another thread, say."""
+        """Return a client of the same server with its own connection, as for another thread."""
         return Client(self.transport.another(), timeout=self.timeout)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self.transport.close()
 
     def __enter__(self) -> Client:
@@ -94,9 +96,9 @@ class Client:
         self.close()
 
     def call(self, method: str, request: Value, *, timeout: float | None = None) -> Value:
-        """The reply to a call of `wire.METHODS`, by its name.
+        """Make the call of `wire.METHODS` with this name. Return its reply.
 
-        A list comes whole, however many pages it has, unless the request names a page_size.
+        A list is returned whole, however many pages it has, unless the request sets a page_size.
         """
         entry = METHODS.get(method)
         if entry is None:
@@ -117,44 +119,49 @@ class Client:
         return answer
 
     def get_server_info(self, *, timeout: float | None = None) -> ServerInfo:
-        """Who the server is, what it can do, and who we are to it."""
+        """Return who the server is, what it can do, and who the caller is to it."""
         return self._call("GetServerInfo", ServerInfoRequest(), ServerInfo, timeout)
 
-    def issue_token(self) -> Token:
-        """A token for gRPC calls, bound to our uid. On a Unix socket only."""
-        return self._call("IssueToken", TokenRequest(), Token)
+    def issue_token(self, audience: str = "") -> Token:
+        """Return a token that is bound to the caller's uid.
+
+        Only a server's Unix socket issues tokens.
+
+        audience: empty for gRPC calls, `page` for one log-in on the page.
+        """
+        return self._call("IssueToken", TokenRequest(audience=audience), Token)
 
     def list_clusters(self) -> list[ClusterInfo]:
-        """All clusters."""
+        """Return all clusters."""
         return self._call("ListClusters", ListRequest(), ClusterList).clusters
 
     def list_allocations(self, *, cluster: str = "") -> list[AllocationInfo]:
-        """The allocations that we may see."""
+        """Return the allocations that the caller may see."""
         request = ListRequest(cluster=cluster)
         return self._call("ListAllocations", request, AllocationList).allocations
 
     def list_devices(self, *, cluster: str = "", allocation: str = "") -> list[DeviceInfo]:
-        """Devices, in the order of cluster, link domain, offset."""
+        """Return devices, in the order of cluster, link domain, offset."""
         request = ListRequest(cluster=cluster, allocation=allocation)
         return self._call("ListDevices", request, DeviceList).devices
 
     def list_partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
-        """Partitions, in the order of their names."""
+        """Return partitions, in the order of their names."""
         request = ListRequest(cluster=cluster, allocation=allocation)
         return self._call("ListPartitions", request, PartitionList).partitions
 
     def list_leases(self) -> list[LeaseInfo]:
-        """Leases, in the order of their ids."""
+        """Return leases, in the order of their ids."""
         return self._call("ListLeases", ListRequest(), LeaseList).leases
 
     def get_partition(self, name: str) -> PartitionInfo:
-        """One partition as it stands."""
+        """Return one partition as it stands now."""
         return self._call("GetPartition", PartitionName(name=name), PartitionInfo)
 
     def create_partition(
         self, spec: PartitionSpec, *, wait: bool = True, duration: float = 0.0
     ) -> PartitionInfo:
-        """Create a partition. With `wait` it comes back ACTIVE or in ERROR."""
+        """Create a partition. With `wait`, return it once it is ACTIVE or in ERROR."""
         request = CreateRequest(spec=spec, wait=wait)
         if duration:
             request = msgspec.structs.replace(request, duration=duration)
@@ -163,21 +170,28 @@ class Client:
     def reset_partition(
         self, name: str, *, relocatable: bool = False, force: bool = False, wait: bool = True
     ) -> PartitionInfo:
-        """Reset a partition's devices. force: although somebody holds a lease on it."""
+        """Reset a partition's devices.
+
+        force: reset them even while somebody holds a lease on it.
+        """
         request = ResetRequest(name=name, relocatable=relocatable, force=force, wait=wait)
         return self._call("ResetPartition", request, PartitionInfo)
 
     def remove_partition(self, name: str, *, force: bool = False, wait: bool = True) -> None:
-        """Remove a partition. force: whatever errors and leases stand in the way."""
+        """Remove a partition. force: remove it despite errors and leases."""
         self._call("RemovePartition", RemoveRequest(name=name, force=force, wait=wait), Empty)
 
     def acquire(self, request: AcquireRequest) -> AcquireReply:
-        """Find or create a partition and hold it, in one step."""
+        """Find or create a partition and take a lease on it, in one step."""
         return self._call("Acquire", request, AcquireReply)
 
     def backup(self) -> str:
-        """The text of a backup file: the store as of one instant. For administrators."""
+        """Return the text of a backup file: the store as of one instant. For administrators."""
         return self._call("Backup", BackupRequest(), BackupReply).content
+
+    def verify_audit(self, heads: Sequence[str] = ()) -> AuditReport:
+        """Check that the audit is unchanged and contains these heads. For administrators."""
+        return self._call("VerifyAudit", AuditRequest(heads=list(heads)), AuditReport)
 
     def renew(
         self,
@@ -188,9 +202,10 @@ class Client:
         move_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> LeaseInfo:
-        """Hold a lease for another ttl. hosts: where its instances run, if that is news.
+        """Extend a lease by another ttl.
 
-        move_seconds: what its launch loses by a move; 0: it cannot be moved.
+        hosts: where its instances run, if that has changed. move_seconds: seconds that its launch
+        loses by a move; 0: it cannot be moved.
         """
         request = LeaseRequest(id=lease, epoch=epoch, hosts=list(hosts), move_seconds=move_seconds)
         return self._call("Renew", request, LeaseInfo, timeout)
@@ -198,9 +213,9 @@ class Client:
     def move(
         self, lease: str, epoch: int, word: str, *, timeout: float | None = None
     ) -> PartitionInfo:
-        """Nothing of a launch runs any more: where its partition is from now on.
+        """Report that nothing of a launch runs any more. Return where its partition is from now on.
 
-        word: as the lease had it (`LeaseInfo.move`).
+        word: the value of `LeaseInfo.move`.
         """
         request = MoveRequest(id=lease, epoch=epoch, move=word)
         return self._call("Move", request, PartitionInfo, timeout)
@@ -215,10 +230,10 @@ class Client:
         force: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Give a lease back; a partition made for it goes with it.
+        """Give a lease back. A partition that was made for it is removed with it.
 
-        hosts: where its instances are gone; all if none is named. confirmed: whether they are.
-        force: as an administrator, wait for nothing (wire.LeaseRequest).
+        hosts: those on which its instances have ended; none named: all. confirmed: whether they
+        surely have ended. force: as an administrator, wait for nothing (wire.LeaseRequest).
         """
         request = LeaseRequest(
             id=lease, epoch=epoch, hosts=list(hosts), confirmed=confirmed, force=force
@@ -226,20 +241,23 @@ class Client:
         self._call("Release", request, Empty, timeout)
 
     def wait(self, request: WaitRequest) -> WaitReply:
-        """Join the waiting line, or ask how it goes there; the answer may take its timeout."""
+        """Join the queue, or ask for one's state in it.
+
+        The answer may take the request's timeout.
+        """
         return self._call("Wait", request, WaitReply, self.timeout + request.timeout)
 
     def leave(self, waiter: str) -> None:
-        """Leave the waiting line."""
+        """Leave the queue."""
         self._call("Leave", WaiterName(id=waiter), Empty)
 
     def list_waiters(self, *, cluster: str = "", allocation: str = "") -> list[WaiterInfo]:
-        """The waiting line, first first."""
+        """Return the queue, from its first waiter on."""
         request = ListRequest(cluster=cluster, allocation=allocation)
         return self._call("ListWaiters", request, WaiterList).waiters
 
     def list_jobs(self, *, cluster: str = "", allocation: str = "") -> list[JobInfo]:
-        """Jobs that wait in schedulers' own queues, each in its order there."""
+        """Return the jobs that wait in schedulers' own queues, each queue in its own order."""
         request = ListRequest(cluster=cluster, allocation=allocation)
         return self._call("ListJobs", request, JobList).jobs
 
@@ -251,30 +269,30 @@ class Client:
         duration: float = 0.0,
         for_job: bool = False,
     ) -> Explanation:
-        """Why a request cannot start now; or how a waiter, lease or partition stands."""
+        """Explain why a request cannot start now, or how a waiter, lease or partition stands."""
         request = ExplainRequest(name=name, spec=spec, duration=duration, for_job=for_job)
         return self._call("Explain", request, Explanation)
 
     def explain_acquire(self, request: AcquireRequest) -> Explanation:
-        """Whether `acquire` would be granted now; nothing is changed."""
+        """Explain whether `acquire` would be granted now. Nothing is changed."""
         return self._call("Explain", ExplainRequest(acquire=request), Explanation)
 
     def set_quota(self, quota: QuotaInfo) -> QuotaInfo:
-        """Set a quota; without any limit it is gone. For administrators."""
+        """Set a quota. A quota without any limit is removed. For administrators."""
         return self._call("SetQuota", quota, QuotaInfo)
 
     def list_quotas(self, *, allocation: str = "") -> list[QuotaInfo]:
-        """The quotas that we may see."""
+        """Return the quotas that the caller may see."""
         return self._call("ListQuotas", ListRequest(allocation=allocation), QuotaList).quotas
 
     def list_events(self, request: EventsRequest) -> EventList:
-        """What happened after a number; the answer may take the request's timeout."""
+        """Return the events after a number. The answer may take the request's timeout."""
         return self._call("ListEvents", request, EventList, self.timeout + request.timeout)
 
     def drain_machine(self, name: str) -> None:
-        """Let a machine take nothing new. For administrators."""
+        """Place nothing new on a machine. For administrators."""
         self._call("DrainMachine", MachineName(name=name), Empty)
 
     def resume_machine(self, name: str) -> None:
-        """Let a machine serve again. For administrators."""
+        """Place partitions on a machine again. For administrators."""
         self._call("ResumeMachine", MachineName(name=name), Empty)

@@ -1,9 +1,10 @@
-"""Several addresses of one server: of two that share a store, one answers and one stands by.
+"""Several addresses of servers that share a store: one is active, the others stand by.
 
-A call that meets nobody, or the one that stands by, goes on to the next address until somebody
-answers. One whose answer got lost is made again: reading twice does no harm, and what changes
-something carries an id under which a server does it once (`request_id`). What can carry none and
-may have been done is not asked again: the refusal says so.
+A call that reaches no server, or the one that stands by, goes on to the next address until an
+active one answers. A call whose answer was lost is made again. That is safe: reading twice does no
+harm, and a call that changes something carries an id (`request_id`) under which a server carries it
+out once. The vendor's protocol has no such id: there, a call that may have been carried out is not
+made again, and the refusal says so.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ import msgspec
 from podwright.client._addresses import unreachable
 from podwright.client._transport import Transport
 from podwright.errors import Fenced, PodwrightError, TimedOut, Unavailable
-from podwright.wire import Empty, Method, ServerInfo, Value
+from podwright.wire import Empty, Method, ServerInfo, Value, WaitRequest
 
-#: Seconds for which a call looks for a server that answers: a takeover takes up to five.
+#: Seconds for which a call looks for an active server. A takeover takes up to five.
 PATIENCE = 10.0
 _PAUSE = 0.1
-#: Seconds to connect to one of several: one that is switched off must not use up the patience.
+#: Seconds to connect to one of several servers. One that is switched off must not use up PATIENCE.
 _CONNECT = 1.5
 
-#: Connects within the seconds given. Raises Unavailable or TimedOut.
+#: Connects to one server within the given seconds. Raises Unavailable or TimedOut.
 Opener = Callable[[float], Transport]
 
 
 class FailoverTransport:
-    """Calls whichever of several servers is active.
+    """A transport that calls the active one of several servers.
 
-    openers: connect to one each, in the order in which they are tried.
+    openers: each connects to one server; they are tried in this order.
     """
 
     def __init__(
@@ -52,16 +53,21 @@ class FailoverTransport:
 
     @property
     def where(self) -> str:
-        """The server that answers, or all of them."""
+        """The address of the server that answers, or the addresses of all."""
         return self._current.where if self._current is not None else self._all
 
     @property
     def current(self) -> Transport | None:
-        """The connection to the one that answered last, if it stands."""
+        """The connection to the server that answered last, or None if it is closed."""
         return self._current
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
-        """One call, done once, by whoever is active within `PATIENCE` seconds."""
+        """Make one call, which the active server carries out once.
+
+        Look for it for `PATIENCE` seconds.
+
+        Raises Unavailable where no server becomes active, and TimedOut.
+        """
         deadline = self._clock() + timeout
         request = _with_id(request)
         failures: list[PodwrightError] = []
@@ -82,13 +88,13 @@ class FailoverTransport:
                 lost = sent and "standby" not in error.data
             except TimedOut as error:
                 if sent:
-                    self._next()  # it hangs: the next call asks another one
+                    self._next()  # it hangs: the next call goes to another server
                     raise
                 failures.append(error)
                 lost = False
             except Fenced:
                 if repeated and method.name == "Release":
-                    return Empty()  # the first time it was done, and the answer lost
+                    return Empty()  # the first attempt was carried out, and its answer was lost
                 raise
             if lost and not _repeatable(method, request, transport):
                 self._next()
@@ -104,11 +110,11 @@ class FailoverTransport:
                 self._sleep(_PAUSE)
 
     def another(self) -> FailoverTransport:
-        """To the same servers, over connections of its own."""
+        """Return a transport to the same servers, with connections of its own."""
         return FailoverTransport(self._openers, self._all, clock=self._clock, sleep=self._sleep)
 
     def close(self) -> None:
-        """Let go of the connection; a later call opens a new one."""
+        """Close the connection. A later call opens a new one."""
         if self._current is not None:
             self._current.close()
             self._current = None
@@ -124,27 +130,32 @@ class FailoverTransport:
         self._at = (self._at + 1) % len(self._openers)
 
     def _worth_waiting(self, failures: Sequence[PodwrightError]) -> bool:
-        """Somebody was active, or stands by to become so, or has not come to answer yet; else
-        nobody is there at all."""
+        """Return whether an active server may appear.
+
+        That is so if one was active before, if one stands by and may take over, or if one did not
+        answer in time. Otherwise there is no server at all.
+        """
         return self._served or any(
             isinstance(error, TimedOut) or "standby" in error.data for error in failures
         )
 
     def _nobody(self, failures: Sequence[PodwrightError]) -> Unavailable:
         last = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
-        told = "; ".join(str(error) for error in last)
-        return unreachable(self._all, f"none of them answers as the active server ({told})")
+        reasons = "; ".join(str(error) for error in last)
+        return unreachable(self._all, f"none of them answers as the active server ({reasons})")
 
 
 def _repeatable(method: Method, request: Value, transport: Transport) -> bool:
-    """Whether a call does no harm when it is made again, although it may have been done."""
+    """Return whether a call may be made again although it may have been carried out."""
     if not method.changes:
         return True
     return getattr(transport, "remembers", True) and method.repeatable(request)
 
 
 def _with_id(request: Value) -> Value:
-    """The request with an id of its own, where it can carry one."""
+    """Return the request with an id of its own, if it can carry one."""
+    if isinstance(request, WaitRequest) and request.id:
+        return request  # it asks about the waiter of that id
     if getattr(request, "request_id", None) == "":
         return msgspec.structs.replace(request, request_id=os.urandom(16).hex())
     return request

@@ -1,13 +1,15 @@
 """Which server a command talks to. The order is a promise of the design:
 
-1. the one named by option, environment or configuration file; if it is down, that is an error;
-2. the system's socket; 3. this user's socket; 4. localhost:8090;
-5. where none of these exists, a server of this user's own, started in the background.
+1. the one named by option, environment or configuration file; if it is down, that is an error; 2.
+the system's socket; 3. this user's socket; 4. localhost:8090; 5. where none of these exists, a
+server of this user's own, started in the background.
 
-On a machine that has a system's server, running or not, 3 and 5 are left out: what was made on a
-simulated pod while that one is away would be lost, and nobody had asked for it.
+On a machine that has a system's server, running or not, 3 and 5 are left out. Otherwise a user who
+meets the system's server while it is down would work on a simulated pod, and lose that work when
+the system's server is back.
 
-To be asked who it is, is the probe: one call, whose connection is then used for the others.
+The search probes a server with one call, which asks who it is. The connection of that call is then
+used for the others.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from podwright.client._unix import UnixTransport
 from podwright.errors import PodwrightError, TimedOut, Unavailable
 from podwright.wire import DEFAULT_PORT, SYSTEM_SOCKET, ServerInfo, user_socket
 
-#: Seconds in which a server must say who it is.
+#: Seconds within which a server must answer the probe.
 PROBE_TIMEOUT = 5.0
 _NOBODY_THERE = (errno.ENOENT, errno.ECONNREFUSED)
 
@@ -51,7 +53,7 @@ class FoundServer(NamedTuple):
 
     @property
     def address(self) -> str:
-        """`host:port` where its gRPC answers, or its socket if it has no such port."""
+        """`host:port` of the server's gRPC, or its socket if it has no such port."""
         transport: Transport | None = self.client.transport
         if isinstance(transport, FailoverTransport):
             transport = transport.current
@@ -62,7 +64,7 @@ class FoundServer(NamedTuple):
 
 
 class LocalServers(NamedTuple):
-    """Where to look: this machine's places, or a test's."""
+    """The places to look in: this machine's, or a test's."""
 
     system: str = SYSTEM_SOCKET
     config: str = SYSTEM_CONFIG
@@ -78,18 +80,18 @@ def find_server(
     timeout: float = TIMEOUT,
     places: LocalServers | None = None,
 ) -> FoundServer:
-    """The server to talk to, in the order above; started, if need be.
+    """Find the server to talk to, in the order above. Start one if need be.
 
-    timeout: seconds for each later call; at most PROBE_TIMEOUT of it for finding out who it is.
-    Raises Unavailable for a server that should be there and is not, TimedOut for one that hangs,
-    InvalidRequest for an address that is none.
+    timeout: seconds for each later call; the probe takes at most PROBE_TIMEOUT of it. Raises
+    Unavailable for a server that should run and does not, TimedOut for one that hangs,
+    InvalidRequest for a malformed address.
     """
     at = places or LocalServers()
     search = _Search(timeout, user_socket(environ), at)
     if named := named_server(options, environ, at.config):
         return search.named(named)
-    if found := search.system():
-        return found
+    if server := search.system():
+        return server
     if mark := mark_of_system(at.marks):
         return search.default() or search.away(mark)
     return search.users("user") or search.default() or search.started(environ)
@@ -131,7 +133,10 @@ class _Search:
         return connect_tcp(address, timeout, self.credentials, several=True)[0]
 
     def system(self) -> FoundServer | None:
-        """The system's server. A socket that nobody serves is a server that is down."""
+        """Find the system's server.
+
+        Its socket without a server behind it means that the server is down.
+        """
         try:
             present = stat.S_ISSOCK(os.stat(self.places.system).st_mode)
         except OSError:
@@ -139,7 +144,10 @@ class _Search:
         return self._ask(self.places.system, "system") if present else None
 
     def users(self, how: str) -> FoundServer | None:
-        """This user's own server. A socket that nobody serves is what a dead one left."""
+        """Find this user's own server.
+
+        Its socket without a server behind it was left by one that died.
+        """
         if not private_folder(self.folder):
             return None
         try:
@@ -159,39 +167,40 @@ class _Search:
             f"this machine's server does not run: there is {mark}, and nobody answers at "
             f"{self.places.system}",
             would_work="start it (systemctl start vipu-server), or wait until it is back; another "
-            "one has to be named: --api-host, or PODWRIGHT_SOCKET, as of one of your own",
+            "one has to be named: --api-host, or PODWRIGHT_SOCKET, as of one of your own. If this "
+            f"machine is to have no server of its own, move {mark} away",
             mark=mark,
         )
 
     def started(self, environ: Mapping[str, str]) -> FoundServer:
         private_folder(self.folder, create=True)
-        found: list[FoundServer] = []
+        servers: list[FoundServer] = []
 
         def ready() -> bool:
             try:
                 if answer := self.users("user"):
-                    found.append(answer)
+                    servers.append(answer)
             except TimedOut:
-                pass  # a busy machine: it is there, and will speak
-            return bool(found)
+                pass  # the machine is busy: the server runs, and will answer
+            return bool(servers)
 
         ours = self.places.start(self.folder, environ, ready)
-        return found[0]._replace(how="started") if ours else found[0]
+        return servers[0]._replace(how="started") if ours else servers[0]
 
     def _local(self, address: Address) -> FoundServer | None:
-        """A named server on this machine, by its socket: there the kernel says who calls."""
+        """Reach a named server on this machine by its socket, where the kernel says who calls."""
         if address.host not in LOOPBACK or self.credentials.key or self.credentials.certs:
             return None
         for path in (self.places.system, self.user):
             try:
                 if path == self.user and not private_folder(self.folder):
                     continue
-                found = self._ask(path, "named")
+                server = self._ask(path, "named")
             except PodwrightError:
                 continue
-            if found.info.port == address.port:
-                return found
-            found.client.close()
+            if server.info.port == address.port:
+                return server
+            server.client.close()
         return None
 
     def _ask(self, path: str, how: str) -> FoundServer:

@@ -1,12 +1,14 @@
-"""Calls over gRPC, the wire of V-IPU: for servers on other machines.
+"""Calls over gRPC, the wire protocol of V-IPU, for servers on other machines.
 
-Importing this module imports grpc and protobuf; nothing else in this package does at its top.
+Importing this module imports grpc and protobuf. No other module of this package does so at its top.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import re
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from podwright.client._local_servers import LOOPBACK
 from podwright.errors import (
     InvalidRequest,
     PodwrightError,
+    ServerBusy,
     TimedOut,
     Unauthenticated,
     Unavailable,
@@ -38,20 +41,20 @@ if TYPE_CHECKING:
     from podwright.hosts import Vouches
 
 _OPTIONS = (
-    ("grpc.enable_http_proxy", 0),  # a controller is no web site
+    ("grpc.enable_http_proxy", 0),  # a controller is not behind a web proxy
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # a listing of a million devices
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.http2.max_pings_without_data", 0),
 )
-#: Seconds without a word, in a call, after which the server is asked whether it is still there,
-#: and seconds for its answer. A host that lost its power says nothing: where another server may
-#: take over, that must be found out within the five seconds of a takeover.
+#: Seconds of silence in a call after which the client asks whether the server is alive, and seconds
+#: for its answer. A host that lost its power sends nothing. Where another server may take over,
+#: that must be detected within the five seconds of a takeover.
 _KEEPALIVE = (20.0, 20.0)
 _KEEPALIVE_OF_SEVERAL = (1.0, 2.0)
 
 
 class Unsupported(InvalidRequest):
-    """The server does not know this call."""
+    """The server does not have this call."""
 
 
 def _check_private(address: Address, credentials: Credentials) -> None:
@@ -63,7 +66,7 @@ def _check_private(address: Address, credentials: Credentials) -> None:
 
 
 def _munge(where: str) -> Vouches:
-    """MUNGE on this machine. Raises Unauthenticated where there is none."""
+    """Return MUNGE on this machine. Raises Unauthenticated where it does not answer."""
     from podwright.hosts import Munge, MungeError
 
     try:
@@ -87,12 +90,12 @@ def _vouched(munge: Vouches, payload: bytes) -> str:
         raise Unavailable(f"MUNGE does not answer on this machine: {error}") from None
 
 
-#: gRPC's words for a certificate that is not for the name by which the server was called.
+#: gRPC's message for a certificate that does not name the host that was called.
 _WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
 
 
 class GrpcChannel:
-    """A gRPC channel that answers in our errors. The kernel's connection opens with a call."""
+    """A gRPC channel that raises the errors of podwright.errors. It connects at the first call."""
 
     def __init__(
         self,
@@ -101,23 +104,27 @@ class GrpcChannel:
         credentials: Credentials = NOBODY,
         *,
         several: bool = False,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.where, self._host = str(address), address.host
-        self._again = partial(GrpcChannel, address, token, credentials, several=several)
+        self._pause = pause
+        self._reconnect = partial(
+            GrpcChannel, address, token, credentials, several=several, pause=pause
+        )
         self._metadata: tuple[tuple[str, str], ...] = ()
-        self._wish = "no" if token or credentials.key else credentials.munge
+        self._munge_option = "no" if token or credentials.key else credentials.munge
         self._munge: Vouches | None = None
-        if self._wish not in ("", "no"):
-            self._munge = _munge(self._wish)
+        if self._munge_option not in ("", "no"):
+            self._munge = _munge(self._munge_option)
         if token:
             self._metadata = (("authorization", f"Bearer {token}"),)
         elif credentials.key:
             _check_private(address, credentials)
             self._metadata = ((USER_KEY, credentials.user), (ACCESS_KEY, credentials.key))
-        pause, patience = _KEEPALIVE_OF_SEVERAL if several else _KEEPALIVE
+        interval, patience = _KEEPALIVE_OF_SEVERAL if several else _KEEPALIVE
         options = (
             *_OPTIONS,
-            ("grpc.keepalive_time_ms", round(pause * 1000)),
+            ("grpc.keepalive_time_ms", round(interval * 1000)),
             ("grpc.keepalive_timeout_ms", round(patience * 1000)),
         )
         if credentials.certs:
@@ -134,17 +141,38 @@ class GrpcChannel:
         encoded: Callable[[Any], bytes],
         decoded: Callable[[bytes], Any],
     ) -> Any:
-        """One call. Raises the server's refusal, Unsupported, Unavailable or TimedOut."""
+        """Make one call. Raises the server's refusal, Unsupported, Unavailable or TimedOut.
+
+        A server that refuses a call as busy has not begun it. The call is made again after the time
+        that the server named, as long as the timeout allows.
+        """
         body = encoded(request)
+        deadline, left = time.monotonic() + timeout, timeout
+        while True:
+            try:
+                return self._proven(path, body, left, decoded)
+            except ServerBusy as busy:
+                # The random factor spreads clients that were refused together, so that they do not
+                # return together.
+                pause = busy.retry_after_s * random.uniform(1.0, 1.5)
+                if time.monotonic() + pause >= deadline:
+                    raise
+                self._pause(pause)
+                left = round(deadline - time.monotonic(), 3)
+
+    def _proven(
+        self, path: str, body: bytes, timeout: float, decoded: Callable[[bytes], Any]
+    ) -> Any:
+        """Make a call, with a MUNGE credential if the server asks for one."""
         try:
             return self._once(path, body, timeout, decoded)
         except Unauthenticated as refusal:
-            if self._wish or self._munge or not refusal.data.get("munge"):
+            if self._munge_option or self._munge or not refusal.data.get("munge"):
                 raise
             try:
                 self._munge = _munge("")
             except Unauthenticated:
-                raise refusal from None  # no munged here: what else would work, it says
+                raise refusal from None  # the server's refusal says what else works
         return self._once(path, body, timeout, decoded)
 
     def _once(self, path: str, body: bytes, timeout: float, decoded: Callable[[bytes], Any]) -> Any:
@@ -159,17 +187,17 @@ class GrpcChannel:
             raise self._refusal(error, path, timeout) from None
 
     def another(self) -> GrpcChannel:
-        """To the same server, with the same credentials."""
-        return self._again()
+        """Return a channel to the same server, with the same credentials."""
+        return self._reconnect()
 
     def close(self) -> None:
         """Close the connection for good."""
         self._channel.close()
 
     def _refusal(self, error: grpc.RpcError, path: str, timeout: float) -> PodwrightError:
-        for key, body in error.trailing_metadata() or ():
-            if key == ERROR_KEY:
-                return error_from_json(json.loads(body))
+        trailing = dict(error.trailing_metadata() or ())
+        if (refusal := trailing.get(ERROR_KEY)) is not None:
+            return error_from_json(json.loads(refusal))
         code, details = error.code().name, " ".join((error.details() or "").split())
         name = path.rpartition("/")[2]
         if code == "UNIMPLEMENTED":
@@ -184,7 +212,7 @@ class GrpcChannel:
                 would_work="use a name that it has, or let an administrator add this one: "
                 f"vipu-server --tls-renew --name {self._host}, with the others",
             )
-        if code in ("UNAVAILABLE", "CANCELLED"):  # we gave nothing up: a server that ends says so
+        if code in ("UNAVAILABLE", "CANCELLED"):  # a server that shuts down cancels its calls
             return unreachable(self.where, details or "the connection ended")
         if code == "DEADLINE_EXCEEDED":
             return TimedOut(
@@ -200,7 +228,7 @@ class GrpcChannel:
 class GrpcTransport:
     """Calls podwright.v1 at a TCP address. token: from `Client.issue_token`, or none.
 
-    several: it is one of those that may take over from one another.
+    several: the server is one of those that may take over from one another.
     """
 
     def __init__(
@@ -212,12 +240,12 @@ class GrpcTransport:
         *,
         several: bool = False,
     ) -> None:
-        self._again = partial(GrpcTransport, host, port, token, credentials, several=several)
+        self._reconnect = partial(GrpcTransport, host, port, token, credentials, several=several)
         self.channel = GrpcChannel(Address(host, port), token, credentials, several=several)
         self.where = self.channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
-        """One call of podwright.v1."""
+        """Make one call of podwright.v1."""
         reply = self.channel.call(
             method_path(method.name),
             request,
@@ -229,8 +257,8 @@ class GrpcTransport:
         return reply
 
     def another(self) -> GrpcTransport:
-        """To the same server, over a connection of its own."""
-        return self._again()
+        """Return a transport to the same server, over a connection of its own."""
+        return self._reconnect()
 
     def close(self) -> None:
         """Close the connection for good."""

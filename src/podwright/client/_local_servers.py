@@ -1,45 +1,51 @@
-"""This machine's places for servers, and how far they can be trusted."""
+"""The places of servers on this machine, and how far they can be trusted."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from podwright.endpoints import system_path
 from podwright.errors import Denied
 
-#: What a system's server leaves on its machine, whether it runs or not: unit, settings, store.
+#: Files that a system's server has on its machine, whether it runs or not: unit, settings, store.
 SYSTEM_MARKS = (
-    "/etc/systemd/system/vipu-server.service",
-    "/usr/local/lib/systemd/system/vipu-server.service",
-    "/usr/lib/systemd/system/vipu-server.service",
-    "/lib/systemd/system/vipu-server.service",
-    "/etc/podwright/vipu-server.env",
-    "/etc/podwright/server.toml",
-    "/var/lib/podwright/vipu-server.db",
+    system_path("/etc/systemd/system/vipu-server.service"),
+    system_path("/usr/local/lib/systemd/system/vipu-server.service"),
+    system_path("/usr/lib/systemd/system/vipu-server.service"),
+    system_path("/lib/systemd/system/vipu-server.service"),
+    system_path("/etc/podwright/vipu-server.env"),
+    system_path("/etc/podwright/server.toml"),
+    system_path("/var/lib/podwright/vipu-server.db"),
 )
-SYSTEM_CONFIG = "/etc/vipu/vipu-cli.hcl"  # V-IPU's own place for it
+SYSTEM_CONFIG = system_path("/etc/vipu/vipu-cli.hcl")  # V-IPU's own path for it
 DEFAULT_HOST = "localhost"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def mark_of_system(marks: Iterable[str]) -> str:
-    """The first of these that is there, or that we may not look at; empty where none is."""
+    """Return the first of these paths that exists, or empty.
+
+    A path that this user may not look at counts as existing; then the name of its folder is
+    returned.
+    """
     for path in marks:
         try:
             os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
-            return os.path.dirname(path)  # it is kept from us, so somebody keeps something there
+            return os.path.dirname(path)  # a folder that is closed to us holds something
         return path
     return ""
 
 
 def private_folder(folder: str, *, create: bool = False) -> bool:
-    """Is there such a folder, ours alone? Others can write in /tmp: who owns it decides.
+    """Return whether the folder exists and belongs to this user only.
 
-    Raises Denied for a folder that is somebody else's, a link, or cannot be made.
+    Others can create folders in /tmp, so the owner is checked. create: make the folder if it is
+    missing. Raises Denied for a folder of another user, for a link, and where it cannot be made.
     """
     own = "set XDG_RUNTIME_DIR to a folder of your own"
     if create:
@@ -51,14 +57,22 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
             reason = (error.strerror or "").lower()
             raise Denied(f"cannot make the folder {folder}: {reason}", would_work=own) from None
     try:
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError:
         return False
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise Denied(
             f"{folder} is not a folder of this user, so a server in it is not to be trusted",
             would_work=f"remove it, or {own}",
         )
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         os.chmod(folder, 0o700)
     return True
+
+
+def contexts_path(environ: Mapping[str, str]) -> str:
+    """Return the path of the contexts file, whether or not it exists."""
+    home = environ.get("XDG_CONFIG_HOME") or os.path.join(
+        environ.get("HOME") or os.path.expanduser("~"), ".config"
+    )
+    return os.path.join(home, "podwright", "config.toml")

@@ -1,8 +1,9 @@
 """A port of this user's own that leads to a secure server, for programs of V-IPU's.
 
-Those speak gRPC without TLS and show nobody's key, since what V-IPU's servers want to see is not
-public. Here their bytes go on through TLS, with the user's certificate, so that the server knows
-who calls. The kernel says whose a connection to the port is: other users of the host get none.
+Those programs speak gRPC without TLS and present no key, since the credentials that V-IPU's servers
+expect are not public. This port passes their bytes on through TLS, with the user's certificate, so
+that the server knows who calls. The kernel says which user has made a connection to the port, and
+connections of other users of the host are closed.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from podwright.wire import read_certificates
 
 _LOOPBACK = "127.0.0.1"
 _CONNECT = 5.0  #: seconds for a connection to one address
-_MOST = 256  #: connections at once
+_MOST = 256  #: the most connections at once
 
 
 class PortForwarder:
-    """addresses: of the server, tried in this order. certs: as for Credentials.
+    """A forwarding port. addresses: of the server, tried in this order. certs: as for Credentials.
 
-    tell: hears why somebody was not let through. Raises wire.InvalidRequest for certificates that
-    cannot be read.
+    report: called with a line for each connection that was refused or failed. Raises
+    wire.InvalidRequest for certificates that cannot be read.
     """
 
     def __init__(
-        self, addresses: Sequence[Address], certs: str, tell: Callable[[str], None]
+        self, addresses: Sequence[Address], certs: str, report: Callable[[str], None]
     ) -> None:
-        read_certificates(certs)  # which says what is missing
+        read_certificates(certs)  # it raises an error that says what is missing
         folder = Path(certs)
-        self._addresses, self._tell = addresses, tell
+        self._addresses, self._report = addresses, report
         self._tls = ssl.create_default_context(cafile=folder / "ca.pem")
         self._tls.load_cert_chain(folder / "cert.pem", folder / "key.pem")
         self._tls.set_alpn_protocols(["h2"])
@@ -42,12 +43,12 @@ class PortForwarder:
         self._visits: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Open a port on loopback; its number."""
+        """Open a port on loopback. Return its number."""
         self._server = await asyncio.start_server(self._visit, _LOOPBACK, 0)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close the port and what goes through it."""
+        """Close the port and its connections."""
         if self._server is not None:
             self._server.close()
         for visit in self._visits:
@@ -63,16 +64,18 @@ class PortForwarder:
             owner = tcp_owner(writer.get_extra_info("socket"))
             if owner != os.geteuid():
                 if owner is not None:
-                    self._tell(f"a program of user {owner} tried this port; it was not let through")
+                    self._report(
+                        f"a program of user {owner} tried this port; it was not let through"
+                    )
                 return
             if len(self._visits) > _MOST:
-                self._tell(f"more than {_MOST} connections at once")
+                self._report(f"more than {_MOST} connections at once")
                 return
             far_reader, far = await self._connect()
             await asyncio.gather(_pass(reader, far), _pass(far_reader, writer))
         except (OSError, asyncio.CancelledError) as error:
             if far is None and isinstance(error, OSError):
-                self._tell(f"the server cannot be reached: {error}")
+                self._report(f"the server cannot be reached: {error}")
         finally:
             self._visits.discard(task)
             for end in (writer, far):
@@ -80,11 +83,11 @@ class PortForwarder:
                     end.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        *others, last = self._addresses
-        for host, port in others:
+        *addresses, last = self._addresses
+        for host, port in addresses:
             try:
                 return await self._connect_to(host, port)
-            except OSError:  # the next one, then
+            except OSError:  # try the next address
                 continue
         return await self._connect_to(*last)
 
@@ -99,4 +102,4 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(65536):
         writer.write(data)
         await writer.drain()
-    writer.close()  # HTTP/2 knows no half-open connection
+    writer.close()  # HTTP/2 has no half-open connections

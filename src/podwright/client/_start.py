@@ -1,7 +1,8 @@
 """Starting this user's own server in the background, where no other was found.
 
-Of several commands that start at once one starts it and the others wait: a lock on a file in the
-user's folder decides. The lock goes with its process, so a killed command leaves none.
+When several commands start at once, one of them starts the server and the others wait. A lock on a
+file in the user's folder decides which one. The kernel releases the lock when its process ends, so
+a killed command leaves none behind.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ def start_server(
     command: Sequence[str] = COMMAND,
     timeout: float = TIMEOUT,
 ) -> bool:
-    """Start `command` unless another did meanwhile, and wait until `ready`. True: it was ours.
+    """Start `command` unless another process has done so, and wait until `ready`.
 
-    folder: the user's private folder; it keeps the lock and `server.log`, what the server says.
-    Raises Unavailable if the server ends or is not ready in time.
+    Returns whether this call started it. folder: the user's private folder; it keeps the lock and
+    `server.log`, the server's output. timeout: seconds. Raises Unavailable if the server ends or is
+    not ready in time.
+
+    The lock is held until the server is ready. A command that waited for the lock therefore finds
+    the server ready at its first check, and does not start a second one.
     """
     deadline = time.monotonic() + timeout
     log = f"{folder}/server.log"
@@ -42,11 +47,12 @@ def start_server(
             return False
         pid = _spawn(command, environ, log)
         while not ready():
-            if (code := _ended(pid)) or time.monotonic() > deadline:
+            if (code := _exit_code(pid)) or time.monotonic() > deadline:
                 if not code:
                     _stop(pid)
                 raise Unavailable(
-                    f"a server for this user was started, but {_why(code, timeout, log)}",
+                    "a server for this user was started, but "
+                    f"{_failure_reason(code, timeout, log)}",
                     would_work="start it by hand to see more (vipu-server --user), or name one "
                     "with --api-host",
                 )
@@ -75,7 +81,10 @@ def _locked(path: str, deadline: float) -> Iterator[None]:
 
 
 def _spawn(command: Sequence[str], environ: Mapping[str, str], log: str) -> int:
-    """The pid of the server: a session of its own, none of our open files."""
+    """Start the server in a session of its own, without this process's open files.
+
+    Return its pid.
+    """
     actions: list[tuple[int, int] | tuple[int, int, str, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, log, _OPEN_LOG, 0o600),
@@ -93,8 +102,8 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str], log: str) -> int:
     )
 
 
-def _ended(pid: int) -> int:
-    """The exit code of a server that failed; 0 while it runs, or has put itself in background."""
+def _exit_code(pid: int) -> int:
+    """Return the exit code of a server that failed; 0 while it runs, or has detached itself."""
     try:
         done, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -107,12 +116,12 @@ def _stop(pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def _why(code: int, timeout: float, log: str) -> str:
+def _failure_reason(code: int, timeout: float, log: str) -> str:
     if not code:
         return f"did not answer within {timeout:g} s (its words are in {log})"
     try:
         with open(log, encoding="utf-8", errors="replace") as file:
-            said = file.read().strip().splitlines()
+            lines = file.read().strip().splitlines()
     except OSError:
-        said = []
-    return f"ended at once with code {code}: {said[-1] if said else 'it said nothing'}"
+        lines = []
+    return f"ended at once with code {code}: {lines[-1] if lines else 'it said nothing'}"

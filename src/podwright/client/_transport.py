@@ -1,4 +1,4 @@
-"""The seam between the client and whatever carries its calls, and the fake that ships with it."""
+"""The seam between the client and the transport of its calls, with the fake that ships with it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from podwright.wire import METHODS, Method, Value
 
 
 class Transport(Protocol):
-    """Carries one call at a time to one server. Errors: the types of podwright.wire."""
+    """Carries one call at a time to one server. Raises the error types of podwright.wire."""
 
     @property
     def where(self) -> str:
-        """The server's place, as messages name it: a socket's path, or `host:port`."""
+        """The server's address, as messages name it: a socket's path, or `host:port`."""
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
-        """The reply of one call, within `timeout` seconds."""
+        """Return the reply of one call, within `timeout` seconds."""
 
     def another(self) -> Transport:
-        """To the same server, over a connection of its own."""
+        """Return a transport to the same server, over a connection of its own."""
 
     def close(self) -> None:
-        """Let go of the connection; a later call opens a new one."""
+        """Close the connection. A later call opens a new one."""
 
 
 class FakeTransport:
-    """A server in one function, for tests of whatever uses a client.
+    """A server in one function, for tests of code that uses a client.
 
-    handler: `(method name, request) -> reply`, or it raises an error of podwright.wire.
-    calls: every call so far, in order.
+    handler: `(method name, request) -> reply`, or it raises an error of podwright.wire. calls:
+    every call so far, in order.
     """
 
     def __init__(self, handler: Callable[[str, Value], Value], where: str = "fake:0") -> None:
@@ -38,7 +38,7 @@ class FakeTransport:
         self.calls: list[tuple[str, Value]] = []
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
-        """Ask the handler; what it answers must be of the method's reply type."""
+        """Return the handler's answer, which must be of the method's reply type."""
         assert METHODS[method.name] is method
         assert isinstance(request, method.request), f"{method.name} takes {method.request}"
         self.calls.append((method.name, request))
@@ -47,8 +47,8 @@ class FakeTransport:
         return reply
 
     def another(self) -> FakeTransport:
-        """Itself: it keeps all calls."""
+        """Return this transport itself, which keeps all calls."""
         return self
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no connection."""

@@ -1,8 +1,8 @@
-"""Calls over a Unix socket: JSON in HTTP/1.1, by hand.
+"""Calls over a Unix socket: JSON in HTTP/1.1, written here without a library.
 
-A command's start is what its user waits for. http.client costs 40 ms to import and grpc 130;
-what our own server needs of HTTP is these lines. The kernel tells the server who calls, so
-there is no token here.
+A command's start-up time is time that its user waits. Importing http.client costs 40 ms and grpc
+130 ms; this module has the few parts of HTTP that Podwright's server needs. The kernel tells the
+server who calls, so no token is sent.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from podwright.wire import ErrorBody, Method, Value, prepared
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 256 * 1024 * 1024
-#: Calls that change something and yet may be sent twice: the second finds the work done.
+#: Calls that change something and may still be sent twice: the second finds the work done.
 _REPEATABLE = frozenset({"Renew"})
 
 
 class _Gone(Exception):
     """The connection ended. sent: the request may have been carried out."""
 
-    def __init__(self, why: str, *, sent: bool) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
         self.sent = sent
 
 
 class UnixTransport:
-    """Calls the server at a socket path. The connection is kept from call to call.
+    """Calls the server at a socket path. The connection is kept between calls.
 
-    Raises Unavailable where nobody answers, TimedOut where the answer takes too long.
+    Raises Unavailable where no server answers, and TimedOut where the answer takes too long.
     """
 
     def __init__(self, path: str) -> None:
@@ -41,7 +41,12 @@ class UnixTransport:
         self._buffer = bytearray()
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
-        """One call. It is sent a second time only where that can do no harm."""
+        """Make one call. It is sent a second time only where that can do no harm.
+
+        A kept connection may have been closed by the server meanwhile. Then a request that was not
+        sent completely was not carried out, and one that only reads, or is in `_REPEATABLE`, may be
+        repeated.
+        """
         deadline = time.monotonic() + timeout
         body = msgspec.json.encode(request)
         message = (
@@ -76,7 +81,7 @@ class UnixTransport:
             ) from None
 
     def another(self) -> UnixTransport:
-        """To the same server, over a connection of its own."""
+        """Return a transport to the same server, over a connection of its own."""
         return UnixTransport(self.where)
 
     def close(self) -> None:
@@ -94,10 +99,10 @@ class UnixTransport:
                 connection.sendall(message)
             except TimeoutError:
                 raise
-            except OSError as error:  # never complete at the server, so never carried out
+            except OSError as error:  # an incomplete request is not carried out
                 raise _Gone(_reason(error), sent=False) from None
             status, keep, body = self._answer(deadline)
-        except BaseException:  # also a signal: what comes next on this connection is not ours
+        except BaseException:  # a late answer must not be read as the next call's
             self.close()
             raise
         if not keep:
@@ -105,7 +110,7 @@ class UnixTransport:
         return self._understood(method, status, body)
 
     def _connected(self, deadline: float) -> socket.socket:
-        if self._socket is not None and not _ended(self._socket):
+        if self._socket is not None and not _is_closed(self._socket):
             return self._socket
         self.close()
         self._socket = connect(self.where, _left(deadline))
@@ -127,11 +132,11 @@ class UnixTransport:
             raise self._strange(f"{lines[0][:60]!r}")
         if int(length) > MAX_BODY:
             raise self._strange(f"an answer of {length} bytes")
-        whole = end + 4 + int(length)
-        while len(self._buffer) < whole:
+        length_of_answer = end + 4 + int(length)
+        while len(self._buffer) < length_of_answer:
             self._receive(deadline)
-        body = bytes(self._buffer[end + 4 : whole])
-        del self._buffer[:whole]
+        body = bytes(self._buffer[end + 4 : length_of_answer])
+        del self._buffer[:length_of_answer]
         return int(rest[:3]), headers.get("connection", "").lower() != "close", body
 
     def _receive(self, deadline: float) -> None:
@@ -156,16 +161,16 @@ class UnixTransport:
             raise self._strange(f"status {status} and what is no reply ({error})") from None
         raise error_from_json(refusal)
 
-    def _strange(self, what: str) -> PodwrightError:
+    def _strange(self, detail: str) -> PodwrightError:
         self.close()
         return Unavailable(
-            f"what answers at {self.where} is not a server of Podwright's: it sent {what}",
+            f"what answers at {self.where} is not a server of Podwright's: it sent {detail}",
             would_work="name the right one with --api-host or PODWRIGHT_SOCKET",
         )
 
 
 def connect(path: str, timeout: float) -> socket.socket:
-    """A connection to a Unix socket. Raises Unavailable, or TimeoutError."""
+    """Connect to a Unix socket. Raises Unavailable, or TimeoutError."""
     deadline = time.monotonic() + timeout
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -173,7 +178,7 @@ def connect(path: str, timeout: float) -> socket.socket:
             connection.settimeout(_left(deadline))
             connection.connect(path)
             return connection
-        except BlockingIOError:  # Linux: the line of those waiting to be accepted is full
+        except BlockingIOError:  # Linux: the socket's accept queue is full
             connection.close()
             time.sleep(min(0.01, _left(deadline)))
         except TimeoutError:
@@ -198,8 +203,8 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _ended(connection: socket.socket) -> bool:
-    """Did the other side close this idle connection, or say what nobody asked?"""
+def _is_closed(connection: socket.socket) -> bool:
+    """Return whether the other side has closed this idle connection, or sent something unasked."""
     try:
         connection.settimeout(0)
         connection.recv(1, socket.MSG_PEEK)

@@ -1,8 +1,8 @@
-"""Our calls in the vendor's protocol alone: so our commands work with a Graphcore controller.
+"""Podwright's calls in the vendor's protocol, for commands that use a Graphcore controller.
 
-That protocol (V-IPU 1.18, `virmgrpc`) knows partitions and devices' attributes, and no clusters,
-allocations or leases. What it cannot do is refused by name. Its calls that change something answer
-at once; those who want to wait ask for the status until it settles, as PopRun does.
+That protocol (V-IPU 1.18, `virmgrpc`) has partitions and devices' attributes, but no clusters,
+allocations or leases. A call that it cannot express is refused by name. Its calls that change
+something answer at once. A caller that waits asks for the status until it settles, as PopRun does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class VirmTransport:
     """Calls `virmgrpc` over a channel that is already open."""
 
-    #: That protocol has no ids for requests: what changes something is never asked twice.
+    #: The protocol has no ids for requests, so a call that changes something is never repeated.
     remembers = False
 
     def __init__(self, channel: GrpcChannel, pause: Callable[[float], None] = time.sleep) -> None:
@@ -49,11 +49,11 @@ class VirmTransport:
         self.where = channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
-        """One of our calls, as one or several of the vendor's."""
+        """Make one of Podwright's calls, as one or several of the vendor's."""
         return _Call(self._channel, self._pause, time.monotonic() + timeout).do(method, request)
 
     def another(self) -> VirmTransport:
-        """To the same server, over a connection of its own."""
+        """Return a transport to the same server, over a connection of its own."""
         return VirmTransport(self._channel.another(), self._pause)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class VirmTransport:
 
 
 class _Call:
-    """One call of ours and its deadline."""
+    """One call of Podwright's, and its deadline."""
 
     def __init__(
         self, channel: GrpcChannel, pause: Callable[[float], None], deadline: float
@@ -120,8 +120,10 @@ class _Call:
 
     def _partitions(self, request: ListRequest) -> list[PartitionInfo]:
         message = virm.pb.ListPartitionsRequest(allocation_id=request.allocation)
-        found = [virm.partition_info(m) for m in self._ask("ListPartitions", message).partitions]
-        return [p for p in found if request.cluster in ("", p.cluster)]
+        partitions = [
+            virm.partition_info(m) for m in self._ask("ListPartitions", message).partitions
+        ]
+        return [p for p in partitions if request.cluster in ("", p.cluster)]
 
     def _devices(self) -> list[DeviceInfo]:
         return [
@@ -141,15 +143,15 @@ class _Call:
 
     def _partition(self, name: str) -> PartitionInfo:
         everything = self._partitions(ListRequest())
-        found = next((p for p in everything if p.name == name), None)
-        if found is None:
+        partition = next((p for p in everything if p.name == name), None)
+        if partition is None:
             names = ", ".join(p.name for p in everything) or "none"
             raise NotFound(f"there is no partition {name!r}", would_work=f"there are: {names}")
-        found = virm.with_status(found, self._status(name))
-        if found.ready_state is not ReadyState.ACTIVE:
-            return found
+        partition = virm.with_status(partition, self._status(name))
+        if partition.ready_state is not ReadyState.ACTIVE:
+            return partition
         message = virm.pb.GetPartitionIpuofConfigRequest(partition_id=name)
-        return _with_addresses(found, self._ask("GetPartitionIpuofConfig", message).config)
+        return _with_addresses(partition, self._ask("GetPartitionIpuofConfig", message).config)
 
     def _reset(self, request: ResetRequest) -> None:
         message = virm.pb.ResetPartitionRequest(
@@ -161,9 +163,9 @@ class _Call:
         message = virm.pb.RemovePartitionRequest(partition_id=request.name, force=request.force)
         self._ask("RemovePartition", message)
         if request.wait:
-            self._until(lambda: self._gone(request.name), "RemovePartition")
+            self._until(lambda: self._missing_partition(request.name), "RemovePartition")
 
-    def _gone(self, name: str) -> bool:
+    def _missing_partition(self, name: str) -> bool:
         try:
             return bool(self._status(name).ready_state == virm.pb.PS_REMOVED)
         except NotFound:
@@ -179,24 +181,27 @@ class _Call:
             self._until(settled, name)
         return self._partition(name)
 
-    def _until(self, done: Callable[[], bool], what: str) -> None:
-        """Ask until it is done. A poll that the deadline cuts short says what is not done: it is
-        the partition that is late, and not the controller's answer."""
+    def _until(self, done: Callable[[], bool], state: str) -> None:
+        """Poll until `done` is true.
+
+        If the deadline cuts a poll short, the error says what is not done yet, since then the
+        partition is late and not the controller's answer.
+        """
         pause = _FIRST_PAUSE
         while True:
             try:
                 if done():
                     return
             except TimedOut:
-                raise self._late(what) from None
+                raise self._late(state) from None
             if time.monotonic() + pause > self._deadline:
-                raise self._late(what)
+                raise self._late(state)
             self._pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _with_addresses(info: PartitionInfo, config: Any) -> PartitionInfo:
-    """A partition whose devices know where they answer, from its IPUoF configuration."""
+    """Return a partition with its devices' addresses, from its IPUoF configuration."""
     places = [device for gcd in info.gcds for device in gcd]
     gcds = []
     for gcd in config.gcd_configs:

@@ -1,57 +1,80 @@
-"""The waiting line, for whoever waits in it: told of each change, through a server's restart."""
+"""Waiting in the server's queue, with a report of each change, even while the server restarts.
+
+The call that joins the queue carries an id, so it can be repeated when its answer was lost without
+taking a second place. The client acknowledges what the server gives by a call on it. The server
+takes back what is not acknowledged in time, so a client that dies in between leaves nothing behind.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from podwright.client._client import Client
 from podwright.errors import NotFound, PodwrightError, Unavailable
-from podwright.wire import AcquireReply, AcquireRequest, WaiterInfo, WaitReply, WaitRequest
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    OperationState,
+    WaiterInfo,
+    WaitReply,
+    WaitRequest,
+)
 
-#: Seconds that one question may wait for its answer. The server forgets who is silent for 30.
+_T = TypeVar("_T")
+
+#: Seconds for which one call waits for its answer. The server drops a waiter that is silent for 30.
 QUESTION = 20.0
-#: Times that a server may fail to answer, a second apart, before we give up.
+#: How many times, a second apart, the server may fail to answer before the client gives up.
 _OUTAGE = 25
-#: How the line begins that tells the end of the waiting.
+#: The beginning of the line that reports the end of the waiting.
 OUR_TURN = "it is our turn"
 
 
 def _nothing() -> None:
-    """Nothing is to be done between two questions."""
+    """Do nothing between two calls."""
 
 
 def wait_in_line(
     client: Client,
     request: WaitRequest,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     between: Callable[[], None] = _nothing,
     question: float = QUESTION,
 ) -> WaitReply:
-    """What was asked for, once it is our turn. Whatever ends the waiting, the line is left.
+    """Wait in the queue. Return what the server gives, once it is this request's turn.
 
-    tell: hears of each change, a line. between: is called after each question, and may raise.
-    question: seconds that one may take.
+    Whatever ends the wait, the request leaves the queue. report: called with a line for each
+    change. between: called after each call to the server; it may raise. question: seconds that one
+    call may take.
     """
-    reply = client.wait(request)
+    request = replace(request, request_id=os.urandom(16).hex(), acknowledges=True)
+    reply = _persisting(lambda: client.wait(request), between, report, first=True)
     waiter = reply.waiter.id
-    shown = ""
+    last_report = ""
     try:
         while reply.partition is None or (request.acquire is not None and reply.lease is None):
             line = _standing(reply.waiter)
-            if line != shown:
-                tell(line)
-                shown = line
+            if line != last_report:
+                report(line)
+                last_report = line
             between()
-            reply = _ask(client, WaitRequest(id=waiter, timeout=question), between)
+            query = WaitRequest(id=waiter, timeout=question)
+            reply = _persisting(lambda: client.wait(query), between, report)  # noqa: B023
+        given = reply
+        _persisting(lambda: _acknowledge(client, given), between, report)
     except NotFound:
-        raise  # the line has left us
+        raise  # the queue has dropped us
     except BaseException:
         with contextlib.suppress(PodwrightError):
             client.leave(waiter)
-            tell(f"{waiter} has left the waiting line")
+            report(f"{waiter} has left the queue")
         raise
     return reply
 
@@ -59,38 +82,75 @@ def wait_in_line(
 def acquire_in_line(
     client: Client,
     request: AcquireRequest,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     between: Callable[[], None] = _nothing,
     question: float = QUESTION,
 ) -> AcquireReply:
-    """The lease, once it is our turn; as `wait_in_line`."""
+    """Wait in the queue as `wait_in_line` does. Return the lease."""
     wanted = WaitRequest(acquire=request)
-    reply = wait_in_line(client, wanted, tell, between=between, question=question)
+    reply = wait_in_line(client, wanted, report, between=between, question=question)
     assert reply.lease is not None
     assert reply.partition is not None
     return AcquireReply(lease=reply.lease, partition=reply.partition, created=reply.created)
 
 
-def _ask(client: Client, request: WaitRequest, between: Callable[[], None]) -> WaitReply:
-    for _ in range(_OUTAGE):
+def _persisting(
+    call: Callable[[], _T],
+    between: Callable[[], None],
+    report: Callable[[str], None],
+    *,
+    first: bool = False,
+) -> _T:
+    """Return what a repeatable call answers.
+
+    Repeat it while a server restarts or another takes over.
+
+    first: no server was reached before, so a server that does not run is an error at once.
+    """
+    for attempt in range(_OUTAGE):
         try:
-            return client.wait(request)
-        except Unavailable:
+            return call()
+        except Unavailable as error:
+            if first and not attempt and error.data.get("errno"):
+                raise
+            if not attempt:
+                report("the server does not answer; asking again under the same id")
             time.sleep(1.0)
             between()
-    return client.wait(request)
+    return call()
+
+
+def _acknowledge(client: Client, given: WaitReply) -> None:
+    """Tell the server that the client has received what it gave.
+
+    Raises NotFound or Fenced where the server has taken it back.
+    """
+    if given.lease is not None:
+        client.renew(given.lease.id, given.lease.epoch)
+        return
+    assert given.partition is not None
+    made = client.get_partition(given.partition.name)
+    if (
+        made.created_at != given.partition.created_at
+        or made.operation_state is OperationState.REMOVING
+    ):
+        raise NotFound(
+            f"partition {made.name} was made, and was taken back, since nobody claimed it in time",
+            asked=f"create partition {made.name}",
+            would_work="ask anew",
+        )
 
 
 def _standing(info: WaiterInfo) -> str:
     if info.state != "WAITING":
         return f"{OUR_TURN} ({info.id}): the partition is being made"
-    text = f"place {info.place} in the waiting line ({info.id}), for {info.needs}"
+    text = f"place {info.place} in the queue ({info.id}), for {info.needs}"
     return f"{text}; about {span(info.estimate)} more" if info.estimate else text
 
 
 def span(seconds: float) -> str:
-    """A time that is estimated, in words: `90 s`, `10 min`, `2.5 h`."""
+    """Return an estimated time in words: `90 s`, `10 min`, `2.5 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,21 +1,27 @@
-"""The only owner of state: partitions, leases, and bringing machines in line with them."""
+"""The controller: it alone owns partitions and leases, and makes machines agree with them."""
 
 from podwright.controller._administration import Machines
-from podwright.controller._caller import Caller, Role
 from podwright.controller._controller import Controller
-from podwright.controller._discovery import Discovery
-from podwright.controller._own_host import Here
-from podwright.controller._privacy import Visible, private_kinds
-from podwright.controller._users import first_user
+from podwright.controller._store_check import StoreFault, damaged, find_faults
+from podwright.controller.administration._audit import with_new_chains
+from podwright.controller.administration._privacy import Visible, private_kinds
+from podwright.controller.administration._users import first_user
+from podwright.controller.hardware._discovery import Discovery
+from podwright.controller.state._caller import Caller, Role
+from podwright.controller.state._own_host import OwnHost
 
 __all__ = [
     "Caller",
     "Controller",
     "Discovery",
-    "Here",
     "Machines",
+    "OwnHost",
     "Role",
+    "StoreFault",
     "Visible",
+    "damaged",
+    "find_faults",
     "first_user",
     "private_kinds",
+    "with_new_chains",
 ]

@@ -1,27 +1,32 @@
-"""What an administrator's calls stand on: the registry of agents, who watches them, users.
+"""Assembles the parts of a controller, and manages the machines that administrators register.
 
-The calls themselves are in `_agent_calls`, `_cluster_calls` and `_user_calls`.
+These machines are taken over at the start, watched while the controller runs, and left at its end.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from podwright.agents import FabricDriver, RemoteMachine
-from podwright.controller import _allocations as allocations
-from podwright.controller import _users as users
-from podwright.controller._agent_calls import AgentCalls, let_go
-from podwright.controller._cluster_calls import ClusterCalls
-from podwright.controller._discovery import Discovery
-from podwright.controller._heartbeats import Heartbeats, Sleep
-from podwright.controller._records import META
-from podwright.controller._registry import ConnectAgent, Registry
-from podwright.controller._user_calls import UserCalls
+from podwright.agents import FabricDriver, FabricSite, RemoteMachine
+from podwright.controller.administration import _allocations as allocations
+from podwright.controller.administration._audit import SERVER, Audit
+from podwright.controller.administration._privacy import Privacy, Visible
+from podwright.controller.administration._users import Users
+from podwright.controller.calls._agent_calls import let_go
+from podwright.controller.calls._call_services import Services
+from podwright.controller.hardware._discovery import Discovery
+from podwright.controller.hardware._fabric_journal import StoredFabricJournal
+from podwright.controller.hardware._heartbeats import Heartbeats, Sleep
+from podwright.controller.hardware._registry import ConnectAgent, Registry
+from podwright.controller.moves._launch_moves import LaunchMoves
+from podwright.controller.queue._waiting import Waiting
+from podwright.controller.state._core import Core
+from podwright.controller.state._records import META
+from podwright.controller.state._request_ids import Requests
 from podwright.store import Opened, Put
 
 
@@ -30,10 +35,11 @@ class Machines:
     """How the controller comes to machines that an administrator registers.
 
     connect: makes an agent's driver. silence: seconds without an answer after which one is out
-    of service. discovery: what agents announce. fabric: makes what joins devices of several
-    machines; it is given where a machine stands, as its link domain and its place there.
-    introduce: told who this server is, by a name that its store keeps, and which start this is.
-    administrators: common names that a certificate makes administrators of (see Users).
+    of service. discovery: what agents announce. fabric: makes the driver of what joins
+    devices of several machines.
+    introduce: called with who this server is, by a name that its store keeps, and which start this
+    is. administrators: common names that a certificate makes administrators of (see Users).
+    starting: seconds in which an agent that is to be registered may come up.
     """
 
     connect: ConnectAgent = RemoteMachine
@@ -41,44 +47,74 @@ class Machines:
     silence: float = 10.0
     discovery: Discovery | None = None
     administrators: frozenset[str] = frozenset()
-    fabric: Callable[[Callable[[str], tuple[int, int]]], FabricDriver] | None = None
+    fabric: Callable[[FabricSite], FabricDriver] | None = None
+    starting: float = 20.0
 
 
-class Administration(AgentCalls, ClusterCalls, UserCalls):
-    """The part of the controller that serves administrators."""
+def make_services(
+    core: Core, version: str, machines: Machines, visible: Visible, sleep: Sleep
+) -> Services:
+    """The parts of a controller over its state. sleep: how heartbeats wait."""
+    audit, users = Audit(core.journal, core.now, wall=core.wall), Users(machines.administrators)
+    requests = Requests(core.journal.later, core.now, core.spawn)
+    waiting, registry = Waiting(core, audit, requests), Registry(core, machines.connect)
 
-    def _administer(self, machines: Machines, sleep: Sleep) -> None:
-        core = self._core
-        self._registry = Registry(core, machines.connect)
-        self._watch = Heartbeats(core, self._registry, sleep, silence=machines.silence)
-        self._users = users.Users(machines.administrators)
-        self._discovery = machines.discovery or Discovery((), lambda _: "")
-        self._changing = asyncio.Lock()
-        self._introduce = machines.introduce
-        if machines.fabric is not None:
-            places = core.inventory.by_machine
-            core.hardware.fabric = machines.fabric(lambda name: places[name].places[name])
-        core.hardware.patience = min(core.hardware.patience, machines.silence)
+    def record_event(action: str, about: str, owner: str, detail: str) -> None:
+        audit.record_event(SERVER, action, about, owner=owner, detail=detail)
 
-    def _load_machines(self, opened: Opened) -> None:
-        """Take over what is written, before partitions are."""
-        body = opened.records.get((META, "server"))
-        name = msgspec.json.decode(body, type=str) if body else secrets.token_hex(8)
-        if body is None:
-            self._core.journal.later(Put(META, "server", msgspec.json.encode(name)))
-        self._introduce(name, opened.epoch)
-        self._registry.load(opened.records)
-        allocations.load(self._core, opened.records)
-        self._users.load(opened.records)
+    core.record_event = record_event
+    fabric_journal = StoredFabricJournal(core.journal)
+    if machines.fabric is not None:
+        site = FabricSite(fabric_journal, lambda machine: reported_attributes(core, machine))
+        core.hardware.fabric = machines.fabric(site)
+    core.hardware.patience = min(core.hardware.patience, machines.silence)
+    return Services(
+        version=version,
+        core=core,
+        requests=requests,
+        waiting=waiting,
+        moves=LaunchMoves(core, waiting.named),
+        audit=audit,
+        registry=registry,
+        heartbeats=Heartbeats(core, registry, sleep, silence=machines.silence),
+        users=users,
+        discovery=machines.discovery or Discovery((), lambda _: ""),
+        privacy=Privacy(core, visible, users.allocations_of),
+        introduce=machines.introduce,
+        starting=machines.starting,
+        fabric_journal=fabric_journal,
+    )
 
-    def _watch_machines(self) -> None:
-        """Watch all agents, and real devices that the server itself drives."""
-        own = [m for m in self._core.inventory.by_machine if self._core.hardware.may_change(m)]
-        for name in dict.fromkeys([*self._registry.agents, *own]):
-            self._watch.begin(name)
 
-    async def _leave_machines(self) -> None:
-        """Watch nobody, let go of all agents."""
-        await self._watch.close()
-        for name in self._registry.agents:
-            await let_go(self._core.hardware.remove(name))
+def reported_attributes(core: Core, machine: str) -> Sequence[Mapping[str, str]]:
+    """The attributes of a machine's devices, as its agent last reported them."""
+    site = core.inventory.by_machine.get(machine)
+    return site.attributes.get(machine, ()) if site is not None else ()
+
+
+def load_machines(services: Services, opened: Opened) -> None:
+    """Load machines and users from the store; partitions are loaded after them."""
+    body = opened.records.get((META, "server"))
+    name = msgspec.json.decode(body, type=str) if body else secrets.token_hex(8)
+    if body is None:
+        services.core.journal.later(Put(META, "server", msgspec.json.encode(name)))
+    services.introduce(name, opened.epoch)
+    services.fabric_journal.load(opened)
+    services.registry.load(opened.records)
+    allocations.load(services.core, opened.records)
+    services.users.load(opened.records)
+
+
+def watch_machines(services: Services) -> None:
+    """Watch all agents, and real devices that the server itself drives."""
+    core = services.core
+    own = [m for m in core.inventory.by_machine if core.hardware.may_change(m)]
+    for name in dict.fromkeys([*services.registry.agents, *own]):
+        services.heartbeats.begin(name)
+
+
+async def leave_machines(services: Services) -> None:
+    """Stop watching all agents and disconnect from them."""
+    await services.heartbeats.close()
+    for name in services.registry.agents:
+        await let_go(services.core.hardware.remove(name))

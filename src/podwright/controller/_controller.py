@@ -1,76 +1,57 @@
-"""The controller: every call of podwright.v1, as the fronts make them.
+"""The controller: the only owner of state, and every call of podwright.v1 as the fronts make them.
 
-A call that changes something goes on although its caller goes away: a step that has begun is
-always brought to its end.
+A call that changes something continues if its caller disconnects: a step that has begun is always
+completed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final
 
 from podwright.agents import Driver
-from podwright.controller import _acquire as acquiring
-from podwright.controller import _lease_expiry as ends
-from podwright.controller import _partitions as partitions
-from podwright.controller import _recovery as recovery
-from podwright.controller import _repeated_requests as repeats
-from podwright.controller import _views as views
-from podwright.controller._administration import Administration, Machines
-from podwright.controller._audit_calls import AuditCalls
-from podwright.controller._caller import Caller, Role, in_name_of
-from podwright.controller._core import Core, Entry
-from podwright.controller._declared import declared
-from podwright.controller._launch_moves import LaunchMoves
-from podwright.controller._leases import to_info
-from podwright.controller._own_host import Here
-from podwright.controller._privacy import Privacy, Visible
-from podwright.controller._reading_calls import ReadingCalls
-from podwright.controller._reconciler import Reconciler
-from podwright.controller._request_ids import Remembered, Requests
-from podwright.controller._scheduler_moves import SchedulerMoves
-from podwright.controller._scheduler_queues import SchedulerQueues
-from podwright.controller._shielded import shielded
-from podwright.controller._spec import CheckedSpec, described
-from podwright.controller._waiting import Waiting
-from podwright.controller._waiting_calls import WaitingCalls
-from podwright.errors import InvalidRequest, PodwrightError, Unavailable
-from podwright.fabric import Cluster
-from podwright.store import Opened, Store, backup_text
-from podwright.wire import (
-    AcquireReply,
-    AcquireRequest,
-    BackupReply,
-    BackupRequest,
-    CreateRequest,
-    Empty,
-    LeaseInfo,
-    LeaseRequest,
-    MoveRequest,
-    MovesAllowed,
-    MovesRequest,
-    MoveTable,
-    PartitionInfo,
-    RemoveRequest,
-    ResetRequest,
+from podwright.controller._administration import (
+    Machines,
+    leave_machines,
+    load_machines,
+    make_services,
+    watch_machines,
 )
+from podwright.controller._reconciler import Reconciler
+from podwright.controller._store_check import verify
+from podwright.controller.administration._privacy import Visible
+from podwright.controller.calls._call_table import CALLS
+from podwright.controller.calls._declared import BoundCall, declared
+from podwright.controller.calls._scheduler_queues import AWAY
+from podwright.controller.hardware import _recovery as recovery
+from podwright.controller.requests import _quotas as quotas
+from podwright.controller.requests._exclusive_allocations import kept_out
+from podwright.controller.state._caller import Caller
+from podwright.controller.state._core import Core
+from podwright.controller.state._own_host import OwnHost
+from podwright.errors import PodwrightError, Unavailable
+from podwright.fabric import Cluster
+from podwright.store import Opened, ReadOnlyStore, Store
+from podwright.wire import METHODS, Value
 
-_T = TypeVar("_T")
+_events = logging.getLogger("podwright.events")
+_HEADS_EVERY: Final = 3600.0  #: seconds between two lines with the ends of the audit's chains
 
 
-@declared
-class Controller(
-    ReadingCalls, WaitingCalls, SchedulerQueues, SchedulerMoves, AuditCalls, Administration
-):
-    """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
+class Controller:
+    """The only owner of state.
+
+    Each call of `wire.METHODS` is an attribute, by the name of its function:
+    `await controller.list_clusters(caller, request)`. Calls raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
     for one call to a machine. machines: how those come in that an administrator registers.
-    visible: what callers see of others' things. sleep: how the timer waits. here: the host that it
-    runs on, where it may look for itself.
+    visible: what callers see of others' things. sleep: how the timer waits. own_host: the host that
+    the controller runs on, whose processes it can examine itself; None: it examines none.
     """
 
     def __init__(
@@ -85,7 +66,7 @@ class Controller(
         machines: Machines | None = None,
         visible: Visible | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        here: Here | None = None,
+        own_host: OwnHost | None = None,
     ) -> None:
         self.version = version
         self._store = store
@@ -93,44 +74,57 @@ class Controller(
         self._core = Core(
             store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
         )
-        self._core.here = here
-        self._requests = Requests(self._core.journal.later, self._core.now, self._core.spawn)
-        self._waiting = Waiting(self._core)
-        self._moves = LaunchMoves(self._core, self._waiting.named)
-        self._oversee()
-        self._administer(machines or Machines(), sleep)
-        self._privacy = Privacy(
-            self._core, visible or Visible(), lambda caller: self._users.allocations_of(caller)
+        self._core.own_host = own_host
+        self._services = make_services(
+            self._core, version, machines or Machines(), visible or Visible(), sleep
         )
+        calls = declared(self._services, CALLS, self._check_serving)
+        self._calls = {METHODS[name].function: call for name, call in calls.items()}
         self._keeper: asyncio.Task[None] | None = None
         self.epoch = 0  #: of the store's openings, once started
+        self._heads_at = 0.0
         self._state = "not started"
+
+    def __getattr__(self, name: str) -> BoundCall:
+        """A call, checked and audited, by the name of its function."""
+        calls: dict[str, BoundCall] = self.__dict__.get("_calls", {})
+        if name not in calls:
+            raise AttributeError(f"there is no call {name}")
+        return calls[name]
 
     async def start(self, opened: Opened | None = None) -> None:
         """Open the store, finish or undo what was interrupted, then serve.
 
         opened: what opening the store found, where that is done already.
-        Raises wire.Unavailable or wire.Fenced when the store cannot be had.
+        Raises wire.Unavailable or wire.Fenced when the store cannot be had, and wire.Unavailable
+        for one that is damaged (`_store_check`).
         """
         opened = opened or await self._store.open()
         self.epoch = opened.epoch
-        self._requests.load(opened.records)
-        self._recall(opened)
+        if isinstance(self._store, ReadOnlyStore):
+            self._core.journal.only_read(self._store.why)
+        services = self._services
         try:
-            self._load_machines(opened)
+            verify(opened.records, opened.epoch, getattr(self._store, "name", ""))
+            services.requests.load(opened.records)
+            services.audit.load(opened.records)
+            self._core.quotas.update(quotas.load(opened.records))
+            load_machines(services, opened)
             await recovery.recover(self._core, opened)
         except BaseException:
             await self._store.close()
             raise
-        self._waiting.load(opened)
-        self._moves.load(opened)
+        if self._core.journal.full is None:
+            services.audit.recover()
+        services.waiting.load(opened)
+        services.moves.load(opened)
         keeper = Reconciler(self._core, self._sleep, self._sweep)
         self._keeper = asyncio.get_running_loop().create_task(keeper.run())
-        self._watch_machines()
+        watch_machines(services)
         self._state = ""
 
     async def close(self) -> None:
-        """Take no more calls, bring steps under way to their end, and close the store."""
+        """Refuse further calls, complete the steps in progress, and close the store."""
         if self._state == "closed":
             return
         self._state = "closed"
@@ -140,41 +134,58 @@ class Controller(
                 await self._keeper
         while self._core.tasks:
             await asyncio.wait(self._core.tasks)
-        await self._leave_machines()
+        await leave_machines(self._services)
         with suppress(PodwrightError):
             await self._core.journal.flush()
         await self._store.close()
 
     @property
     def failure(self) -> PodwrightError | None:
-        """Why the controller stopped for good (its store failed or is another's), or None."""
+        """Why the controller stopped for good (its store failed or is another's); else None."""
         return self._core.journal.failure
 
     @property
     def read_only(self) -> PodwrightError | None:
-        """Why it only reads, for now (the disk of its store is full), or None."""
+        """Why the controller only reads for now (the disk of its store is full); else None."""
         return self._core.journal.full
+
+    def conditions(self, wall: float) -> dict[str, Any]:
+        """What is wrong with the server and what belongs to it, as data. wall: seconds since 1970.
+
+        read_only: why nothing can be changed. silent_schedulers: those whose last report is older
+        than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
+        """
+        core, full = self._core, self.read_only
+        ages = {name: core.now() - at for name, (at, _) in core.queues.items()}
+        return {
+            "read_only": full.problem if full else "",
+            "silent_schedulers": {
+                name: round((wall - age) / 10) * 10 for name, age in ages.items() if age >= AWAY
+            },
+            "cabling": [list(fault) for faults in core.miscabled.values() for fault in faults],
+        }
 
     @property
     def idle(self) -> bool:
         """Whether there is no partition, no lease and no step under way."""
         core = self._core
-        return not (core.partitions or core.leases or core.tasks or len(self._waiting))
+        return not (core.partitions or core.leases or core.tasks or len(self._services.waiting))
 
     @property
     def moves(self) -> dict[str, int]:
         """How many launches moved since the start, and how many were asked to and did not."""
-        return {"moves": self._moves.done, "failed_moves": self._moves.failed}
+        moves = self._services.moves
+        return {"moves": moves.done, "failed_moves": moves.failed}
 
     @property
     def changes(self) -> int:
-        """Grows with every change: what was seen at the same number is still so."""
+        """A number that grows with every change; while it stays the same, so does the state."""
         return self._core.journal.changes
 
     @property
     def private(self) -> frozenset[str]:
         """What callers see only of their own things, of `_privacy.KINDS`."""
-        return self._privacy.kinds
+        return self._services.privacy.kinds
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -186,210 +197,65 @@ class Controller(
         """Whether any cluster is simulated."""
         return any(cluster.simulated for cluster in self.clusters)
 
-    # -- partitions --------------------------------------------------------------------------
+    @property
+    def fabric(self) -> str:
+        """What kind of fabric joins devices of several machines; empty for none."""
+        driver = self._core.hardware.fabric
+        return driver.kind if driver is not None else ""
 
-    async def create_partition(self, caller: Caller, request: CreateRequest) -> PartitionInfo:
-        """Create a partition; the answer is ACTIVE or in ERROR, or PENDING without `wait`.
+    # -- who calls, and what that one sees ---------------------------------------------------
 
-        Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
+    async def authenticate(self, name: str, key: str) -> Caller:
+        """The caller behind a name and an access key. Raises Unauthenticated."""
+        return await self._services.users.authenticate(name, key)
+
+    async def authenticate_certificate(self, name: str, uri: str) -> Caller:
+        """The caller whom a certificate of the site's names. Raises Unauthenticated."""
+        return self._services.users.certified(name, uri)
+
+    def named_by_proxy(self, name: str) -> Caller:
+        """The caller whom the site's proxy names. Raises Unauthenticated."""
+        return self._services.users.named_by_proxy(name)
+
+    def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
+        """Who a caller is here, and the request, kept to the allocations where it may create.
+
+        Raises Denied for another, InvalidRequest where the request must name one, NotFound for what
+        is not to be seen.
         """
-        spec = request.spec
-        action = "create " + described(spec, self._core.inventory.noun)
-        if request.owner and not request.job and caller.role is Role.SCHEDULER:
-            raise InvalidRequest("a scheduler creates for a job, and none is named", asked=action)
-        return await self._once(
-            caller,
-            "CreatePartition",
-            spec.name,
-            request.request_id,
-            lambda: self._two_steps(
-                partitions.begin_create(
-                    self._core,
-                    in_name_of(caller, request.owner, request.owner_uid, request.job, action),
-                    CheckedSpec(spec, action, job=bool(request.job)),
-                    creator=caller.name,
-                    job=request.job,
-                    duration=request.duration,
-                ),
-                lambda entry: partitions.finish_create(self._core, entry),
-                request.wait,
-            ),
-            lambda known: self._made_before(known, request.wait),
-        )
+        users = self._services.users
+        caller = users.known(caller)
+        self._services.privacy.check_request(caller, request)
+        request = users.kept_to_grants(caller, request)
+        return caller, kept_out(self._core, caller, request)
 
-    async def reset_partition(self, caller: Caller, request: ResetRequest) -> PartitionInfo:
-        """Reset a partition's devices; the answer is ACTIVE or in ERROR.
+    def user_of(self, caller: Caller) -> tuple[Caller, float]:
+        """Who a caller is here now, and when that user of the server's was created; 0: none is."""
+        users = self._services.users
+        caller = users.known(caller)
+        record = users.of(caller)
+        return caller, record.created_at if record is not None else 0.0
 
-        With `force`, leases on it end; what they leave behind is cut off first, or stands in the
-        way of all but administrators. Raises NotFound, Held, Denied.
-        """
-        return await self._once(
-            caller,
-            "ResetPartition",
-            request.name,
-            request.request_id,
-            lambda: self._two_steps(
-                partitions.begin_reset(self._core, caller, request),
-                lambda entry: partitions.finish_reset(
-                    self._core, caller, entry, relocatable=request.relocatable
-                ),
-                request.wait,
-            ),
-            lambda known: self._made_before(known, request.wait),
-        )
-
-    async def remove_partition(self, caller: Caller, request: RemoveRequest) -> Empty:
-        """Remove a partition; its devices are reset first.
-
-        With `force`, leases on it end, and machines that do not answer are ignored: nobody gets
-        their devices until they were reset. Raises NotFound, Held, Denied, WrongState.
-        """
-        return await self._once(
-            caller,
-            "RemovePartition",
-            request.name,
-            request.request_id,
-            lambda: self._remove(caller, request),
-            lambda known: repeats.removed_before(self._core, known, wait=request.wait),
-        )
-
-    # -- leases ------------------------------------------------------------------------------
-
-    async def acquire(self, caller: Caller, request: AcquireRequest) -> AcquireReply:
-        """Find or create a partition and hold it.
-
-        Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
-        """
-        return await self._once(
-            caller,
-            "Acquire",
-            "",
-            request.request_id,
-            lambda: self._acquire(caller, request),
-            self._acquired_before,
-        )
-
-    async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
-        """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
-        if request.hosts:
-            return await self._run(ends.renew(self._core, caller, request))
-        return await ends.renew(self._core, caller, request)
-
-    async def release(self, caller: Caller, request: LeaseRequest) -> Empty:
-        """End a lease and those in it, or say more about one that is over and FENCING.
-
-        Raises Fenced when it is over for good, Denied, InvalidRequest.
-        """
-        await self._run(ends.release(self._core, caller, request))
-        return Empty()
-
-    async def move(self, caller: Caller, request: MoveRequest) -> PartitionInfo:
-        """Give a launch's partition the devices that it was asked to move to; nothing of it runs.
-
-        Raises Fenced, Denied. It stays where it is if that is not wanted any more.
-        """
-        return self._info(await self._run(self._moves.move(caller, request)))
-
-    async def show_moves(self, caller: Caller, request: MovesRequest) -> MoveTable:
-        """Which launches are asked to move, and which would be."""
-        return self._moves.show()
-
-    async def allow_moves(self, caller: Caller, request: MovesAllowed) -> MoveTable:
-        """Ask launches to move from now on, or none."""
-        await self._run(self._moves.allow(request.allowed))
-        return self._moves.show()
-
-    # -- administration ----------------------------------------------------------------------
-
-    async def backup(self, caller: Caller, request: BackupRequest) -> BackupReply:
-        """The store as of one instant. Raises Denied for all but administrators."""
-        snapshot = await self._store.read()
-        return BackupReply(content=await asyncio.to_thread(backup_text, snapshot))
+    def redacted(self, caller: Caller, reply: Any) -> Any:
+        """The reply without what this admitted caller may not see."""
+        return self._services.privacy.redacted(caller, reply)
 
     # -- inside ------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        self._waiting.sweep()
-        self._moves.tick()
+        self._log_heads()
+        self._services.waiting.sweep()
+        self._services.moves.tick()
 
-    def _check(self) -> None:
+    def _log_heads(self) -> None:
+        """The ends of the audit's chains go to the log, where nobody can cut them off unseen."""
+        if (now := self._core.now()) >= self._heads_at:
+            self._heads_at = now + _HEADS_EVERY
+            if heads := self._services.audit.heads:
+                _events.info("audit heads: %s", " ".join(map(str, heads)))
+
+    def _check_serving(self) -> None:
         if self._state:
             raise Unavailable(f"the server is {self._state}", would_work="try again in a moment")
         if self._core.journal.full is None:  # else it can be read, and a change fails by itself
             self._core.journal.check()
-
-    async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do something that must not stop half way when its caller goes away."""
-        return await shielded(self._core.spawn(work))
-
-    async def _once(
-        self,
-        caller: Caller,
-        method: str,
-        name: str,
-        request_id: str,
-        work: Callable[[], Coroutine[Any, Any, _T]],
-        again: Callable[[Remembered], Awaitable[_T | None]],
-    ) -> _T:
-        """Do something once, however often it is asked for under one id.
-
-        name: the partition that it is about, where that is known. again: what to answer when
-        it was done before; None: its effect is gone, do it anew.
-        """
-        if not request_id:
-            return await self._run(work())
-        return await self._requests.once(caller.name, method, name, request_id, work, again)
-
-    async def _made_before(self, known: Remembered, wait: bool) -> PartitionInfo:
-        return self._info(await repeats.made_before(self._core, known, wait=wait))
-
-    async def _acquired_before(self, known: Remembered) -> AcquireReply | None:
-        core = self._core
-        found = await repeats.acquired_before(core, known)
-        if found is None:
-            return None
-        entry, lease = found
-        return AcquireReply(
-            lease=to_info(lease, entry.known.size, core.now()),
-            partition=self._info(entry),
-            created=known.created,
-        )
-
-    async def _two_steps(
-        self,
-        begin: Awaitable[Entry],
-        finish: Callable[[Entry], Coroutine[Any, Any, None]],
-        wait: bool,
-    ) -> PartitionInfo:
-        entry = await begin
-        if wait:
-            await finish(entry)
-        else:
-            self._core.spawn(self._aside(finish(entry)))
-        if entry.record is None:
-            raise self._core.missing(entry.name, f"get partition {entry.name}")
-        return self._info(entry)
-
-    async def _remove(self, caller: Caller, request: RemoveRequest) -> Empty:
-        entry = await partitions.begin_remove(
-            self._core, caller, request.name, force=request.force, job=request.job
-        )
-        finish = partitions.finish_remove(self._core, caller, entry, force=request.force)
-        if request.wait:
-            await finish
-        else:
-            self._core.spawn(self._aside(finish))
-        return Empty()
-
-    async def _acquire(self, caller: Caller, request: AcquireRequest) -> AcquireReply:
-        core = self._core
-        entry, record, lease, created = await acquiring.acquire(core, caller, request)
-        return AcquireReply(
-            lease=to_info(lease, record.size, core.now()),
-            partition=views.partition_info(core, entry, record, self.version),
-            created=created,
-        )
-
-    async def _aside(self, work: Coroutine[Any, Any, None]) -> None:
-        with suppress(PodwrightError):  # it shows in the partition's state
-            await work

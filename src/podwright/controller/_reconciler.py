@@ -1,7 +1,7 @@
-"""What happens by itself: leases run out, silent machines are asked again, errors are reset.
+"""The controller's timer: it expires leases, polls silent machines again and resets errors.
 
-One timer for all of it. Work that may take long (a machine that hangs) goes on beside the
-timer, so that one machine delays no other's lease.
+Work that may take long, such as a call to a machine that hangs, runs beside the timer, so that one
+machine delays no lease on another.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from podwright.controller import _fences as fences
-from podwright.controller import _recovery as recovery
-from podwright.controller import _steps as steps
-from podwright.controller._core import AUTO_RESETS, Core, Entry
-from podwright.controller._lease_expiry import expire
-from podwright.controller._relocate import may_move, relocate
-from podwright.controller._states import BROKEN, state_of
+from podwright.controller.hardware import _fences as fences
+from podwright.controller.hardware import _recovery as recovery
+from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware._abandoned import AbandonedLaunches
+from podwright.controller.moves._relocate import may_move, relocate
+from podwright.controller.partitions._lease_expiry import expire
+from podwright.controller.state._core import AUTO_RESETS, Core, Entry
+from podwright.controller.state._states import BROKEN, state_of
 from podwright.errors import PodwrightError
 
 _log = logging.getLogger("podwright.controller")
@@ -44,9 +45,11 @@ class Reconciler:
         self._ask_at = 0.0
         self._settling: set[str] = set()
         self._ticked_at = core.now()
+        self._abandoned = AbandonedLaunches(core)
+        self._looking = False
 
     async def run(self) -> None:
-        """For ever; ends by being cancelled, or when the journal has failed."""
+        """Run until it is cancelled or the journal has failed."""
         while self._core.journal.failure is None:
             await self._sleep(TICK)
             if self._core.journal.failure is None:
@@ -56,7 +59,7 @@ class Reconciler:
                     _log.exception("what is due by itself was not all done; the next tick goes on")
 
     def tick(self) -> None:
-        """Start whatever is due now."""
+        """Start all work that is due now."""
         core, now = self._core, self._core.now()
         still, self._ticked_at = now - self._ticked_at - TICK, now
         if still > STANDSTILL:  # nobody could renew meanwhile: our own down time is added
@@ -64,6 +67,9 @@ class Reconciler:
                 lease.expires += still
         for lease in core.expiries.due(now, core.leases):
             core.spawn(_quietly(partial(expire, core, lease)))
+        if core.own_host is not None and core.leases and not self._looking:
+            self._looking = True
+            core.spawn(_quietly(self._check_abandoned))
         for name in list(core.broken):
             entry = core.partitions.get(name)
             if entry is not None and _may_reset(core, entry, now):
@@ -83,19 +89,25 @@ class Reconciler:
                 self._settling.add(name)
                 core.spawn(_quietly(partial(self._settle, name)))
 
+    async def _check_abandoned(self) -> None:
+        try:
+            await self._abandoned.check()
+        finally:
+            self._looking = False
+
     async def _settle(self, name: str) -> None:
-        """Has what a lease left behind gone meanwhile, or can it be cut off now?"""
+        """Cut off what the fences of a partition wait for, and lift those that wait no more."""
         core = self._core
         try:
             if (entry := core.partitions.get(name)) is None:
                 return
             async with entry.lock:
-                if entry.gone or not entry.fences:
+                if entry.removed or not entry.fences:
                     return
                 owners = {fence.id: fence.lease.owner for fence in entry.fences.values()}
                 await fences.settle(core, entry)
                 for lease in owners.keys() - entry.fences.keys():
-                    core.tell("Fenced", name, owners[lease], f"nothing of {lease} is left")
+                    core.record_event("Fenced", name, owners[lease], f"nothing of {lease} is left")
         finally:
             self._settling.discard(name)
 
@@ -103,11 +115,13 @@ class Reconciler:
         core = self._core
         await entry.lock.acquire()
         try:
-            if entry.gone or state_of(entry.known) != BROKEN or entry.leases or entry.fences:
+            if entry.removed or state_of(entry.known) != BROKEN or entry.leases or entry.fences:
                 return
             if not await steps.reset(core, entry, auto=True):
                 record = entry.known
-                core.tell("Reset", entry.name, record.owner, f"attempt {record.auto_resets}")
+                core.record_event(
+                    "Reset", entry.name, record.owner, f"attempt {record.auto_resets}"
+                )
         finally:
             entry.lock.release()
 
@@ -115,13 +129,13 @@ class Reconciler:
         core = self._core
         await entry.lock.acquire()
         try:
-            if not entry.gone and state_of(entry.known) == BROKEN:
+            if not entry.removed and state_of(entry.known) == BROKEN:
                 await relocate(core, entry)
         finally:
             entry.lock.release()
 
     async def _ask(self, machine: str) -> None:
-        """Is it back? Then whatever it should not hold is released before it serves again."""
+        """Poll a silent machine. If it answers, release what it holds wrongly and use it again."""
         core = self._core
         try:
             report = await core.hardware.describe(machine)
@@ -141,7 +155,7 @@ class Reconciler:
         core = self._core
         await entry.lock.acquire()
         try:
-            if not entry.gone and entry.known.ready.value == "ACTIVE":
+            if not entry.removed and entry.known.ready.value == "ACTIVE":
                 # Asked again under the lock: the first answer may be older than a step.
                 report = await core.hardware.describe(machine)
                 await recovery.verify(core, entry, {machine: report})
@@ -164,7 +178,7 @@ def _may_reset(core: Core, entry: Entry, now: float) -> bool:
 
 
 async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
-    """Failures are in the partition's state or in the journal; nobody waits to hear of them."""
+    """Ignore failures of background work: the partition's state or the journal records them."""
     try:
         await work()
     except PodwrightError:

@@ -1,4 +1,4 @@
-"""Which machine each cable of a cluster should lead to, so that a wrong one can be named."""
+"""Which machine each cable of a cluster should lead to, so that a wrong cable can be named."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from podwright.fabric._cluster import Cluster, ClusterTopology, DomainTopology
 
 
 def cabling(cluster: Cluster) -> dict[str, dict[str, str]]:
-    """Machine -> port -> the machine at the other end.
+    """Return, for each machine, port -> the machine at the other end.
 
-    In a link domain `down` and `up` lead to the machine before and after; in a torus the last
-    meets the first. Looped link domains meet by `gw-down` and `gw-up`, machine by machine in the
-    same place. Switched ones meet at a switch, of which machines see nothing.
+    In a link domain, `down` and `up` lead to the machine before and after; in a torus the last
+    meets the first. Looped link domains meet by `gw-down` and `gw-up`, each machine with the one in
+    the same place of the next link domain. Switched link domains meet at a switch, which machines
+    cannot see.
     """
     wanted: dict[str, dict[str, str]] = {}
     domains = [[machine.name for machine in domain.machines] for domain in cluster.domains]
-    # Machines in the same place of every link domain: rows of the second tier.
+    # Machines in the same place of every link domain form a row of the second tier.
     rows = list(zip(*domains, strict=False)) if cluster.topology is ClusterTopology.LOOPED else []
     closed = cluster.domain_topology is DomainTopology.TORUS
     for d, names in enumerate(domains):

@@ -1,4 +1,4 @@
-"""What hardware there is: machines in link domains in a cluster. Values only."""
+"""The hardware of a cluster: machines in link domains. Values only."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class LinkDomain:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Link domains, in the order of their loop.
+    """A cluster of link domains, in the order of their loop.
 
-    A device is named by `(domain, offset)`: the index of its link domain in `domains` and its
+    A device is named by `(domain, offset)`: the index of its link domain in `domains`, and its
     place among the devices of that domain, counted machine by machine, from 0.
     """
 
@@ -57,13 +57,16 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """Devices in all."""
+        """The number of devices."""
         return sum(self.domain_size(d) for d in range(len(self.domains)))
 
     def domain_size(self, domain: int) -> int:
-        """Devices of one link domain."""
+        """Return the number of devices of one link domain."""
         return len(self.domains[domain].machines) * self.family.devices_per_machine
 
     def machine_of(self, domain: int, offset: int) -> Machine:
-        """The machine that holds a device. Raises IndexError for a device that is not there."""
+        """Return the machine that holds a device.
+
+        Raises IndexError for a device that does not exist.
+        """
         return self.domains[domain].machines[offset // self.family.devices_per_machine]

@@ -1,4 +1,4 @@
-"""A fault in a description of hardware, as a type that carries where it is."""
+"""An error in a description of hardware, as a type that carries its position."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 class FabricError(ValueError):
     """A cluster file cannot be used.
 
-    path: the file. line: counted from 1; 0 when it is the whole file. key: spelt like
-    `link_domains[1].machines[0].port`, or empty. problem, would_work: sentences without their
+    path: the file. line: counted from 1; 0 when the error concerns the whole file. key: written
+    like `link_domains[1].machines[0].port`, or empty. problem, would_work: sentences without their
     full stop; would_work may be empty.
     """
 
@@ -26,8 +26,8 @@ class FabricError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What would work instead of a word that is not known."""
-    import difflib  # only when something is wrong
+    """Return a hint that names the nearest known word, in place of one that is not known."""
+    import difflib  # needed only after an error
 
     known = list(known)
     close = difflib.get_close_matches(word.lower(), known, n=1)

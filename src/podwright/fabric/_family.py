@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podwright import plugins
 
 
 class Attachment(enum.Enum):
-    """How devices meet hosts."""
+    """How devices are attached to hosts."""
 
     FABRIC = "fabric"  #: any host reaches any device over a network
     HOST = "host"  #: devices sit inside a host
+    #: devices sit in a chassis, and a fabric attaches each to one host at a time, of any of its
+    #: hosts
+    POOL = "pool"
 
 
 class BlockRule:
-    """Which sets of devices of one link domain may form a partition: how many, and where. There is
-    one of each name, and stores keep that name (`rule_name`, `rule_of`).
+    """Which sets of devices of one link domain may form a partition: how many devices, and where.
 
-    A new rule is a subclass with `sizes` of its own, and an index that places by it.
+    There is one rule of each name, and stores keep that name (`rule_name`, `rule_of`). A new rule
+    is a subclass with `sizes` of its own, and with an index that places by it.
 
-    index: the class that finds them, as `module:Class`; it has the methods of
+    index: the class of the index, as `module:Class`; it has the methods of
     `podwright.placement.NodeIndex`. aligned: a part of `size` devices begins at a multiple of its
-    size; otherwise at any device of a machine, or with a machine. trims: of the last of several
-    machines of a link domain no more is taken than is asked for.
+    size; otherwise it begins at any device of a machine, or with a machine. trims: a part that
+    spans several machines of a link domain may take only some devices of the last one.
     """
 
     __slots__ = ("aligned", "index", "name", "trims")
@@ -36,16 +39,16 @@ class BlockRule:
         return f"BlockRule({self.name!r})"
 
     def sizes(self, most: int, per_machine: int) -> tuple[int, ...]:
-        """How many devices a partition may have, up to `most`, in ascending order."""
+        """Return the legal numbers of devices of a partition, up to `most`, in ascending order."""
         if self.aligned:
             return tuple(1 << order for order in range(most.bit_length()))
         if self.trims:
             return tuple(range(1, most + 1))
-        whole = range(2 * per_machine, most + 1, per_machine)
-        return (*range(1, min(per_machine, most) + 1), *whole)
+        whole_machines = range(2 * per_machine, most + 1, per_machine)
+        return (*range(1, min(per_machine, most) + 1), *whole_machines)
 
     def step(self, size: int, per_machine: int) -> int:
-        """How many devices lie between places at which a part of `size` may begin."""
+        """Return the distance, in devices, between places at which a part of `size` may begin."""
         if self.aligned:
             return size
         return 1 if size < per_machine else per_machine
@@ -58,7 +61,7 @@ MACHINE_SUBSET_OR_WHOLE_MACHINES = BlockRule(
     "machine-subset-or-whole-machines", "podwright.placement:NodeIndex"
 )
 #: Any devices of one machine, or whole machines and a part of one more, where a switch joins all
-#: devices of several machines alike.
+#: devices of several machines in the same way.
 MACHINES_OF_A_SWITCH = BlockRule(
     "machines-of-a-switch", "podwright.placement:NodeIndex", trims=True
 )
@@ -86,13 +89,14 @@ class Family:
     reconfigurable_max: int
 
     def sizes(self, most: int) -> tuple[int, ...]:
-        """How many devices a partition in a link domain of `most` may have, in ascending order."""
+        """Return the legal sizes of a partition in a link domain of `most` devices, ascending."""
         allowed = self.partition_sizes_in_domain
         legal = self.block_rule.sizes(most, self.devices_per_machine)
         return tuple(size for size in legal if not allowed or size in allowed)
 
 
-#: V-IPU guide, terminology (seed 003); 32 is accepted as PopRun's own table shows it (seed 001).
+#: V-IPU guide, terminology (seed 003). 32 is accepted as well, since PopRun's own table shows it
+#: (seed 001).
 IPU = Family(
     name="ipu",
     device_noun="IPU",
@@ -109,7 +113,10 @@ IPU = Family(
 
 
 def gpu_family(name: str, per_machine: int, per_domain: int) -> Family:
-    """GPUs joined by NVLink: `per_machine` in a machine, up to `per_domain` in a link domain."""
+    """Return the family of GPUs joined by NVLink.
+
+    per_machine: GPUs in a machine. per_domain: the most GPUs in a link domain.
+    """
     machines = per_domain // per_machine
     rule = MACHINES_OF_A_SWITCH if machines > 1 else MACHINE_SUBSET_OR_WHOLE_MACHINES
     return Family(
@@ -127,40 +134,61 @@ def gpu_family(name: str, per_machine: int, per_domain: int) -> Family:
     )
 
 
-#: A node of 8 on switch chips: its link domain is the node. Several are joined by a network.
+#: A node of 8 GPUs on switch chips. Its link domain is the node; a network joins several nodes.
 HGX8 = gpu_family("hgx8", 8, 8)
 #: A rack of 18 trays of 4 GPUs, all joined by NVLink.
 NVL72 = gpu_family("nvl72", 4, 72)
 
-#: A machine with one GPU; `gpu2` and so on are machines with more, each a link domain.
+#: A machine with one GPU. `gpu2` and so on are machines with more; each machine is a link domain.
 GPU1 = gpu_family("gpu1", 1, 1)
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (IPU, HGX8, NVL72, GPU1)}
+#: Up to 8 devices are composed to each host over a switched fabric: any number, each device
+#: attached to one host at a time. A link domain consists of the hosts that one fabric manager
+#: serves.
+COMPOSABLE = replace(gpu_family("composable", 8, 512), device_noun="device")
+
+
+def pool_family(name: str, per_chassis: int) -> Family:
+    """Return the family of a pool: devices that a fabric attaches to any of its hosts.
+
+    A machine is a chassis, and so is a link domain. per_chassis: devices in it.
+    """
+    family = gpu_family(name, per_chassis, per_chassis)
+    return replace(family, device_noun="device", attachment=Attachment.POOL)
+
+
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (IPU, HGX8, NVL72, GPU1, COMPOSABLE)
+}
 
 
 def family_named(name: str) -> Family | None:
-    """The family of that name, ours or another package's; None where there is none."""
-    count = name.removeprefix("gpu")
-    if name != count and count.isdecimal() and 0 < int(count) <= 64 and count[0] != "0":
-        return gpu_family(name, int(count), int(count))
+    """Return the family of that name, of Podwright's or of another package; else None."""
+    kind = name.rstrip("0123456789")
+    count = name.removeprefix(kind)
+    if kind in ("gpu", "pool") and count and 0 < int(count) <= 64 and count[0] != "0":
+        number = int(count)
+        return gpu_family(name, number, number) if kind == "gpu" else pool_family(name, number)
     return FAMILIES.get(name) or plugins.load(plugins.FAMILIES, name, Family)
 
 
 def family_names() -> tuple[str, ...]:
-    """All that can be named; `gpu2` and its like aside."""
+    """Return all family names, except `gpu2`, `pool16` and their like."""
     return (*FAMILIES, *plugins.names(plugins.FAMILIES))
 
 
 def rule_name(value: object) -> str:
-    """What a store keeps of a block rule; an encoder's hook. Raises NotImplementedError."""
+    """Return what a store keeps of a block rule; an encoder's hook. Raises NotImplementedError."""
     if isinstance(value, BlockRule):
         return value.name
     raise NotImplementedError(f"{type(value).__name__} is not kept in a store")
 
 
 def rule_of(kind: type, value: object) -> BlockRule:
-    """The block rule of that name; a decoder's hook. Raises ValueError where no family has it, as
-    when the package that brought it is gone."""
+    """Return the block rule of that name; a decoder's hook.
+
+    Raises ValueError where no family has the rule, as when the package that added it is gone.
+    """
     for rule in _RULES:
         if kind is BlockRule and value == rule.name:
             return rule

@@ -51,7 +51,10 @@ _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 def load_cluster(path: str | Path) -> Cluster:
-    """The cluster that a TOML file describes. Raises FabricError for the first fault in it."""
+    """Return the cluster that a TOML file describes.
+
+    Raises FabricError for the first error in it.
+    """
     file = str(path)
     try:
         text = Path(path).read_bytes().decode()
@@ -68,14 +71,14 @@ def load_cluster(path: str | Path) -> Cluster:
 
 
 def _syntax(file: str, text: str, message: str) -> FabricError:
-    found = re.search(r" \(at line (\d+), column (\d+)\)$", message)
-    line = int(found[1]) if found else text.rstrip("\n").count("\n") + 1
+    match = re.search(r" \(at line (\d+), column (\d+)\)$", message)
+    line = int(match[1]) if match else text.rstrip("\n").count("\n") + 1
     problem = re.sub(r" \(at [^)]*\)$", "", message)
     return FabricError(file, line, "", f"is not TOML: {problem}", "Values stand as key = value")
 
 
 class _Reader:
-    """Walks one tree and knows on which line each of its keys stands."""
+    """Walks one tree, and knows the line of each of its keys."""
 
     def __init__(self, file: str, lines: Mapping[KeyPath, int]) -> None:
         self.file, self.lines = file, lines
@@ -116,28 +119,28 @@ class _Reader:
         machine_names: dict[str, KeyPath] = {}
         addresses: dict[str, KeyPath] = {}
         for i, table in enumerate(value):
-            here = (*at, i)
+            domain_path = (*at, i)
             if not isinstance(table, dict):
-                self.fail(here, f"is {_kind(table)}", "Write " + _EXAMPLE["link_domains"])
-            self._keys(here, table, _DOMAIN_KEYS, required=("machines",))
-            name = self._name((*here, "name"), table.get("name", f"ild{i}"))
-            self._once((*here, "name"), name, names)
-            listed, there = table["machines"], (*here, "machines")
+                self.fail(domain_path, f"is {_kind(table)}", "Write " + _EXAMPLE["link_domains"])
+            self._keys(domain_path, table, _DOMAIN_KEYS, required=("machines",))
+            name = self._name((*domain_path, "name"), table.get("name", f"ild{i}"))
+            self._once((*domain_path, "name"), name, names)
+            listed, machines_path = table["machines"], (*domain_path, "machines")
             if not isinstance(listed, list) or not listed:
-                self.fail(there, "is no list of machines", "Write " + _EXAMPLE["machines"])
+                self.fail(machines_path, "is no list of machines", "Write " + _EXAMPLE["machines"])
             if len(listed) > most:
                 self.fail(
-                    there,
+                    machines_path,
                     f"has {len(listed)} machines",
                     f"A link domain of this family has at most {most}, "
                     f"which are {family.max_domain_devices} devices",
                 )
             machines = []
             for k, entry in enumerate(listed):
-                machine = self._machine((*there, k), entry, simulated)
-                self._once((*there, k), machine.name, machine_names)
+                machine = self._machine((*machines_path, k), entry, simulated)
+                self._once((*machines_path, k), machine.name, machine_names)
                 if not simulated:
-                    self._once((*there, k), f"{machine.host}:{machine.port}", addresses)
+                    self._once((*machines_path, k), f"{machine.host}:{machine.port}", addresses)
                 machines.append(machine)
             domains.append(LinkDomain(name, tuple(machines)))
         return tuple(domains)

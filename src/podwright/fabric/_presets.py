@@ -1,4 +1,4 @@
-"""Clusters that can be had by name, for demonstrations, tests and machines without devices."""
+"""Clusters that have a name, for demonstrations, tests and machines without devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podwright.fabric._cluster import (
 from podwright.fabric._family import HGX8, IPU, NVL72, Family
 
 _SIZES = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
-#: Family, and how many link domains of it.
+#: The family, and the number of its link domains.
 _GPUS: dict[str, tuple[Family, int]] = {
     "hgx8": (HGX8, 1),
     "hgx8x4": (HGX8, 4),
@@ -21,12 +21,12 @@ _GPUS: dict[str, tuple[Family, int]] = {
 
 
 def presets() -> list[str]:
-    """The names that `preset` knows: IPUs, the smallest cluster first, then GPUs."""
+    """Return the names that `preset` knows: IPUs, the smallest cluster first, then GPUs."""
     return [*_SIZES, *_GPUS]
 
 
 def preset(name: str) -> Cluster:
-    """The simulated cluster of that name. Raises ValueError that lists the names there are."""
+    """Return the simulated cluster of that name. Raises ValueError, which lists the known names."""
     if name in _GPUS:
         return simulated_gpus(name, *_GPUS[name])
     if name not in _SIZES:
@@ -35,7 +35,7 @@ def preset(name: str) -> Cluster:
 
 
 def simulated_gpus(name: str, family: Family, domains: int) -> Cluster:
-    """A simulated GPU cluster: whole link domains of a family, joined by a network's switches."""
+    """Return a simulated GPU cluster: link domains of a family, joined by a network's switches."""
     step = family.max_domain_devices // family.devices_per_machine
     machines = [Machine(f"gpu{i + 1}") for i in range(domains * step)]
     return Cluster(
@@ -51,16 +51,16 @@ def simulated_gpus(name: str, family: Family, domains: int) -> Cluster:
 
 
 def simulated_ipus(name: str, size: int) -> Cluster:
-    """A simulated IPU cluster: link domains of 64 devices, looped where there are several.
+    """Return a simulated IPU cluster: link domains of 64 devices, looped where there are several.
 
-    size: devices; a multiple of 4 up to 64, then a multiple of 64. A whole POD64 is cabled as a
-    torus, a smaller pod as a mesh, as the vendor's own are.
+    size: number of devices; a multiple of 4 up to 64, then a multiple of 64. A whole POD64 is
+    cabled as a torus and a smaller pod as a mesh, like the vendor's own.
     """
-    per_machine, whole = IPU.devices_per_machine, IPU.max_domain_devices
-    if size <= 0 or size % per_machine or (size > whole and size % whole):
+    per_machine, full_domain = IPU.devices_per_machine, IPU.max_domain_devices
+    if size <= 0 or size % per_machine or (size > full_domain and size % full_domain):
         raise ValueError(f"{size} is no size of a pod: a multiple of 4 to 64, or of 64")
     machines = [Machine(f"ag{i + 1}") for i in range(size // per_machine)]
-    step = min(size, whole) // per_machine
+    step = min(size, full_domain) // per_machine
     domains = tuple(
         LinkDomain(f"ild{i // step}", tuple(machines[i : i + step]))
         for i in range(0, len(machines), step)
@@ -69,7 +69,7 @@ def simulated_ipus(name: str, size: int) -> Cluster:
         name=name,
         family=IPU,
         domains=domains,
-        domain_topology=DomainTopology.TORUS if size >= whole else DomainTopology.MESH,
+        domain_topology=DomainTopology.TORUS if size >= full_domain else DomainTopology.MESH,
         topology=ClusterTopology.LOOPED if len(domains) > 1 else ClusterTopology.NONE,
         simulated=True,
     )

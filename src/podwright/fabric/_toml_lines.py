@@ -1,7 +1,7 @@
-"""On which line of a TOML file each key stands; tomllib does not say.
+"""The line of each key of a TOML file, which tomllib does not report.
 
-A reader of files that tomllib has accepted already, so it checks nothing: it only walks over
-strings, arrays and tables and notes where keys and array items begin.
+It reads files that tomllib has accepted already, so it checks nothing. It only walks over strings,
+arrays and tables, and notes where keys and array items begin.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SCALAR = re.compile(r"[^,\]}#\r\n]*")
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """The line, from 1, of each key and array item, by its path: `("machines", 2, "host")`."""
+    """Return the line, from 1, of each key and array item, by path: `("machines", 2, "host")`."""
     return _Walk(text).lines
 
 
 class _Walk:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._ends = [newline.start() for newline in re.finditer("\n", text)]
         self.lines: dict[Path, int] = {}
-        self._counts: dict[Path, int] = {}  # tables so far, of each array of tables
+        self._counts: dict[Path, int] = {}  # number of tables so far, by array of tables
         table: Path = ()
         while self._peek():
             if text.startswith("[[", self.at):
@@ -52,8 +52,8 @@ class _Walk:
                 self._pair(table)
 
     def _peek(self) -> str:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _BLANK.match(self.text, self.at)
+        self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
 
     def _note(self, path: Path) -> None:
@@ -63,12 +63,12 @@ class _Walk:
         parts: list[str] = []
         dot = "."
         while dot:
-            found = _KEY.match(self.text, self.at)
-            if found is None:
+            match = _KEY.match(self.text, self.at)
+            if match is None:
                 raise ValueError(f"no key at offset {self.at}")
-            self.at = found.end()
-            parts.append(found[1].strip("\"'"))
-            dot = found[2]
+            self.at = match.end()
+            parts.append(match[1].strip("\"'"))
+            dot = match[2]
         return tuple(parts)
 
     def _header(self) -> Path:
@@ -87,7 +87,7 @@ class _Walk:
             end, self.at = self.at, start
             self._note(path)
             self.at = end
-        self.at += 1  # the sign of equality
+        self.at += 1  # the equals sign
         self._value(path)
 
     def _value(self, path: Path) -> None:
@@ -111,5 +111,5 @@ class _Walk:
             self.at += 1
         else:
             kind = _STRING if opening in "\"'" else _SCALAR
-            found = kind.match(self.text, self.at)
-            self.at = found.end() if found else len(self.text)
+            match = kind.match(self.text, self.at)
+            self.at = match.end() if match else len(self.text)

@@ -1,8 +1,8 @@
 """Functions that run in other processes: how they get there, and how what they return comes home.
 
-The other process is started as `python -m podwright.functions`; what it is to call, and where it
-is to write, it is told by two variables or two arguments. What concerns pickling is loaded when it
-is asked for: a plain launch only needs the names.
+The other process is started as `python -m podwright.functions`. Two variables or two arguments name
+the file with the call and the place for its outcome. The modules that use pickle are loaded on
+first use, since a plain launch needs only the variables' names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from podwright.functions._call_outcome import CallOutcome, finished, read_outcome
     from podwright.functions._trusted_files import private_folder
 
-#: In the environment of an instance: the file with the call, and where to write the outcome.
+#: Environment variables of an instance: the file with the call, and the file for its outcome.
 PAYLOAD_VARIABLE = "PODWRIGHT_PAYLOAD"
 RESULT_VARIABLE = "PODWRIGHT_RESULT"
 

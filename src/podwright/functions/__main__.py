@@ -1,6 +1,6 @@
-"""An instance: calls what was sent to it, and sends home how that ended.
+"""An instance: calls the function that was sent to it, and sends back how the call ended.
 
-As poprun starts it, two variables say where both are. In a job of Slurm's, two arguments do: the
+poprun names both files in two variables. In a job of Slurm's there are two arguments instead: the
 file with the call, and the folder for `result.RANK`.
 """
 
@@ -20,7 +20,7 @@ from podwright.functions._trusted_files import open_own
 
 
 def main() -> int:
-    """The exit code: 0 if the function returned, 1 if it raised, its own after sys.exit()."""
+    """Return 0 if the function returned, 1 if it raised, and its own code after sys.exit()."""
     payload = os.environ.pop(PAYLOAD_VARIABLE, "")
     result = os.environ.pop(RESULT_VARIABLE, "")
     if len(sys.argv) == 3:
@@ -50,16 +50,16 @@ def _call(payload: str) -> tuple[int, bytes]:
 
 
 def _write(path: str, outcome: bytes) -> None:
-    """Into the stream that poprun reads; or into a file, whole or not at all."""
+    """Write into the stream that poprun reads, or into a file, as a whole or not at all."""
     if _is_stream(path):
-        there, flags = path, os.O_WRONLY
+        descriptor, flags = path, os.O_WRONLY
     else:
-        there, flags = f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    handle = os.open(there, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor, flags = f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    handle = os.open(descriptor, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(outcome)
-    if there != path:
-        os.replace(there, path)
+    if descriptor != path:
+        os.replace(descriptor, path)
 
 
 def _is_stream(path: str) -> bool:

@@ -1,7 +1,7 @@
-"""A function on its way: pickled by cloudpickle, behind a line that says for whom it is.
+"""A function on its way: pickled by cloudpickle, after a line that names the Python it is for.
 
-cloudpickle sends functions of `__main__` and lambdas as they are, byte code and all, which only
-the same Python reads: the version is compared before anything is unpickled.
+cloudpickle sends functions of `__main__` and lambdas as byte code, which only the same Python can
+read. The version is therefore compared before anything is unpickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_LINE = 1 << 20
 
 
 class FunctionCall(NamedTuple):
-    """What is to be called."""
+    """A function and its arguments."""
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -26,20 +26,20 @@ class FunctionCall(NamedTuple):
 
 
 def python() -> str:
-    """This Python, as a sentence names it: `CPython 3.11.7`."""
+    """Return this Python as a sentence names it: `CPython 3.11.7`."""
     name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name)
     return f"{name or sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
 
 
-def _kind(said: str) -> str:
-    """What two Pythons must share: all but the last number."""
-    return said.rpartition(".")[0]
+def _kind(kind: str) -> str:
+    """Return the part that two Pythons must share: all but the last number."""
+    return kind.rpartition(".")[0]
 
 
 def dump_call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bytes:
-    """The call as it travels. Raises NotPicklable."""
+    """Return the call as bytes. Raises NotPicklable."""
     import cloudpickle
 
     if not callable(function):
@@ -57,7 +57,7 @@ def dump_call(
 
 
 def load_call(file: BinaryIO, host: str) -> FunctionCall:
-    """The call that was sent. Raises PythonMismatch before anything of it is unpickled."""
+    """Return the call that was sent. Raises PythonMismatch before anything of it is unpickled."""
     import pickle
 
     head = json.loads(file.readline(_LONGEST_LINE))
@@ -70,7 +70,7 @@ def load_call(file: BinaryIO, host: str) -> FunctionCall:
             here=head["python"],
             there=here,
         )
-    # Modules beside the program that sent it are found here as they are there.
+    # Modules beside the sending program are found here by the same search path.
     sys.path += [path for path in head["path"] if path not in sys.path]
     call: FunctionCall = pickle.load(file)
     return call

@@ -1,7 +1,8 @@
-"""How a call ended, on its way home: a line that says so, then what was returned or raised.
+"""How a call ended, on its way back: a line that says so, then what was returned or raised.
 
-An exception that cannot be pickled, or cannot be made again from what it is pickled as, comes home
-as InstanceFailed with its type, words and traceback.
+The line contains the number of bytes that follow, so a reader recognises an outcome that is not
+complete yet. An exception that cannot be pickled, or not be restored from its pickle, arrives as
+InstanceFailed with its type, message and traceback.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ _LONGEST_LINE = 1 << 24
 
 
 class RemoteTraceback(Exception):
-    """Where an exception was raised in another process; it stands as the cause of that one."""
+    """The traceback of an exception in another process.
+
+    It is set as the cause of that exception.
+    """
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. error: what it raised, or None."""
+    """How a call ended. error: the exception that it raised, or None."""
 
     instance: int
     value: Any = None
@@ -34,7 +38,7 @@ class CallOutcome(NamedTuple):
 
 
 def returned(value: Any) -> bytes:
-    """What was returned, as it travels. Raises whatever pickling raises."""
+    """Return a returned value as bytes. Raises whatever pickling raises."""
     import cloudpickle
 
     body: bytes = cloudpickle.dumps(value, protocol=5)
@@ -42,12 +46,13 @@ def returned(value: Any) -> bytes:
 
 
 def raised(error: BaseException, host: str) -> bytes:
-    """What was raised, as it travels."""
+    """Return a raised exception as bytes."""
     import cloudpickle
 
     text = "".join(traceback.format_exception(error))
     body = b""
-    # Only what is an ordinary failure is raised again at home: SystemExit would end that program.
+    # Only an ordinary exception is raised again by the receiver: SystemExit would end that
+    # program.
     if isinstance(error, Exception):
         try:
             body = cloudpickle.dumps(error, protocol=5)
@@ -55,33 +60,33 @@ def raised(error: BaseException, host: str) -> bytes:
                 body = b""
         except Exception:
             body = b""
-    said: dict[str, Any] = {"size": len(body), "traceback": text, "host": host}
-    said["type"] = f"{type(error).__module__}.{type(error).__qualname__}"
+    outcome: dict[str, Any] = {"size": len(body), "traceback": text, "host": host}
+    outcome["type"] = f"{type(error).__module__}.{type(error).__qualname__}"
     try:
-        said["words"] = str(error)
+        outcome["words"] = str(error)
     except Exception:
-        said["words"] = "(its words cannot be had)"
+        outcome["words"] = "(its words cannot be had)"
     if isinstance(error, PythonMismatch):
-        said |= {"refusal": error.to_json(), "size": 0}
+        outcome |= {"refusal": error.to_json(), "size": 0}
         body = b""
-    return _line(said) + body
+    return _line(outcome) + body
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    return json.dumps(said).encode() + b"\n"
+def _line(outcome: dict[str, Any]) -> bytes:
+    return json.dumps(outcome).encode() + b"\n"
 
 
 def _head(file: BinaryIO) -> dict[str, Any] | None:
     line = file.readline(_LONGEST_LINE)
     if not line.endswith(b"\n"):
         return None
-    said: dict[str, Any] = json.loads(line)
+    outcome: dict[str, Any] = json.loads(line)
     left = os.fstat(file.fileno()).st_size - file.tell()
-    return said if left >= said["size"] else None
+    return outcome if left >= outcome["size"] else None
 
 
 def finished(path: str) -> bool:
-    """Whether the whole of an outcome is there. Raises Denied."""
+    """Return whether the whole outcome is in the file. Raises Denied."""
     try:
         with open_own(path) as file:
             return _head(file) is not None
@@ -90,47 +95,48 @@ def finished(path: str) -> bool:
 
 
 def read_outcome(path: str, instance: int) -> CallOutcome | None:
-    """An outcome, if the whole of it is there. Raises Denied for what others could have written.
+    """Return an outcome, or None if it is not complete yet.
 
-    What cannot be unpickled here (its module is not there, say) is an error of the outcome.
+    Raises Denied for a file that others could have written. If the value cannot be unpickled here,
+    for example because its module is missing, that is the error of the outcome.
     """
     try:
         file = open_own(path)
     except FileNotFoundError:
         return None
     with file:
-        said = _head(file)
-        if said is None:
+        outcome = _head(file)
+        if outcome is None:
             return None
-        if "traceback" not in said:
+        if "traceback" not in outcome:
             try:
                 return CallOutcome(instance, pickle.load(file))
             except Exception as error:
                 return CallOutcome(instance, error=error)
-        return CallOutcome(instance, error=_error(said, file, instance))
+        return CallOutcome(instance, error=_error(outcome, file, instance))
 
 
-def _error(said: dict[str, Any], file: BinaryIO, instance: int) -> BaseException:
-    where = f"in instance {instance} on {said['host']}"
-    if refusal := said.get("refusal"):
-        told = refusal["data"]
-        return PythonMismatch(refusal["problem"], would_work=refusal["would_work"], **told)
-    if said["size"]:
+def _error(outcome: dict[str, Any], file: BinaryIO, instance: int) -> BaseException:
+    where = f"in instance {instance} on {outcome['host']}"
+    if refusal := outcome.get("refusal"):
+        data = refusal["data"]
+        return PythonMismatch(refusal["problem"], would_work=refusal["would_work"], **data)
+    if outcome["size"]:
         try:
             error: BaseException = pickle.load(file)
         except Exception:
             pass
         else:
-            error.__cause__ = RemoteTraceback(said["traceback"])
+            error.__cause__ = RemoteTraceback(outcome["traceback"])
             error.add_note(where)
             return error
-    kind = said["type"].removeprefix("builtins.")
+    kind = outcome["type"].removeprefix("builtins.")
     failed: PodwrightError = InstanceFailed(
-        f"{kind} {where}: {said['words']}",
+        f"{kind} {where}: {outcome['words']}",
         instance=instance,
-        host=said["host"],
+        host=outcome["host"],
         type=kind,
-        traceback=said["traceback"],
+        traceback=outcome["traceback"],
     )
-    failed.__cause__ = RemoteTraceback(said["traceback"])
+    failed.__cause__ = RemoteTraceback(outcome["traceback"])
     return failed

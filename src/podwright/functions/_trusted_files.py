@@ -1,4 +1,7 @@
-"""Files that nobody else could have written. What is unpickled is run: so it is asked first."""
+"""Files that no other user could have written.
+
+Unpickling a file runs code, so this is checked first.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ from podwright.errors import Denied
 
 
 def private_folder(path: str) -> str:
-    """Make a folder for this user alone, or take one that is so; its path. Raises Denied."""
+    """Make a folder for this user only, or accept an existing one.
+
+    Return its path. Raises Denied.
+    """
     os.makedirs(path, mode=0o700, exist_ok=True)
     _check(path, os.lstat(path), folder=True)
     return path
 
 
 def open_own(path: str) -> BinaryIO:
-    """Open a file that only this user could have written, in a folder of which that is true, too.
+    """Open a file that only this user could have written, in a folder for which the same is true.
 
-    Raises Denied, or FileNotFoundError. A link is not followed.
+    A link is not followed. Raises Denied and FileNotFoundError.
     """
     folder = os.path.dirname(path) or "."
     _check(folder, os.stat(folder), folder=True)
@@ -37,15 +43,15 @@ def open_own(path: str) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def _check(path: str, found: os.stat_result, *, folder: bool) -> None:
+def _check(path: str, status: os.stat_result, *, folder: bool) -> None:
     kind = stat.S_ISDIR if folder else stat.S_ISREG
     problem = ""
-    if not kind(found.st_mode):
+    if not kind(status.st_mode):
         problem = f"is no {'folder' if folder else 'ordinary file'}"
-    elif found.st_uid != os.getuid():
-        problem = f"belongs to the user with number {found.st_uid}"
-    elif found.st_mode & 0o022:
-        problem = f"may be written by others (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    elif status.st_uid != os.getuid():
+        problem = f"belongs to the user with number {status.st_uid}"
+    elif status.st_mode & 0o022:
+        problem = f"may be written by others (its mode is {stat.S_IMODE(status.st_mode):04o})"
     if problem:
         raise Denied(
             f"{path} {problem}: what is in it would be run, and somebody else may have written it",

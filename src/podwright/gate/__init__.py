@@ -1,8 +1,8 @@
-"""gRPC in a process of its own: strangers' bytes are read here, and calls go on to the server.
+"""The gRPC gate: a process of its own that reads strangers' bytes, and passes calls to the server.
 
-Whatever comes over TCP costs this process its time, its memory and its descriptors; the server,
-whose Unix socket and web port answer beside it, sees finished calls alone. What imports grpc is
-loaded by that process, not by this package's door.
+Everything that arrives over TCP uses the time, memory and descriptors of this process. The server
+receives only complete calls. Its Unix socket and web port keep answering beside it. The gate's
+process loads the modules that import grpc; importing this package does not.
 """
 
 from podwright.gate._gate_process import Setup, spawn, words

@@ -1,4 +1,4 @@
-"""`python -m podwright.gate SETUP`: a gate, started by a server and by nobody else."""
+"""`python -m podwright.gate SETUP`: runs a gate. Only a server starts it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ async def _serve(setup: Setup) -> None:
 
 
 def main() -> None:
-    """Serve until the server says so, or has gone."""
+    """Serve until the server asks for the end, or has gone."""
     setup = msgspec.json.decode(sys.argv[1], type=Setup)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    limit(setup)
+    setup = limit(setup)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(setup))
-    os._exit(0)  # nothing is kept here that an orderly end would save
+    os._exit(0)  # the gate keeps nothing that an orderly end would save
 
 
 if __name__ == "__main__":

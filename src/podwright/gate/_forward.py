@@ -1,9 +1,10 @@
-"""Bytes from TCP to gRPC and back: counted, never read.
+"""Passes bytes between TCP and gRPC. It counts them and never interprets them.
 
-gRPC's library limits calls and messages, but not how many connections an address has, nor all of
-their memory, nor what one may send beside its calls: 1.85 answers pings, settings and heads
-without end. It listens on a socket that has no name in any folder; only we reach it. Each
-connection to it bears a name that the kernel chose, by which a call's peer is known again.
+gRPC's library limits calls and messages. It does not limit the connections of one address, all of
+their memory, or what a connection may send beside its calls: version 1.85 answers pings, settings
+and headers without end. So gRPC listens on a socket that has no name in any folder, which only this
+process reaches. Each connection to it has a name that the kernel chose, by which the peer of a call
+is recognised.
 """
 
 from __future__ import annotations
@@ -21,18 +22,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from podwright.gate._door_queue import BUSY, BUSY_S, Arrival, DoorQueue
 from podwright.gate._link import GateCounted
+from podwright.gate._visit import CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND, DEBT, DEBT_S, Visit
 from podwright.hosts import caller_of
-from podwright.http import Full, Visitors
+from podwright.http import Visitor, Visitors
 
 _ACCEPTS = 16  #: connections accepted in one go, before others have their turn
 _LOOK = 0.5  #: seconds between looks at our memory
-#: Bytes that a connection may send beside its calls: at first and at most, with each call whose
-#: message is whole, and with each second. Whoever sends more asks for nothing.
-CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
-#: Bytes beside its calls that a connection may owe, and seconds for which it may owe more: gRPC
-#: reads some floods so slowly that they would never use their credit up. No message takes so long.
-DEBT, DEBT_S = 64 << 10, 15.0
+_TURN = 0.1  #: seconds after which those who wait for a place are looked at again
 #: accept(2): no descriptor or no memory is left.
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _HEAVY = 128 << 10  #: bytes that a connection sent lately, below which it weighs nothing
@@ -45,7 +43,9 @@ def memory_used() -> int:
 
 
 class Hidden:
-    """A Unix socket of a library's that wants a path: the path is gone once it listens."""
+    """A Unix socket for a library that needs a path. The path is removed once the library
+    listens.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="podwright-gate-")
@@ -53,7 +53,9 @@ class Hidden:
         self._handle = -1
 
     def hide(self) -> None:
-        """It listens: nobody but us finds it from now on."""
+        """Remove the path of the listening socket, so that only this process reaches it from now
+        on.
+        """
         with contextlib.suppress(FileNotFoundError):
             self._handle = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
             os.unlink(self.path)
@@ -61,11 +63,13 @@ class Hidden:
             os.rmdir(self._folder)
 
     def connect(self) -> tuple[socket.socket, str]:
-        """A connection to it, and the name by which it knows the connection. Raises OSError."""
+        """Return a connection to the socket, and the name that the socket knows it by. Raises
+        OSError.
+        """
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.setblocking(False)
-            connection.bind("")  # Linux: a name of its own choice (unix(7), autobind)
+            connection.bind("")  # Linux chooses the name (unix(7), autobind)
             connection.connect(f"/proc/self/fd/{self._handle}")
         except BaseException:
             connection.close()
@@ -73,14 +77,27 @@ class Hidden:
         return connection, connection.getsockname().lstrip(b"\0").decode("ascii")
 
     def close(self) -> None:
-        """Nobody connects any more."""
+        """Make further connections impossible."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
 
 
+def unread(visitor: Visitor) -> bool:
+    """Return whether a connection has sent bytes that this busy process has not read yet."""
+    connection = cast("Visit", visitor).connection
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except OSError:  # nothing has arrived, or it has ended
+        return False
+
+
 class Forwarder:
-    """listener: of strangers. inner: where gRPC listens. memory: bytes, as Setup says."""
+    """Gives each connection a place, puts it into the queue, or has its calls refused as busy.
+
+    listener: the socket that clients connect to. inner: the socket where gRPC listens. memory: the
+    limit in bytes (see Setup). waiting: the number of connections that the queue may have.
+    """
 
     def __init__(
         self,
@@ -90,67 +107,111 @@ class Forwarder:
         memory: int,
         used: Callable[[], int] = memory_used,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        waiting: int = 0,
+        busy: int = BUSY,
     ) -> None:
         self._listener, self._inner, self._clock = listener, inner, clock
         self._memory, self._used = memory, used
         self.visitors = visitors
-        self._visits: dict[str, _Visit] = {}
+        self.busy = Visitors(busy, busy, purpose="connections that are refused as busy")
+        self._queue = DoorQueue(waiting)
+        self._turn: asyncio.TimerHandle | None = None
+        self._visits: dict[str, Visit] = {}
         self.cut: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._look: asyncio.TimerHandle | None = None
-        self._ended = False
+        self._check_timer: asyncio.TimerHandle | None = None
+        self._closed = False
         self._empty = asyncio.Event()
 
     def start(self) -> None:
-        """Let them come."""
+        """Start accepting connections."""
         self._listener.setblocking(False)
         self._loop.add_reader(self._listener, self._accept)
-        self._look = self._loop.call_later(_LOOK, self._weigh)
+        self._loop.add_reader(self._queue, self._queue.drop_closed)
+        self._check_timer = self._loop.call_later(_LOOK, self._weigh)
 
     def refuse(self) -> None:
-        """Nobody more; those who are here stay."""
-        self._ended = True
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
+        """Accept no more connections. Those that have a place keep it."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._loop.remove_reader(self._queue)
+            self._queue.release()
 
     async def hang_up(self, within: float) -> None:
-        """Hear nobody any more. What gRPC has said still arrives, within so many seconds."""
-        for visitor in self.visitors:
-            cast("_Visit", visitor).hear_no_more()
+        """Read no more from clients, and deliver what gRPC has written. within: seconds for
+        that.
+        """
+        for visit in self._all():
+            visit.hear_no_more()
         self._empty = asyncio.Event()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within if len(self.visitors) else 0):
+            async with asyncio.timeout(within if self._all() else 0):
                 await self._empty.wait()
 
     def _resume(self) -> None:
-        if not self._ended:
+        if not self._closed:
             self._loop.add_reader(self._listener, self._accept)
 
     def stop(self) -> None:
-        """All go."""
-        if self._look is not None:
-            self._look.cancel()
-        self._listener.close()
-        for visitor in self.visitors:
-            visitor.leave()
+        """Close all connections."""
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+        self.refuse()
+        for visit in self._all():
+            visit.leave()
         self._inner.close()
 
+    def _all(self) -> list[Visit]:
+        return [cast("Visit", visitor) for visitor in (*self.visitors, *self.busy)]
+
     def peer(self, name: str) -> tuple[str, str]:
-        """The address behind a name of a connection to gRPC; and whose limits count for it."""
+        """Return the address behind the name of a connection to gRPC, and the caller whose limits
+        count.
+        """
         visit = self._visits.get(name)
         return ("", "") if visit is None else (visit.address, visit.caller)
 
     def counted(self) -> GateCounted:
-        """The connections there are, and were."""
-        visitors = self.visitors
-        return GateCounted(len(visitors), visitors.refused, visitors.evicted, **self.cut)
+        """Return the numbers of connections, now and since the start."""
+        return GateCounted(
+            open=len(self.visitors),
+            waiting=0 if self._closed else len(self._queue),
+            refused=self.visitors.refused,
+            evicted=self.visitors.evicted,
+            **self.cut,
+        )
 
-    def earned(self, name: str, size: int) -> None:
-        """A connection sent a message of this size, whole."""
+    def is_busy(self, name: str) -> int:
+        """Return the seconds after which the caller of this connection should try again.
+
+        0: the connection has a place, and its calls are answered.
+        """
+        visit = self._visits.get(name)
+        if visit is None or not visit.refused:
+            return 0
+        self._loop.call_later(BUSY_S, visit.hear_no_more)  # after the client has read the refusal
+        return 1 if self._closed else self._queue.retry_after_s()
+
+    def call_starts(self, name: str, size: int) -> None:
+        """Note that a connection has sent a whole message of this size. Its call is under way from
+        now on.
+        """
         if (visit := self._visits.get(name)) is not None:
+            visit.calls += 1
             visit.credit = min(CREDIT, visit.credit + CREDIT_OF_CALL + size)
             visit.debt, visit.debtor_since = 0, math.inf
+
+    def call_ends(self, name: str) -> None:
+        """Note that a call of a connection was answered, or given up."""
+        if (visit := self._visits.get(name)) is not None:
+            visit.calls -= 1
+            visit.last_byte = time.monotonic()
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS):
@@ -159,57 +220,101 @@ class Forwarder:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _NOTHING_LEFT:  # then asking again at once would not help
+                if error.errno in _NOTHING_LEFT:  # accepting again at once would not help
                     self.cut["descriptors"] += 1
                     self._loop.remove_reader(self._listener)
                     self._loop.call_later(_LOOK, self._resume)
                 return
             try:
                 caller = caller_of(connection)
-            except OSError:  # it has gone
+            except OSError:  # the client has gone
                 connection.close()
                 continue
-            task = self._loop.create_task(self._let_in(connection, str(address[0]), caller))
+            self._arrive(Arrival(connection, str(address[0]), caller, self._clock()))
+
+    def _arrive(self, arrival: Arrival) -> None:
+        """Give a new connection a place. Nobody overtakes another connection of the same caller."""
+        if arrival.caller not in self._queue and self._admit(arrival, self.visitors):
+            return
+        if (surplus := self._queue.add(arrival)) is not None and not self._refuse(surplus):
+            self.visitors.refused += 1
+            surplus.connection.close()
+        if self._turn is None and len(self._queue):
+            self._turn = self._loop.call_later(_TURN, self._take_turns)
+
+    def _take_turns(self) -> None:
+        """Give free places to the queue, and refuse the connections that waited too long."""
+        self._turn = None
+        if self._closed:
+            return
+        while self._fill_places():
+            pass
+        for arrival in self._queue.late(self._clock()):
+            if not self._refuse(arrival):
+                break
+            self._queue.remove(arrival)
+        if len(self._queue):
+            self._turn = self._loop.call_later(_TURN, self._take_turns)
+
+    def _fill_places(self) -> bool:
+        """Give each caller that waits a place for one connection. Returns whether any got one."""
+        admitted = False
+        for arrival in self._queue.heads():
+            if self._admit(arrival, self.visitors):
+                self._queue.remove(arrival)
+                admitted = True
+            elif self.visitors.full:  # the others would find no place either
+                return False
+        return admitted
+
+    def _refuse(self, arrival: Arrival) -> bool:
+        """Let gRPC refuse the connection's calls. Returns whether there was a place for that."""
+        admitted = self._admit(arrival, self.busy)
+        self.cut["busy"] += admitted
+        return admitted
+
+    def _admit(self, arrival: Arrival, places: Visitors) -> bool:
+        visit = Visit(arrival, self, places)
+        admitted = places.admits(visit, arrival.caller)
+        if admitted:
+            task = self._loop.create_task(self._let_in(visit, arrival.connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        return admitted
 
-    async def _let_in(self, outer: socket.socket, address: str, caller: str) -> None:
-        visit = _Visit(address, caller, self)
-        try:
-            self.visitors.enter(visit, caller)
-        except Full:
-            outer.close()
-            return
+    async def _let_in(self, visit: Visit, outer: socket.socket) -> None:
         try:
             outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             inner, visit.name = self._inner.connect()
         except OSError:
             outer.close()
-            self.visitors.gone(visit)
+            self.over(visit)
             return
         self._visits[visit.name] = visit
         await self._loop.connect_accepted_socket(lambda: visit.inside, inner)
         await self._loop.connect_accepted_socket(lambda: visit.outside, outer)
 
-    def over(self, visit: _Visit) -> None:
-        """A connection has ended."""
-        self.visitors.gone(visit)
-        if not len(self.visitors):
+    def over(self, visit: Visit) -> None:
+        """Free the place of a connection that has ended."""
+        visit.places.gone(visit)
+        if not self._all():
             self._empty.set()
-        if self._visits.get(visit.name) is visit:  # the kernel may have given its name away
+        if self._visits.get(visit.name) is visit:  # the kernel may have given the name to another
             del self._visits[visit.name]
+        if self._turn is not None and not self._closed:  # a connection waits for this place
+            self._turn.cancel()
+            self._turn = self._loop.call_later(0, self._take_turns)
 
     def _weigh(self) -> None:
-        """Above the memory that we may use, those who sent most go until a quarter has gone."""
-        self._look = self._loop.call_later(_LOOK, self._weigh)
+        """Above the memory limit, close the quarter of the connections that sent the most bytes."""
+        self._check_timer = self._loop.call_later(_LOOK, self._weigh)
         if self._used() > self._memory:
-            visits = sorted((cast("_Visit", v) for v in self.visitors), key=lambda v: -v.recent)
+            visits = sorted(self._all(), key=lambda visit: -visit.recent)
             for visit in visits[: max(1, len(visits) // 4)]:
-                if visit.recent > _HEAVY:  # memory that was freed may still be ours
+                if visit.recent > _HEAVY:  # freed memory may still count
                     self.cut["memory"] += 1
                     visit.leave()
-        for visitor in self.visitors:
-            visit = cast("_Visit", visitor)
+        for visit in self._all():
             visit.recent //= 2
             visit.credit = min(CREDIT, visit.credit + int(CREDIT_OF_SECOND * _LOOK))
             visit.debt = max(0, visit.debt - int(CREDIT_OF_SECOND * _LOOK))
@@ -220,107 +325,3 @@ class Forwarder:
                 visit.leave()
             else:
                 visit.debtor_since = since
-
-
-class _Visit:
-    """One connection: its two ends. recent: bytes that it sent, the older the less they count.
-
-    credit: bytes that it may yet send beside its calls. debt: those that it sent since the last
-    one, as far as they were more than everybody may send; debtor_since: when they became too many.
-    """
-
-    def __init__(self, address: str, caller: str, forwarder: Forwarder) -> None:
-        self.address, self.caller = address, caller
-        self.name = ""
-        self.recent = 0
-        self.credit = CREDIT
-        self.debt, self.debtor_since = 0, math.inf
-        self.silent_since = time.monotonic()
-        self._forwarder = forwarder
-        self.outside, self.inside = _Half(self, counts=True), _Half(self)
-        self.outside.other, self.inside.other = self.inside, self.outside
-
-    def leave(self) -> None:
-        """Cut it off."""
-        for half in (self.outside, self.inside):
-            if half.transport is not None:
-                half.transport.abort()
-        self.over()
-
-    def hear_no_more(self) -> None:
-        """gRPC sees its end of the connection ended, says what it had to say, and closes it."""
-        self.outside.deaf = True
-        if (there := self.inside.transport) is None:
-            self.leave()
-        elif not there.is_closing():
-            with contextlib.suppress(OSError, RuntimeError):
-                there.write_eof()
-
-    def flooded(self) -> None:
-        """Cut it off: it sent too much."""
-        self._forwarder.cut["flood"] += 1
-        self.leave()
-
-    def over(self) -> None:
-        """It has ended at one end."""
-        self._forwarder.over(self)
-
-
-class _Half(asyncio.Protocol):
-    """One end of a connection, which gives all that it hears to the other."""
-
-    other: _Half
-
-    def __init__(self, visit: _Visit, *, counts: bool = False) -> None:
-        self._visit, self._counts = visit, counts
-        self.transport: asyncio.Transport | None = None
-        self.deaf = False
-        self._early = b""  # for us, from the other end, before we were there
-        self._gone = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        if self.other._gone:  # it went while we came
-            self.transport.abort()
-        elif self._early:
-            self.transport.write(self._early)
-
-    def data_received(self, data: bytes) -> None:
-        if self.deaf:
-            return None
-        visit = self._visit
-        visit.silent_since = time.monotonic()
-        if self._counts:
-            visit.recent += len(data)
-            visit.credit -= len(data)
-            visit.debt += len(data)
-            if visit.credit < 0:
-                return visit.flooded()
-        if (there := self.other.transport) is not None:
-            there.write(data)
-        else:
-            self.other._early += data
-        return None
-
-    def eof_received(self) -> bool:
-        """No more from a stranger: what is on its way back still arrives. gRPC ends both ways."""
-        there = self.other.transport
-        if self._counts and there is not None and not there.is_closing():
-            with contextlib.suppress(OSError, RuntimeError):
-                there.write_eof()
-        return self._counts
-
-    def pause_writing(self) -> None:
-        if (there := self.other.transport) is not None:
-            there.pause_reading()
-
-    def resume_writing(self) -> None:
-        there = self.other.transport
-        if there is not None and not there.is_closing():
-            there.resume_reading()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._gone = True
-        if self.other.transport is not None:
-            self.other.transport.close()
-        self._visit.over()

@@ -1,6 +1,7 @@
 """The gRPC server of a gate: `virmgrpc` and `podwright.v1`, health and reflection.
 
-Bytes become values here, by protobuf; the server hears the values and who sent them.
+This module decodes bytes into values by protobuf. The server receives the values, and the
+credentials of their sender.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from podwright.errors import (
     Internal,
     NoCapacity,
     PodwrightError,
+    ServerBusy,
     TimedOut,
     Unavailable,
     error_from_json,
 )
-from podwright.gate._forward import Forwarder, Hidden
+from podwright.gate._forward import Forwarder, Hidden, unread
 from podwright.gate._gate_process import Setup
 from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import (
@@ -45,12 +47,15 @@ from podwright.wire import Method, Value, user_of
 from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata
 
 _log = logging.getLogger("podwright.server")
+#: Seconds of silence after which a connection makes room for one that waits: a busy gate needs
+#: that long to begin the first call of a connection.
+_PATIENCE_S = 5.0
 MAX_MESSAGE = 1024 * 1024
 MAX_HEAD = 16 * 1024
-#: Calls at once: of all, and of one address, or of one account of this host.
+#: Limits of calls at once: of all, and of one address or one account of this host.
 MAX_CALLS, MAX_CALLS_EACH = 1024, 512
-#: Requests that have begun and are not yet whole: of all, of one connection; and seconds that one
-#: may take.
+#: Limits of requests that have begun and are not yet complete: of all, and of one connection. The
+#: third number is the seconds that one may take.
 MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
 _TELL_S = 1.0  #: seconds between two words about the connections
 _LAST_S = 0.5  #: seconds at an end for refusals to be written, and for connections to be closed
@@ -63,7 +68,7 @@ _OPTIONS = (
     ("grpc.max_concurrent_streams", 64),
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 600_000),
-    # Clients of two servers ask each second whether theirs is still there, within a call.
+    # The client of a server with a standby pings it each second during a call.
     ("grpc.http2.min_ping_interval_without_data_ms", 900),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", 60_000),
@@ -80,25 +85,27 @@ class Gate:
         self._setup = setup
         self._link = link
         self._inner = Hidden()
-        connections = Visitors(setup.connections, setup.each)
-        self._forwarder = Forwarder(listener, self._inner, connections, setup.memory)
-        self._calls = Visitors(MAX_CALLS, MAX_CALLS_EACH, what="calls")
+        connections = Visitors(setup.connections, setup.each, patience=_PATIENCE_S, unread=unread)
+        self._forwarder = Forwarder(
+            listener, self._inner, connections, setup.memory, waiting=setup.waiting
+        )
+        self._calls = Visitors(MAX_CALLS, MAX_CALLS_EACH, purpose="calls")
         self._unfinished = Visitors(
-            MAX_UNFINISHED, UNFINISHED_EACH, patience=2.0, what="unfinished requests"
+            MAX_UNFINISHED, UNFINISHED_EACH, patience=2.0, purpose="unfinished requests"
         )
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._pending: dict[int, asyncio.Future[bytes]] = {}
         self._server: Any = None
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._health: GateHealth | None = None
         self._answering: set[asyncio.Task[Any]] = set()
         self._stopping: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
+        self._closed = asyncio.Event()
         self._handlers = handlers()
 
     async def start(self) -> None:
-        """Answer."""
+        """Start answering."""
         self._server = server = grpc.aio.server(
             options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS + MAX_UNFINISHED + 64
         )
@@ -113,24 +120,24 @@ class Gate:
         self._inner.hide()
         self._listening = asyncio.create_task(self._hear())
         self._health.begin(self._well)
-        self._telling = asyncio.create_task(self._tell())
+        self._telling = asyncio.create_task(self._report_counts())
         self._forwarder.start()
 
     @property
-    def ended(self) -> bool:
-        """Does it answer nobody any more?"""
-        return self._ended.is_set()
+    def is_closed(self) -> bool:
+        """Whether the gate has stopped answering."""
+        return self._closed.is_set()
 
     async def until_end(self) -> None:
-        """Return when the server said so, or has gone."""
-        await self._ended.wait()
+        """Wait until the gate has stopped, because the server asked for it or has gone."""
+        await self._closed.wait()
 
     async def stop(self, grace: float) -> None:
-        """Accept no more; calls under way have so many seconds.
+        """Accept no more calls. grace: seconds in which calls that are under way may end.
 
-        Whoever is not answered by then, and whoever calls meanwhile, is told UNAVAILABLE: a call
-        that gRPC's own end meets would be told CANCELLED (1.85), as if its caller had given up.
-        So gRPC ends when nobody can reach it any more.
+        A call that is not answered by then, or that arrives meanwhile, gets UNAVAILABLE. gRPC's own
+        stop would answer it with CANCELLED (1.85), as if its caller had given up. So gRPC is
+        stopped last, when no connection reaches it any more.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace))
@@ -153,13 +160,13 @@ class Gate:
         await self._server.stop(0)
         self._forwarder.stop()
         self._link.close()
-        self._ended.set()
+        self._closed.set()
 
     def _give_up(self) -> None:
-        """Nobody is answered any more."""
-        for future in self._asked.values():
+        """Refuse all calls that are under way with UNAVAILABLE."""
+        for future in self._pending.values():
             if not future.done():
-                future.set_exception(_gone())
+                future.set_exception(_server_ended())
 
     # -- the server ----------------------------------------------------------------------------
 
@@ -169,7 +176,7 @@ class Gate:
             if isinstance(word, End):
                 ending = ending or asyncio.create_task(self.stop(word.grace))
                 continue
-            future = self._asked.pop(word.id, None)
+            future = self._pending.pop(word.id, None)
             if future is None or future.done():
                 continue
             if isinstance(word, Done):
@@ -177,33 +184,33 @@ class Gate:
             else:
                 future.set_exception(error_from_json(word.error))
         self._give_up()
-        await self.stop(0)  # the server has gone, or we have
+        await self.stop(0)  # the server or the link has gone
 
-    async def _ask(self, method: str, request: bytes, shown: ShownService) -> bytes:
+    async def _ask(self, method: str, request: bytes, service: ShownService) -> bytes:
         number = next(self._numbers)
-        future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._link.say(Question(number, method, request, shown))
+        future = self._pending[number] = asyncio.get_running_loop().create_future()
+        self._link.send(Question(number, method, request, service))
         try:
             await self._link.drained()
             reply: bytes = await future
             return reply
         except OSError:
-            raise _gone() from None
+            raise _server_ended() from None
         finally:
-            if self._asked.pop(number, None) is not None:
-                self._link.say(Cancel(number))
+            if self._pending.pop(number, None) is not None:
+                self._link.send(Cancel(number))
 
-    async def _tell(self) -> None:
-        """How many connections there are, for the server's figures."""
-        said = GateCounted()
+    async def _report_counts(self) -> None:
+        """Report the numbers of connections to the server, for its figures."""
+        counted = GateCounted()
         while True:
             await asyncio.sleep(_TELL_S)
-            if (now := self._forwarder.counted()) != said:
-                self._link.say(now)
-                said = now
+            if (now := self._forwarder.counted()) != counted:
+                self._link.send(now)
+                counted = now
 
     async def _well(self) -> bool:
-        """Is the server there, and active?"""
+        """Return whether the server answers, and is active."""
         try:
             async with asyncio.timeout(5.0):
                 answer = await self._ask("", b"", ShownService())
@@ -211,12 +218,12 @@ class Gate:
             return False
         return answer == b"ok"
 
-    def caller(self, shown: ShownService) -> Asker:
-        """How a call's handler asks the server, as whoever called."""
+    def caller(self, service: ShownService) -> Asker:
+        """Return the function by which a call's handler asks the server on behalf of the caller."""
 
         async def ask(method: Method, request: Value) -> Any:
             body = msgspec.msgpack.encode(request)
-            reply = await self._ask(method.name, body, shown)
+            reply = await self._ask(method.name, body, service)
             return msgspec.msgpack.decode(reply, type=method.reply)
 
         return ask
@@ -224,23 +231,23 @@ class Gate:
     # -- strangers -----------------------------------------------------------------------------
 
     def handler(self, path: str, metadata: Any) -> Any:
-        """gRPC's handler of a path; None: there is none."""
+        """Return gRPC's handler of a path; None: there is none."""
         handler = self._handlers.get(path)
         if handler is None:
             return None
-        said = [(key, str(text)) for key, text in metadata or () if key in _SHOWN]
+        headers = [(key, str(text)) for key, text in metadata or () if key in _SHOWN]
 
         async def answer(messages: Any, context: Any) -> bytes:
-            return await self._answer(path, handler, said, messages, context)
+            return await self._answer(path, handler, headers, messages, context)
 
-        # As a stream of requests: so we see a call begin before its message is whole.
+        # A handler for a stream of requests sees a call begin before its message is complete.
         return grpc.stream_unary_rpc_method_handler(answer)
 
     async def _answer(
         self,
         path: str,
         handler: Handler,
-        said: list[tuple[str, str]],
+        headers: list[tuple[str, str]],
         messages: Any,
         context: Any,
     ) -> bytes:
@@ -252,11 +259,14 @@ class Gate:
         task.add_done_callback(self._answering.discard)
         try:
             if self._stopping is not None:
-                raise _gone()
+                raise _server_ended()
+            if seconds := self._forwarder.is_busy(name):
+                raise ServerBusy.of(seconds)
             data = await self._whole_message(messages, name)
-            self._forwarder.earned(name, len(data))
+            self._forwarder.call_starts(name, len(data))
+            call.name = name
             self._calls.enter(call, who)
-            return await handler(self.caller, path, data, self._shown(context, peer, said))
+            return await handler(self.caller, path, data, self._credentials(context, peer, headers))
         except Full as full:
             refusal: PodwrightError = NoCapacity(f"{full} at once", would_work="ask again")
         except PodwrightError as error:
@@ -266,6 +276,8 @@ class Gate:
             refusal = Internal("the server failed", would_work="its log says more")
         finally:
             self._calls.gone(call)
+            if call.name:
+                self._forwarder.call_ends(call.name)
         await context.abort(
             grpc.StatusCode[refusal.code],
             refusal.message[:1000],
@@ -274,7 +286,7 @@ class Gate:
         raise AssertionError("abort always raises")
 
     async def _whole_message(self, messages: Any, name: str) -> bytes:
-        """The message, once it is whole. Raises Full, or wire.TimedOut."""
+        """Return the message when it is complete. Raises Full, or wire.TimedOut."""
         part = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
         self._unfinished.enter(part, name)
         try:
@@ -286,28 +298,32 @@ class Gate:
             if not part.sent_away:
                 raise
             if self._stopping is not None:
-                raise _gone() from None
+                raise _server_ended() from None
             raise Full(UNFINISHED_EACH, "unfinished requests") from None
         finally:
             self._unfinished.gone(part)
         return b"" if data is None else bytes(data)
 
-    def _shown(self, context: Any, peer: str, said: list[tuple[str, str]]) -> ShownService:
+    def _credentials(self, context: Any, peer: str, headers: list[tuple[str, str]]) -> ShownService:
         if not self._setup.certs:
-            return ShownService(metadata=said, peer=peer)
-        proven = context.auth_context()
-        names = [name.decode() for name in proven.get("x509_subject_alternative_name", ())]
-        common = [name.decode() for name in proven.get("x509_common_name", ())]
-        found = user_of(names, common[0] if common else "")
-        return ShownService(metadata=said, peer=peer, certificate=found)
+            return ShownService(metadata=headers, peer=peer)
+        auth_context = context.auth_context()
+        names = [name.decode() for name in auth_context.get("x509_subject_alternative_name", ())]
+        common = [name.decode() for name in auth_context.get("x509_common_name", ())]
+        user = user_of(names, common[0] if common else "")
+        return ShownService(metadata=headers, peer=peer, certificate=user)
 
 
-def _gone() -> Unavailable:
+def _server_ended() -> Unavailable:
     return Unavailable("the server has ended", would_work="try again")
 
 
 class _Call:
-    """A call, or its message on its way. task: what waits for the message."""
+    """A call, or its message while it arrives.
+
+    task: the task that waits for the message. name: of the connection, once the message is
+    complete.
+    """
 
     def __init__(
         self, silent_since: float = float("inf"), task: asyncio.Task[Any] | None = None
@@ -315,20 +331,21 @@ class _Call:
         self.silent_since = silent_since
         self._task = task
         self.sent_away = False
+        self.name = ""
 
     def leave(self) -> None:
-        """Wait no longer."""
+        """Give up waiting for the message."""
         self.sent_away = True
         if self._task is not None:
             self._task.cancel()
 
 
 class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Every call's handler, by its path."""
+    """Maps the path of each call to its handler."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
     def service(self, details: Any) -> Any:
-        """The handler of a call, or None: UNIMPLEMENTED."""
+        """Return the handler of a call; None makes gRPC answer UNIMPLEMENTED."""
         return self._gate.handler(details.method, details.invocation_metadata)

@@ -1,7 +1,8 @@
-"""The gate as a process: what it is told, how it begins, and what it must not take.
+"""The gate as a process: its setup, its start, and the limits of its resources.
 
-It ends with its server, whatever ends that one: the pair of sockets between them is then closed.
-Signals for the group of processes are the server's to answer.
+It ends with its server, however the server ends, because that closes the pair of sockets between
+the two. It has a session of its own, so a signal to the server's process group reaches only the
+server.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from pathlib import Path
 
 import msgspec
 
-#: Bytes of private memory beyond which an allocation fails. Long before that connections go.
+from podwright.gate._door_queue import BUSY
+
+#: Bytes of private memory beyond which an allocation fails. The gate closes connections long
+#: before.
 MAX_DATA = 2 << 30
-#: Who gives way where both want the processor: the gate, a little.
+#: How far the gate yields the processor to other processes (nice).
 NICE = 2
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a gate is told. listener, link: numbers of its sockets. certs: their folder, or none.
+    """The settings of a gate.
 
-    connections, each: at once, of all and of one address. memory: bytes, above which the
-    connections that sent most are closed.
+    listener, link: descriptor numbers of its sockets. certs: the folder of certificates, or empty.
+    connections, each: limits of connections at once, in total and of one address. waiting: the
+    limit of connections that wait for a place. memory: bytes above which the connections that sent
+    most are closed.
     """
 
     listener: int
@@ -34,19 +40,22 @@ class Setup(msgspec.Struct, frozen=True):
     certs: str = ""
     connections: int = 1024
     each: int = 512
+    waiting: int = 2048
     memory: int = 384 << 20
 
 
 def words(setup: Setup) -> list[str]:
-    """The command that starts a gate. -P: nothing is imported from the current folder."""
+    """Return the command that starts a gate. -P prevents imports from the current folder."""
     return [sys.executable, "-P", "-m", "podwright.gate", msgspec.json.encode(setup).decode()]
 
 
 async def spawn(
     listener: socket.socket, link: socket.socket, certs: Path | None
 ) -> asyncio.subprocess.Process:
-    """Start a gate with these two sockets, and a session of its own. What it has to say, as gRPC's
-    library may, comes by its standard error."""
+    """Start a gate with these two sockets, in a session of its own.
+
+    Its messages, and those of gRPC's library, arrive on its standard error.
+    """
     setup = Setup(listener.fileno(), link.fileno(), str(certs) if certs else "")
     return await asyncio.create_subprocess_exec(
         *words(setup),
@@ -59,9 +68,15 @@ async def spawn(
     )
 
 
-def limit(setup: Setup) -> None:
-    """Take no more than this of the machine: descriptors, memory, the processor, core files."""
-    wanted = 3 * setup.connections + 256  # a stranger's end, and both of the one to gRPC
+def limit(setup: Setup) -> Setup:
+    """Limit the use of this machine's descriptors, memory, processor and core files.
+
+    Returns the setup with as many waiting connections as there are descriptors for.
+    """
+    # Each connection needs three descriptors: the stranger's end, and both ends of the one to gRPC.
+    # A waiting connection needs only the stranger's end.
+    needed = 3 * (setup.connections + BUSY) + 256
+    wanted = needed + setup.waiting
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -71,3 +86,4 @@ def limit(setup: Setup) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         os.nice(NICE)
+    return msgspec.structs.replace(setup, waiting=max(0, min(setup.waiting, soft - needed)))

@@ -1,8 +1,8 @@
-"""What the gate and its server say to one another, over a pair of sockets that nobody else has.
+"""The messages between the gate and its server, over a pair of sockets that only these two have.
 
-Each word is a msgspec value in MessagePack, behind its length in four bytes. The server believes
-the gate in one thing: whose certificate a connection showed. Keys, tokens and MUNGE credentials
-it checks itself.
+Each message is a msgspec value in MessagePack, behind its length in four bytes. The server trusts
+the gate for one fact: whose certificate a connection showed. The server checks keys, tokens and
+MUNGE credentials itself.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-#: Bytes of a word from the gate: a message of 1 MiB, and who sent it.
+#: The limit in bytes of a message from the gate: a call of 1 MiB, and its sender.
 MAX_WORD = 8 * 1024 * 1024
 
 
 class ShownService(msgspec.Struct, array_like=True):
-    """Who a caller says it is.
+    """The credentials that a caller shows.
 
-    metadata: what `Identity.of_metadata` reads. proof: what a MUNGE credential must carry.
-    certificate: name and URI (wire.user_of). peer: address of the other end.
+    metadata: the keys that `Identity.of_metadata` reads. proof: the payload that a MUNGE credential
+    must have. certificate: name and URI (wire.user_of). peer: address of the other end.
     """
 
     metadata: list[tuple[str, str]] = []
@@ -32,7 +32,7 @@ class ShownService(msgspec.Struct, array_like=True):
 
 
 class Question(msgspec.Struct, array_like=True, tag=0):
-    """A call. request: the value in MessagePack. method: empty asks whether all is well."""
+    """A call. request: the value in MessagePack. method: empty asks whether the server is well."""
 
     id: int
     method: str
@@ -41,7 +41,7 @@ class Question(msgspec.Struct, array_like=True, tag=0):
 
 
 class Cancel(msgspec.Struct, array_like=True, tag=1):
-    """Nobody waits for this call any more."""
+    """The caller has given up this call."""
 
     id: int
 
@@ -54,35 +54,39 @@ class Done(msgspec.Struct, array_like=True, tag=2):
 
 
 class GateRefused(msgspec.Struct, array_like=True, tag=3):
-    """Why there is none: PodwrightError.to_json."""
+    """The refusal of a call: PodwrightError.to_json."""
 
     id: int
     error: dict[str, Any]
 
 
 class End(msgspec.Struct, array_like=True, tag=4):
-    """Accept no more; calls under way have so many seconds."""
+    """Asks the gate to accept no more calls, and gives those under way some seconds."""
 
     grace: float
 
 
 class GateCounted(msgspec.Struct, array_like=True, tag=5, frozen=True):
-    """The gate's connections. open: that stand. The others: ended since it began, and why.
+    """The number of the gate's connections. open: have a place. waiting: are in the queue.
 
-    refused: no room. evicted: silent, and the room was needed. memory: it sent most when there was
-    too little. flood: it sent too much beside its calls. descriptors: times that none was left.
+    All other fields count connections since the gate began, by why they ended. refused: there was
+    no room. busy: their calls were refused, with a time to try again. evicted: they were silent,
+    and their room was needed. memory: they had sent the most bytes when memory ran short. flood:
+    they sent too many bytes outside calls. descriptors: how often no file descriptor was left.
     """
 
     open: int = 0
+    waiting: int = 0
     refused: int = 0
+    busy: int = 0
     evicted: int = 0
     memory: int = 0
     flood: int = 0
     descriptors: int = 0
 
-    def ended(self) -> dict[str, int]:
-        """Connections by why they were ended or not taken."""
-        return {why: getattr(self, why) for why in self.__struct_fields__[1:]}
+    def by_reason(self) -> dict[str, int]:
+        """Return the counts of connections that were ended or refused, by reason."""
+        return {reason: getattr(self, reason) for reason in self.__struct_fields__[2:]}
 
 
 Word = Question | Cancel | Done | GateRefused | End | GateCounted
@@ -91,7 +95,8 @@ _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
 class GateLink(Generic[_T]):
-    """One end. kind: what the other end says. most: bytes of a word that is believed."""
+    """One end of the link. kind: the messages that the other end sends. most: bytes of the longest
+    message that is accepted."""
 
     def __init__(
         self,
@@ -105,7 +110,9 @@ class GateLink(Generic[_T]):
         self._decode: Callable[[bytes], _T] = msgspec.msgpack.Decoder(kind).decode
 
     async def hear(self) -> _T | None:
-        """The next word; None: the other end has gone, or says what nobody understands."""
+        """Return the next message. None: the other end has gone, or sent a message that is not
+        valid.
+        """
         buffer = self._buffer
         try:
             while len(buffer) < 4 or len(buffer) < 4 + (size := int.from_bytes(buffer[:4], "big")):
@@ -121,8 +128,8 @@ class GateLink(Generic[_T]):
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-    def say(self, word: Word) -> None:
-        """Tell the other end, which may have gone."""
+    def send(self, word: Word) -> None:
+        """Send a message to the other end, which may have gone."""
         if not self._writer.is_closing():
             data = _encode(word)
             self._writer.write(len(data).to_bytes(4, "big") + data)
@@ -132,16 +139,16 @@ class GateLink(Generic[_T]):
         await self._writer.drain()
 
     def close(self) -> None:
-        """Say no more, hear no more."""
+        """Close the connection."""
         self._writer.close()
 
 
 async def to_server(connection: socket.socket) -> GateLink[Done | GateRefused | End]:
-    """The gate's end of a pair of sockets."""
+    """Return the gate's end of a pair of sockets."""
     return GateLink(*await asyncio.open_unix_connection(sock=connection), Done | GateRefused | End)
 
 
 async def from_server(connection: socket.socket) -> GateLink[Question | Cancel | GateCounted]:
-    """The server's end of a pair of sockets."""
-    ends = await asyncio.open_unix_connection(sock=connection)
-    return GateLink(*ends, Question | Cancel | GateCounted, MAX_WORD)
+    """Return the server's end of a pair of sockets."""
+    streams = await asyncio.open_unix_connection(sock=connection)
+    return GateLink(*streams, Question | Cancel | GateCounted, MAX_WORD)

@@ -1,4 +1,4 @@
-"""What gRPC's own tools ask: grpc.health.v1, and reflection for grpcurl and its like."""
+"""The services that gRPC's own tools use: grpc.health.v1, and reflection, as for grpcurl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOK = 1.0
 
 
 class GateHealth:
-    """Says of each service whether it serves: the server is there, and active."""
+    """Reports the health of each service: SERVING while the server answers and is active."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._names = ("", *services)
@@ -22,16 +22,16 @@ class GateHealth:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, well: Callable[[], Awaitable[bool]]) -> None:
-        """Ask each second."""
-        self._task = asyncio.create_task(self._look(well))
+        """Start asking the server each second."""
+        self._task = asyncio.create_task(self._poll(well))
 
     async def end(self) -> None:
-        """Say that nothing serves any more."""
+        """Report NOT_SERVING for all services."""
         if self._task is not None:
             self._task.cancel()
         await self.servicer.enter_graceful_shutdown()
 
-    async def _look(self, well: Callable[[], Awaitable[bool]]) -> None:
+    async def _poll(self, well: Callable[[], Awaitable[bool]]) -> None:
         status = health_pb2.HealthCheckResponse
         while True:
             serving = status.SERVING if await well() else status.NOT_SERVING
@@ -41,10 +41,10 @@ class GateHealth:
 
 
 def add_services(server: grpc.aio.Server, paths: Iterable[str]) -> GateHealth:
-    """Health and reflection of the services that these paths belong to."""
+    """Add health and reflection of the services that these paths belong to."""
     services = sorted({path.split("/")[1] for path in paths})
-    found = GateHealth(services)
-    health_pb2_grpc.add_HealthServicer_to_server(found.servicer, server)
+    gate_health = GateHealth(services)
+    health_pb2_grpc.add_HealthServicer_to_server(gate_health.servicer, server)
     names: list[Any] = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
     reflection.enable_server_reflection(names, server)
-    return found
+    return gate_health

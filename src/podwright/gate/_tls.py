@@ -1,4 +1,4 @@
-"""The gate's certificates, looked at when somebody connects: renewed ones need no restart."""
+"""The gate's certificates. Each handshake checks the files, so new ones need no restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILES = ("ca.pem", "key.pem", "cert.pem")
 
 
 def server_credentials(folder: str) -> Any:
-    """For a port of gRPC's that believes callers by their certificates.
+    """Return the credentials of a gRPC port that identifies callers by their certificates.
 
     Raises wire.InvalidRequest for files that cannot be read.
     """
@@ -28,44 +28,45 @@ def server_credentials(folder: str) -> Any:
 
 
 class _Renewed:
-    """Says at each handshake whether there are others now: gRPC keeps those it has for None."""
+    """Returns changed certificates at a handshake; None lets gRPC keep those that it has."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._seen = self._look()
+        self._seen = self._stamps()
 
     def first(self) -> Any:
-        """Those that are there. Raises wire.InvalidRequest."""
+        """Return the certificates in the folder. Raises wire.InvalidRequest."""
         ca, key, cert = read_certificates(self._folder)
         return grpc.ssl_server_certificate_configuration([(key, cert)], root_certificates=ca)
 
     def __call__(self) -> Any:
-        seen = self._look()
+        seen = self._stamps()
         if seen == self._seen:
             return None
         try:
             self._check()
-            found = self.first()
+            certificates = self.first()
         except (PodwrightError, OSError, ValueError) as error:
-            # One file of three may be new: at the next handshake all are.
+            # Perhaps only some of the three files have been replaced yet: a later handshake tries
+            # again.
             _log.warning("the certificates in %s cannot be used yet: %s", self._folder, error)
             return None
-        if seen != self._look():
+        if seen != self._stamps():
             return None
         self._seen = seen
-        return found
+        return certificates
 
-    def _look(self) -> list[tuple[int, int, int]]:
-        found = []
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        stamps = []
         for name in _FILES:
             try:
                 status = os.stat(os.path.join(self._folder, name))
             except OSError:
                 continue
-            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return found
+            stamps.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return stamps
 
     def _check(self) -> None:
-        """Raises ssl.SSLError, which is an OSError, where key and certificate do not fit."""
+        """Raise ssl.SSLError, which is an OSError, when key and certificate do not match."""
         key, cert = (os.path.join(self._folder, name) for name in _FILES[1:])
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)

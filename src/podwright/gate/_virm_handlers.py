@@ -1,8 +1,9 @@
-"""The vendor's calls, one function each: a message in, our calls, a message out.
+"""The vendor's calls, one function each: it decodes a message, makes Podwright's calls, and
+replies.
 
-CreatePartition answers once the request is durable, since its clients poll; Remove and Reset
-answer when they are done, as clients with timeouts of minutes expect (V-IPU 1.18 protocol;
-reference logs of PopRun).
+CreatePartition replies once the request is durable, since its clients poll. Remove and Reset reply
+when they are done, as clients with timeouts of minutes expect (V-IPU 1.18 protocol; reference logs
+of PopRun).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _pb = virm.pb
 
 async def _version(ask: Asker, message: Any) -> Any:
     info = await ask(METHODS["GetServerInfo"], ServerInfoRequest())
-    if info.standby:  # else a client would think it had found its server
+    if info.standby:  # otherwise a client would use the standby
         raise Unavailable(
             f"this server stands by for {info.active or 'another one'}",
             asked="GetVersion",
@@ -48,15 +49,17 @@ async def _version(ask: Asker, message: Any) -> Any:
 
 async def _list_partitions(ask: Asker, message: Any) -> Any:
     request = ListRequest(allocation=message.allocation_id)
-    found = await _all_pages(ask, "ListPartitions", request)
+    partitions = await _all_pages(ask, "ListPartitions", request)
     return _pb.ListPartitionsReply(
-        partitions=[virm.partition_message(info) for info in found.partitions]
+        partitions=[virm.partition_message(info) for info in partitions.partitions]
     )
 
 
 async def _all_pages(ask: Asker, method: str, request: ListRequest) -> Any:
-    """A list with all its pages, since the protocol knows none; the server answers others between
-    two of them."""
+    """Return a list with all its pages, since the vendor's protocol has no pages.
+
+    The server can answer other calls between two pages.
+    """
     pages: list[Value] = []
     page: Value | None = request
     while page is not None:

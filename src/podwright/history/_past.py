@@ -1,7 +1,8 @@
-"""What was: an hour of minutes in a row, written by the minute, and read by the minute.
+"""The past of a pod: an hour of minutes in a row, written and read by the minute.
 
-A row's body is the first minute whole and of each later one what had changed; its sums are one
-line for each minute that something had changed in. Both are compressed JSON with a version.
+A row's body holds the first minute as a whole, and for each later minute its changes. Its sums have
+one line for each minute in which something changed: the minute, its sums, and, where drivers
+measure something, a list of what they measured. Both are compressed JSON with a version.
 """
 
 from __future__ import annotations
@@ -14,35 +15,45 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
-from podwright.history._minute import SUMS, applied, minute, snapshot_of
+from podwright.history._minute import (
+    SUMS,
+    Measured,
+    applied,
+    measured,
+    minute,
+    snapshot_of,
+)
 from podwright.page import Snapshot, changes
 from podwright.store import History, Row
 
-KEEP: Final = 30 * 24 * 60  #: minutes
-MOST: Final = 44_000_000  #: bytes of rows; with what a database adds the file stays below 50 MB
+KEEP: Final = 30 * 24 * 60  #: in minutes
+MOST: Final = 44_000_000  #: bytes of rows; the file with overhead stays below 50 MB
 LENGTH: Final = 60  #: minutes of a row
-LARGEST: Final = 4_000_000  #: bytes of a row before it is compressed, after which another begins
-POINTS: Final = 2000  #: of one answer
+LARGEST: Final = 4_000_000  #: bytes of a row before compression, after which a new row begins
+POINTS: Final = 2000  #: the most points of one answer
 _VERSION: Final = 1
+_MEASURED: Final = 2  #: the version of sums that have what drivers measured
 _encode = msgspec.json.Encoder().encode
 
 
 class Writer:
-    """Makes rows of snapshots, a minute each."""
+    """Makes rows from snapshots, one for each minute."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Any]] = {}
         self._parts: list[bytes] = []
-        self._sums: list[list[int]] = []
-        self._last: list[int] = []
+        self._sums: list[list[Any]] = []
+        self._last: list[Any] = []
         self._start = self._size = 0
 
     def add(self, at: int, snapshot: Snapshot | None) -> Row:
-        """The row that tells of the minute `at`, as far as it goes. None: nothing has changed.
+        """Return the row that contains the minute `at`, as far as it goes.
 
-        Raises ValueError where there is nothing that could be unchanged.
+        None: nothing has changed.
+
+        Raises ValueError for None where no earlier snapshot is known.
         """
-        kept, sums = (self._known, self._last) if snapshot is None else minute(snapshot)
+        topics, sums = (self._known, self._last) if snapshot is None else _minute(snapshot)
         if not sums:
             raise ValueError("nothing was told yet")
         new = not self._parts or at // LENGTH != self._start // LENGTH or self._size > LARGEST
@@ -50,23 +61,28 @@ class Writer:
             self._start, self._size, self._parts, self._sums = at, 0, [], []
         elif snapshot is None:
             return Row(self._start, at, b"", b"")
-        told = changes({} if new else self._known, kept)
-        part = _encode([at, told])
+        difference = changes({} if new else self._known, topics)
+        part = _encode([at, difference])
         self._parts.append(part)
         self._sums.append([at, *sums])
         self._size += len(part)
-        self._known, self._last = kept, sums
+        self._known, self._last = topics, sums
         body = b"[%d,[%s]]" % (_VERSION, b",".join(self._parts))
-        return Row(self._start, at, _packed(self._sums), zlib.compress(body, 6))
+        version = _MEASURED if any(isinstance(row[-1], tuple) for row in self._sums) else _VERSION
+        return Row(self._start, at, _packed(version, self._sums), zlib.compress(body, 6))
 
     def forget(self) -> None:
-        """What comes next begins a row of its own: nobody knows what was in between."""
+        """Begin a new row with the next minute, because the minutes in between are not known."""
         self._parts, self._last = [], []
 
 
 class Point(NamedTuple):
-    """time: seconds since 1970, where it begins. used, free, waiting: means. down, failed: most.
-    fits: how many blocks of 1, 2, 4, ... devices fitted, means."""
+    """A point of a series.
+
+    time: its beginning, seconds since 1970. used, free, waiting: means. down, failed: maxima. fits:
+    means of how many blocks of 1, 2, 4, ... devices fitted. measured: means of use and power,
+    maxima of temperature and errors; None where no driver measured anything.
+    """
 
     time: int
     used: float
@@ -75,29 +91,38 @@ class Point(NamedTuple):
     down: int
     failed: int
     fits: list[float]
+    measured: Measured | None = None
 
 
 class Past:
-    """Reads a history."""
+    """Reads the history of a store."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
-    async def series(self, since: int, until: int, step: int) -> list[Point]:
-        """Sums from since to until, minutes since 1970; a point for each `step` minutes in which
-        something is known. Raises InvalidRequest, wire.Unavailable."""
+    async def series(
+        self, since: int, until: int, step: int, *, own: str | None = None
+    ) -> list[Point]:
+        """Return the sums from since to until, which are minutes since 1970.
+
+        There is a point for each `step` minutes in which something is known. A caller who may not
+        see what others have (`own`, as for `snapshot_of`) is not told what drivers measured. Raises
+        InvalidRequest and wire.Unavailable.
+        """
         if not (step > 0 and 0 < until - since <= KEEP and (until - since) // step <= POINTS):
             raise InvalidRequest(
                 f"{since * 60} to {until * 60} by {step * 60} s cannot be told at once",
                 would_work=f"up to 30 days and {POINTS} points",
             )
         rows = await self._history.sums(since, until)
-        return await asyncio.to_thread(_points, rows, since, until, step)
+        points = await asyncio.to_thread(_points, rows, since, until, step)
+        return points if own is None else [point._replace(measured=None) for point in points]
 
     async def at(self, when: int, *, own: str | None = None) -> dict[str, Any]:
-        """What was at a minute since 1970: time, topics. own: as `snapshot_of` has it.
+        """Return the pod at a minute since 1970, as `time` and `topics`. own: as for `snapshot_of`.
 
-        Raises NotFound, wire.Unavailable."""
+        Raises NotFound and wire.Unavailable.
+        """
         row = await self._history.at(when)
         if row is None:
             raise NotFound(
@@ -110,29 +135,62 @@ class Past:
 
 def _read(row: Row, when: int, own: str | None) -> dict[str, dict[str, Any]]:
     known: dict[str, dict[str, Any]] = {}
-    for at, told in _unpacked(row.body):
+    for at, difference in _unpacked(row.body):
         if at > when:
             break
-        applied(known, told)
+        applied(known, difference)
     return snapshot_of(known, own=own)
 
 
 def _points(rows: Iterable[Row], since: int, until: int, step: int) -> list[Point]:
     sums: dict[int, list[float]] = {}
+    readings: dict[int, list[tuple[int, list[float | None]]]] = {}
     for row in rows:
-        told = _unpacked(row.sums)
-        for (at, *values), after in zip(told, [*told[1:], [row.last + 1]], strict=True):
+        row_sums = _unpacked(row.sums)
+        for (at, *values), after in zip(row_sums, [*row_sums[1:], [row.last + 1]], strict=True):
             first, end = max(at, since), min(after[0], until)
+            read = isinstance(values[-1], list)
+            counts = values[:-1] if read else values
             while first < end:
                 point = (first - since) // step
                 upto = min(end, since + (point + 1) * step)
-                _add(sums.setdefault(point, [0.0] * (1 + len(SUMS))), values, upto - first)
+                _add(sums.setdefault(point, [0.0] * (1 + len(SUMS))), counts, upto - first)
+                if read:
+                    readings.setdefault(point, []).append((upto - first, values[-1]))
                 first = upto
-    return [_point(since + point * step, found) for point, found in sorted(sums.items())]
+    return [
+        _point(since + point * step, totals)._replace(measured=_joined(readings.get(point, [])))
+        for point, totals in sorted(sums.items())
+    ]
+
+
+def _minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[Any]]:
+    """Return what is kept of a snapshot, and its line of sums without the minute."""
+    topics, sums = minute(snapshot)
+    readings = measured(snapshot)
+    return topics, sums if readings is None else [*sums, readings]
+
+
+def _joined(readings: list[tuple[int, list[float | None]]]) -> Measured | None:
+    """Join what was measured, each for so many minutes."""
+    if not readings:
+        return None
+    joined: list[float | None] = []
+    for place, name in enumerate(Measured._fields):
+        known = [(minutes, row[place]) for minutes, row in readings]
+        numbers = [(minutes, value) for minutes, value in known if value is not None]
+        if not numbers:
+            joined.append(None)
+        elif name in ("hottest", "errors"):
+            joined.append(max(value for _, value in numbers))
+        else:
+            total = sum(minutes * value for minutes, value in numbers)
+            joined.append(round(total / sum(minutes for minutes, _ in numbers), 1))
+    return Measured(*joined)
 
 
 def _add(into: list[float], values: list[int], minutes: int) -> None:
-    """Sums weighed by minutes; the most of what is wrong."""
+    """Add values, weighted by minutes; of the counts of faults, keep the maximum."""
     into[0] += minutes
     into.extend([0.0] * (1 + len(values) - len(into)))
     for place, value in enumerate(values):
@@ -140,22 +198,25 @@ def _add(into: list[float], values: list[int], minutes: int) -> None:
         into[place + 1] = max(old, value) if worst else old + value * minutes
 
 
-def _point(at: int, found: list[float]) -> Point:
-    minutes, used, free, waiting, down, failed, *fits = found
+def _point(at: int, totals: list[float]) -> Point:
+    minutes, used, free, waiting, down, failed, *fits = totals
     used, free, waiting, *fits = (round(x / minutes, 2) for x in (used, free, waiting, *fits))
     return Point(at * 60, used, free, waiting, int(down), int(failed), fits)
 
 
-def _packed(value: Any) -> bytes:
-    return zlib.compress(_encode([_VERSION, value]), 6)
+def _packed(version: int, value: Any) -> bytes:
+    return zlib.compress(_encode([version, value]), 6)
 
 
 def _unpacked(packed: bytes) -> Any:
-    """Raises wire.Unavailable for what is damaged, and what a newer Podwright wrote."""
+    """Return the decoded value.
+
+    Raises wire.Unavailable for damaged data and a newer Podwright's.
+    """
     try:
         version, value = msgspec.json.decode(zlib.decompress(packed))
     except (zlib.error, msgspec.MsgspecError, ValueError) as error:
         raise Unavailable(f"this part of the history is damaged ({error})") from None
-    if version != _VERSION:
+    if version not in (_VERSION, _MEASURED):
         raise Unavailable("this part of the history was written by a newer Podwright")
     return value

@@ -1,6 +1,6 @@
 """What a host is like, and how to act on it: name, networks, cores, processes, ways.
 
-What a launch on one host has no need of is loaded when it is asked for.
+Parts that a launch on one host does not need are loaded on first use.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ from podwright.hosts._processes import (
     marked,
     processes,
     reap,
+    run_lives,
     see_end,
 )
 from podwright.hosts._remote_commands import RemoteAnswer, ask_all
@@ -74,7 +75,7 @@ from podwright.hosts._run_cgroup import (
 )
 from podwright.hosts._srun import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
-from podwright.hosts._switches import scattered
+from podwright.hosts._switches import NetworkSwitch, read_switches, scattered
 from podwright.hosts._systemd import tell_ready
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ __all__ = [
     "HostsError",
     "Munge",
     "MungeError",
+    "NetworkSwitch",
     "NoKey",
     "Peer",
     "Process",
@@ -184,8 +186,10 @@ __all__ = [
     "read_cores",
     "read_hosts",
     "read_list",
+    "read_switches",
     "reap",
     "remove_group",
+    "run_lives",
     "scattered",
     "see_end",
     "shared_host",
@@ -214,7 +218,7 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # with it, no misspelt name would be found
+if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise miss misspelt names
 
     def __getattr__(name: str) -> Any:
         for module, names in _LATER.items():

@@ -1,7 +1,8 @@
-"""Programs by which the kernel says which device files a cgroup v2 may open, through bpf(2).
+"""Programs by which the kernel decides which device files a cgroup v2 may open, through bpf(2).
 
-They are a handful of instructions, so they are written here as such, and need no compiler. A
-program that is attached stays with the cgroup whoever made it ends, and goes with the cgroup.
+A program is a handful of instructions, so it is written here as such and needs no compiler. An
+attached program stays with the cgroup, even after the process that attached it ends, and goes with
+the cgroup.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ import platform
 import struct
 from collections.abc import Iterable
 
-#: Numbers of the call, by machine (asm/unistd.h).
+#: The system call's number, by machine (asm/unistd.h).
 _CALLS = {"x86_64": 321, "aarch64": 280, "ppc64le": 361}
 _PROG_LOAD, _PROG_ATTACH, _PROG_DETACH, _PROG_GET_FD_BY_ID, _PROG_QUERY = 5, 8, 9, 13, 16
 _TYPE_CGROUP_DEVICE, _ATTACH_CGROUP_DEVICE, _ALLOW_MULTI = 15, 6, 2
 _CHARACTER = 2
 _MOST = 64
-#: Instructions: load a word, and, go on `offset` further if unequal, set, end.
+#: Instructions: load a word; and; skip `offset` instructions if unequal; set; exit.
 _LOAD, _AND, _UNEQUAL, _SET, _EXIT = 0x61, 0x57, 0x55, 0xB7, 0x95
 
 
 def refusing(denied: Iterable[tuple[int, int]]) -> bytes:
-    """A program that lets everything be opened but these character devices (major, minor).
+    """Return a program that refuses these character devices (major, minor) and allows all others.
 
-    It finds in r1: what is wanted, of which the lower half is the kind; the major; the minor.
+    The program finds in the context at r1: the access, whose lower half is the kind of device; the
+    major number; the minor number.
     """
     code = [
         _instruction(_LOAD, 2, source=1, offset=0),
@@ -45,10 +47,11 @@ def refusing(denied: Iterable[tuple[int, int]]) -> bytes:
 
 
 def confine(cgroup: str, denied: Iterable[tuple[int, int]]) -> None:
-    """From here on nothing in this cgroup opens these devices; others that it could not, it can.
+    """Make processes in this cgroup unable to open these devices, and able to open all others.
 
-    Raises OSError. A kill in between leaves both programs there: what either refuses is refused,
-    and the next call puts it right.
+    Raises OSError. The new program is attached before the old one is detached, so no device is open
+    in between. If this process is killed in between, both programs stay: a device that either
+    refuses is refused, and the next call removes the older one.
     """
     group = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -70,7 +73,7 @@ def confine(cgroup: str, denied: Iterable[tuple[int, int]]) -> None:
 
 
 def _attached(group: int) -> list[int]:
-    """The ids of the programs on the cgroup itself."""
+    """Return the ids of the programs that are attached to the cgroup itself."""
     ids = (ctypes.c_uint32 * _MOST)()
     words = ctypes.create_string_buffer(
         struct.pack("IIIIQI", group, _ATTACH_CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), _MOST), 64

@@ -1,4 +1,4 @@
-"""Folders onto hosts by rsync, several hosts at a time, with how far each has come."""
+"""Copying folders to hosts by rsync, to several hosts at a time, with progress."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from typing import NamedTuple
 from podwright.hosts._local import find_program
 from podwright.hosts._ssh import explain, ssh_command
 
-#: Hosts that are copied to at the same time: more share one network card anyway.
+#: The number of hosts that are copied to at the same time. More would share one network card.
 WIDTH = 8
 _PERCENT = re.compile(rb"(\d{1,3})%")
 _CREATED = re.compile(rb"Number of regular files transferred: ([\d,.]+)")
 
 
 class Copied(NamedTuple):
-    """How a folder came onto a host. files: that were sent; problem, todo: if it did not."""
+    """The result of a copy to one host.
+
+    files: number that were sent. problem, todo: set if it failed.
+    """
 
     host: str
     folder: str
@@ -29,7 +32,7 @@ class Copied(NamedTuple):
     todo: str = ""
 
 
-#: Is told the percents of each host under way.
+#: Called with the folder and the percents of each host whose copy is running.
 Progress = Callable[[str, Mapping[str, int]], None]
 
 
@@ -41,7 +44,10 @@ def copy_folder(
     *,
     identity: str = "",
 ) -> list[Copied]:
-    """Bring a folder to the same place on hosts. What is only there stays: nothing is deleted."""
+    """Copy a folder to the same path on hosts.
+
+    Files that exist only there stay: nothing is deleted.
+    """
     import select
 
     program = find_program("rsync", environ)
@@ -67,7 +73,7 @@ def copy_folder(
 
 
 class _Copy:
-    """One rsync."""
+    """One run of rsync."""
 
     def __init__(
         self, program: str, folder: str, host: str, environ: Mapping[str, str], identity: str
@@ -75,9 +81,9 @@ class _Copy:
         import subprocess  # 10 ms; not every launch copies
 
         self.host, self.folder, self.percent, self.over = host, folder, 0, False
-        way = ssh_command(host, [], environ, identity=identity) or ["ssh"]
-        # Up to the host: rsync adds that, and what is to be run there.
-        shell = shlex.join(way[: way.index("--")])
+        ssh = ssh_command(host, [], environ, identity=identity) or ["ssh"]
+        # The part before the host: rsync appends the host and its remote command.
+        shell = shlex.join(ssh[: ssh.index("--")])
         options = ["-a", "-s", "--mkpath", "--stats", "--info=progress2", "-e", shell]
         place = f"{folder.rstrip('/')}/"
         self._process = subprocess.Popen(
@@ -90,34 +96,36 @@ class _Copy:
         assert self._process.stdout
         self.handle = self._process.stdout.fileno()
         os.set_blocking(self.handle, False)
-        self._said = b""
+        self._output = b""
 
     def read(self) -> None:
-        """What it said since."""
+        """Read the output that has come since the last call."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.handle, 65536):
-                self._said = (self._said + data)[-16384:]
+                self._output = (self._output + data)[-16384:]
             self.over = True
-        found = _PERCENT.findall(self._said)
-        if found:
-            self.percent = int(found[-1])
+        percents = _PERCENT.findall(self._output)
+        if percents:
+            self.percent = int(percents[-1])
 
     def end(self) -> Copied:
-        """How it went, once it is over."""
+        """Return the result of a copy that is over."""
         assert self._process.stdout
         code = self._process.wait()
         self._process.stdout.close()
         if code:
-            said = self._said.decode(errors="replace")
-            lines = [line for line in said.splitlines() if "rsync" not in line or "failed" in line]
-            problem, todo = explain(self.host, "\n".join(lines or [said]), code)
+            output = self._output.decode(errors="replace")
+            lines = [
+                line for line in output.splitlines() if "rsync" not in line or "failed" in line
+            ]
+            problem, todo = explain(self.host, "\n".join(lines or [output]), code)
             return Copied(self.host, self.folder, problem=problem, todo=todo)
-        found = _CREATED.search(self._said)
-        files = int(re.sub(rb"\D", b"", found[1])) if found else 0
+        created = _CREATED.search(self._output)
+        files = int(re.sub(rb"\D", b"", created[1])) if created else 0
         return Copied(self.host, self.folder, files)
 
     def stop(self) -> None:
-        """Whatever it was at."""
+        """Kill the copy, whatever it is doing."""
         from subprocess import TimeoutExpired
 
         assert self._process.stdout
@@ -127,14 +135,14 @@ class _Copy:
         self._process.stdout.close()
 
 
-def show_percents(write: Callable[[str], None], every: float = 0.2) -> Progress:
-    """A Progress that writes one line over itself, on a terminal."""
+def show_percents(write: Callable[[str], None], interval: float = 0.2) -> Progress:
+    """Return a Progress that rewrites one line on a terminal."""
     last = 0.0
 
     def show(folder: str, percents: Mapping[str, int]) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last < every:
+        if now - last < interval:
             return
         last = now
         each = ", ".join(f"{host} {percent}%" for host, percent in percents.items())

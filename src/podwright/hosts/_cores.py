@@ -1,7 +1,7 @@
-"""Which cores a host has, and which memory is near them: a value, read from /sys or from hwloc.
+"""The cores of a host, and the memory that is near them: values, read from /sys or from hwloc.
 
-/sys is where hwloc itself looks on Linux, and reading it costs a millisecond where `lstopo` costs
-ten to fifty; so lstopo is asked only where /sys does not tell. Numbers are the kernel's.
+On Linux hwloc itself reads /sys. Reading it costs a millisecond, while `lstopo` costs ten to fifty,
+so lstopo is run only where /sys does not have the answer. Numbers are the kernel's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CpuCore(NamedTuple):
 class Cores(NamedTuple):
     """The cores of a host, in the order of their first hardware threads.
 
-    memory: the NUMA nodes from which memory may be had; nodes without cores are among them.
+    memory: the NUMA nodes whose memory may be used, including nodes without cores.
     """
 
     cores: tuple[CpuCore, ...]
@@ -40,7 +40,7 @@ class Cores(NamedTuple):
         return tuple(sorted({core.node for core in self.cores}))
 
     def within(self, cpus: Collection[int], memory: Collection[int]) -> Cores:
-        """What is left of it where only these hardware threads and nodes may be used."""
+        """Return the part of the cores within these hardware threads and NUMA nodes."""
         left = (
             core._replace(cpus=tuple(cpu for cpu in core.cpus if cpu in cpus))
             for core in self.cores
@@ -50,24 +50,24 @@ class Cores(NamedTuple):
 
 
 def read_cores(environ: Mapping[str, str], root: str = "/") -> Cores | None:
-    """The cores of this host that this process may use; None where nothing tells.
+    """Return the cores of this host that this process may use; None where they are not known.
 
-    A cpuset, a Slurm step or `taskset` around this process bounds what may be used.
+    A cpuset, a Slurm step or `taskset` around this process limits them.
     """
-    found = cores_of_sys(root)
-    if found is None:
+    cores = cores_of_sys(root)
+    if cores is None:
         text = _lstopo(environ)
-        found = cores_of_xml(text) if text else None
-    if found is None:
+        cores = cores_of_xml(text) if text else None
+    if cores is None:
         return None
     with open(os.path.join(root, "proc/self/status"), encoding="ascii", errors="replace") as file:
         lines = dict(line.split(":", 1) for line in file if ":" in line)
     memory = read_list(lines.get("Mems_allowed_list", "0"))
-    return found.within(os.sched_getaffinity(0), memory)
+    return cores.within(os.sched_getaffinity(0), memory)
 
 
 def cores_of_sys(root: str = "/") -> Cores | None:
-    """All cores that are online, as the kernel lists them; None where it does not."""
+    """Return all online cores, as the kernel lists them; None where it does not."""
     system = os.path.join(root, "sys/devices/system")
     try:
         online = set(read_list(_read(f"{system}/cpu/online")))
@@ -87,7 +87,7 @@ def cores_of_sys(root: str = "/") -> Cores | None:
 
 
 def _nodes(system: str) -> tuple[dict[int, int], tuple[int, ...]]:
-    """Which node each hardware thread is near to, and all nodes that have memory."""
+    """Return the node that each hardware thread is near to, and all nodes that have memory."""
     near: dict[int, int] = {}
     memory = []
     with contextlib.suppress(FileNotFoundError):  # a kernel without NUMA
@@ -106,14 +106,14 @@ def _siblings(folder: str) -> str:
 
 
 def cores_of_xml(text: str) -> Cores | None:
-    """The cores in hwloc's XML (`lstopo --of xml`, version 2 or 1). None: it is none."""
-    from xml.etree import ElementTree  # only where /sys does not tell
+    """Return the cores in hwloc's XML (`lstopo --of xml`, version 2 or 1); else None."""
+    from xml.etree import ElementTree  # needed only where /sys has no answer
 
     try:
         top = ElementTree.fromstring(text)
     except ElementTree.ParseError:
         return None
-    found: list[CpuCore] = []
+    cores: list[CpuCore] = []
     memory: set[int] = set()
 
     def walk(element: ElementTree.Element, socket: int) -> None:
@@ -128,7 +128,7 @@ def cores_of_xml(text: str) -> Cores | None:
                     if unit.get("type") == "PU"
                 ]
                 nodes = _mask(child.get("nodeset", "0x1")) or [0]
-                found.append(CpuCore(socket, nodes[0], tuple(sorted(threads))))
+                cores.append(CpuCore(socket, nodes[0], tuple(sorted(threads))))
             else:
                 walk(child, number if kind in ("Package", "Socket") else socket)
 
@@ -136,12 +136,12 @@ def cores_of_xml(text: str) -> Cores | None:
         walk(top, 0)
     except ValueError:
         return None
-    found.sort(key=lambda core: core.cpus)
-    return Cores(tuple(found), tuple(sorted(memory)) or (0,)) if found else None
+    cores.sort(key=lambda core: core.cpus)
+    return Cores(tuple(cores), tuple(sorted(memory)) or (0,)) if cores else None
 
 
 def _mask(text: str) -> list[int]:
-    """The numbers of the bits in hwloc's form: words of 32 bits, the highest first."""
+    """Return the numbers of the bits in hwloc's form: words of 32 bits, the highest first."""
     words = [int(word, 16) if word else 0 for word in text.split(",")]
     bits = 0
     for word in words:
@@ -165,7 +165,7 @@ def _lstopo(environ: Mapping[str, str]) -> str | None:
 
 
 def read_list(text: str) -> list[int]:
-    """The numbers of a list such as `0-3,8,10-11`. Raises ValueError."""
+    """Return the numbers of a list such as `0-3,8,10-11`. Raises ValueError."""
     numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -174,7 +174,7 @@ def read_list(text: str) -> list[int]:
 
 
 def write_list(numbers: Iterable[int]) -> str:
-    """Numbers as such a list."""
+    """Return numbers as such a list."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:

@@ -1,9 +1,8 @@
-"""Which device files the processes of a group may open, as the kernel enforces it: the devices part
-of cgroups, in both of its versions, behind one seam.
+"""Which device files a group of processes may open: the devices part of both versions of cgroups.
 
-A group is a folder below one of ours. Processes are moved into it and their children begin there;
-a user who is not root cannot move out. What is refused stays refused whoever made the group ends,
-and is gone with the group.
+The kernel enforces it. A group is a folder below Podwright's own. Processes are moved into it, and
+their children start in it. A user who is not root cannot move out. A refusal stays in force, even
+after the process that made the group ends, and goes with the group.
 """
 
 from __future__ import annotations
@@ -16,19 +15,22 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 Number = tuple[int, int]  #: major and minor of a character device
-_PREFIX = "p-"  # a group may be called as one of the kernel's own files
+_PREFIX = "p-"  # a group must not be named like one of the kernel's own files
 
 
 class DeviceCgroups(Protocol):
-    """Groups by name. Every call but `names` raises OSError."""
+    """Groups by name. Every method but `names` raises OSError."""
 
     def names(self) -> list[str]:
-        """The groups there are."""
+        """Return the existing groups."""
         ...
 
     def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
-        """Make the group if it is not there. Nothing in it opens what is denied; what is allowed
-        may have been denied before."""
+        """Make the group if it does not exist, and set its devices.
+
+        Processes in it cannot open a device in `denied`. A device in `allowed` may have been denied
+        before.
+        """
         ...
 
     def enter(self, name: str, pid: int) -> None:
@@ -36,16 +38,19 @@ class DeviceCgroups(Protocol):
         ...
 
     def members(self, name: str) -> list[int]:
-        """The processes in it."""
+        """Return the pids of the processes in the group."""
         ...
 
     def remove(self, name: str) -> bool:
-        """Remove the group; one that is gone is no fault. False: processes are in it."""
+        """Remove the group; one that is gone is no error.
+
+        Return False if processes are still in it.
+        """
         ...
 
 
 class _Folders:
-    """Groups as folders. root: where the hierarchy is mounted. folder: ours in it."""
+    """Groups as folders. root: where the hierarchy is mounted. folder: Podwright's folder in it."""
 
     def __init__(self, root: str, folder: str = "podwright") -> None:
         self.path = Path(root) / folder
@@ -53,10 +58,10 @@ class _Folders:
     def names(self) -> list[str]:
         """See `DeviceCgroups.names`."""
         try:
-            found = os.listdir(self.path)
+            entries = os.listdir(self.path)
         except OSError:
             return []
-        return sorted(unquote(n.removeprefix(_PREFIX)) for n in found if n.startswith(_PREFIX))
+        return sorted(unquote(n.removeprefix(_PREFIX)) for n in entries if n.startswith(_PREFIX))
 
     def enter(self, name: str, pid: int) -> None:
         """See `DeviceCgroups.enter`."""
@@ -77,7 +82,7 @@ class _Folders:
                 raise
             return False
         with contextlib.suppress(OSError):
-            os.rmdir(self.path)  # the last takes our own folder along
+            os.rmdir(self.path)  # removing the last group removes Podwright's folder too
         return True
 
     def _made(self, name: str) -> str:
@@ -89,18 +94,18 @@ class _Folders:
 
 
 class CgroupsV1(_Folders):
-    """Lists of the kernel's own, in a hierarchy with the controller `devices`."""
+    """Groups with the kernel's lists of devices, in a hierarchy with the controller `devices`."""
 
     def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
         """See `DeviceCgroups.confine`."""
         folder = Path(self._made(name))
         for file, numbers in (("devices.deny", denied), ("devices.allow", allowed)):
-            for major, minor in numbers:  # one at a time: the kernel reads no more
+            for major, minor in numbers:  # one line for each write: the kernel reads no more
                 _write(folder / file, f"c {major}:{minor} rwm")
 
 
 class CgroupsV2(_Folders):
-    """A program on the cgroup, which is asked at each opening."""
+    """Groups with a program on the cgroup, which the kernel runs at each opening of a device."""
 
     def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
         """See `DeviceCgroups.confine`."""
@@ -110,7 +115,7 @@ class CgroupsV2(_Folders):
 
 
 class RecordedCgroups:
-    """A stand-in that only remembers. denied, inside: by group."""
+    """A stand-in that only records. denied, inside: by group."""
 
     def __init__(self) -> None:
         self.denied: dict[str, set[Number]] = {}
@@ -147,15 +152,15 @@ class RecordedCgroups:
 def find_device_cgroups(
     folder: str = "podwright", mounts: str = "/proc/self/mountinfo"
 ) -> DeviceCgroups | None:
-    """Those of this machine; None where none are mounted.
+    """Return the device cgroups of this machine; None where none are mounted.
 
-    Version 1 where both are: a machine that has it counts its services' processes in version 2,
-    and processes that were moved there would be lost to it.
+    Version 1 is chosen where both exist: such a machine counts its services' processes in version
+    2, and would lose the processes that were moved there.
     """
-    found = dict(_mounted(mounts))
-    if "1" in found:
-        return CgroupsV1(found["1"], folder)
-    return CgroupsV2(found["2"], folder) if "2" in found else None
+    mounted = dict(_mounted(mounts))
+    if "1" in mounted:
+        return CgroupsV1(mounted["1"], folder)
+    return CgroupsV2(mounted["2"], folder) if "2" in mounted else None
 
 
 def _mounted(mounts: str) -> Iterator[tuple[str, str]]:

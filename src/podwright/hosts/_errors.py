@@ -1,16 +1,16 @@
-"""What can be wrong with what this floor is told.
+"""The errors of this floor.
 
 HostsError
-├── BadHostList     a list or file of hosts that cannot be read; the text says where and why
-├── NoKey           no key to distribute is there, or can be made (`_keys`)
-└── MungeError      MUNGE is absent, or believes no such credential (`_munge`)
+├── BadHostList     a list or file of hosts cannot be read; the message says where and why
+├── NoKey           there is no key to distribute, and none can be made (`_keys`)
+└── MungeError      MUNGE is absent, or does not accept a credential (`_munge`)
 """
 
 from __future__ import annotations
 
 
 class HostsError(ValueError):
-    """Base of this floor's refusals."""
+    """The base of this floor's refusals."""
 
 
 class BadHostList(HostsError):

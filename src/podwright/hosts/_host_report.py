@@ -1,8 +1,8 @@
-"""What a host tells `podwright doctor`, as `python -m podwright.hosts._host_report` there.
+"""A host's report to `podwright doctor`: `python -m podwright.hosts._host_report` on that host.
 
-Arguments: a folder, the name of a file that its owner has just put there, the address that leads
-back to the asking host, and the server's host and port (any may be empty). The answer is one line
-of JSON after a mark.
+Arguments: a folder, the name of a file that the asking host has just put there, the address that
+leads back to the asking host, and the server's host and port (any may be empty). The answer is a
+mark and one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from podwright.hosts._local import find_program, free_port
 from podwright.hosts._namespaces import can_hold
 from podwright.hosts._network import subnets
 
-#: Seconds for what is asked over the network from there.
+#: Seconds for each check that uses the network.
 _TIMEOUT = 4
 
-#: Before the facts on a line of output: login scripts may have printed something too.
+#: Precedes the facts on a line of output, since login scripts may print something too.
 MARK = "podwright-facts "
 
 
 def facts(folder: str, token: str, back: str, server: str, port: str) -> dict[str, Any]:
-    """All that is asked of a host; what could not be found out is None or empty."""
+    """Return all facts of this host. A fact that could not be determined is None or empty."""
     return {
         "time": time.time(),
         "name": os.uname().nodename,
@@ -70,7 +70,7 @@ def _port() -> int:
 
 
 def _back(address: str) -> str:
-    """Empty if ssh leads back; else what it said."""
+    """Return an empty text if ssh leads back, else its message."""
     options = ["-oBatchMode=yes", f"-oConnectTimeout={_TIMEOUT}"]
     try:
         done = subprocess.run(
@@ -87,7 +87,7 @@ def _back(address: str) -> str:
 
 
 def _server(host: str, port: int) -> str:
-    """Empty if a connection to the server is made; else why not."""
+    """Return an empty text if the server accepts a connection, else the reason."""
     import socket
 
     try:

@@ -1,8 +1,8 @@
-"""Lists of hosts: `pod[1-4]`, `host[0-2,4]`, `10.1.2.[3-6]`, in the order they were written.
+"""Lists of hosts in their written order: `pod[1-4]`, `host[0-2,4]`, `10.1.2.[3-6]`.
 
-ClusterShell reads the brackets: it knows padding, steps and several brackets in one name. It is
-imported only where there are brackets, since that takes longer than all the rest of a launch.
-What comes out goes into the arguments of ssh and mpirun, so a name is nothing but a name.
+ClusterShell parses the brackets: it knows padding, steps and several brackets in one name. It is
+imported only where there are brackets, since the import takes longer than the rest of a launch. The
+hosts become arguments of ssh and mpirun, so each must be a plain name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from podwright.hosts._errors import BadHostList
 
-#: More hosts than any launch was ever meant for; a typing mistake must not fill the memory.
+#: The most hosts of a list, more than any launch needs. A typing mistake must not fill the memory.
 MAX_HOSTS = 65536
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
@@ -21,40 +21,43 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?")
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """The hosts of a list, in its order. Raises BadHostList, also if one is named twice."""
-    found: list[str] = []
+    """Return the hosts of a list, in its order.
+
+    Raises BadHostList, also if a host is named twice.
+    """
+    names: list[str] = []
     for part in _parts(text):
-        found += _expanded(part, text)
-        if len(found) > MAX_HOSTS:
+        names += _expanded(part, text)
+        if len(names) > MAX_HOSTS:
             raise BadHostList(f"{text[:60]!r} names more than {MAX_HOSTS} hosts")
-    if not found:
+    if not names:
         raise BadHostList(f"{text!r} names no host")
-    _check_twice(found)
-    return tuple(found)
+    _check_twice(names)
+    return tuple(names)
 
 
 def read_hosts(text: str, name: str) -> tuple[str, ...]:
-    """The hosts of a hosts file: one or a range on each line, `#` begins a comment.
+    """Return the hosts of a hosts file: one host or range on each line; `#` begins a comment.
 
-    `slots=N` after a host, as Open MPI has it, is passed over: instances are divided evenly.
-    Raises BadHostList with the number of the line.
+    `slots=N` after a host, as in Open MPI, is ignored: instances are divided evenly. Raises
+    BadHostList with the number of the line.
     """
-    found: list[str] = []
+    names: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         options = [word for word in words[1:] if re.fullmatch(r"(max[-_])?slots=\d+", word)]
         try:
-            found += expand("".join(w for w in words if w not in options)) if words else ()
+            names += expand("".join(word for word in words if word not in options)) if words else ()
         except BadHostList as error:
             raise BadHostList(f"{name}, line {number}: {error}") from None
-    if not found:
+    if not names:
         raise BadHostList(f"{name} names no host")
-    _check_twice(found)
-    return tuple(found)
+    _check_twice(names)
+    return tuple(names)
 
 
 def fold(hosts: Iterable[str]) -> str:
-    """A short way to write hosts, for people: `n[1-4]`."""
+    """Return a short notation of hosts, for people: `n[1-4]`."""
     names = list(hosts)
     if len(names) < 3:
         return ", ".join(names)
@@ -64,7 +67,7 @@ def fold(hosts: Iterable[str]) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas outside brackets; blanks after them are no part of a name."""
+    """Split a list at commas outside brackets. Blanks after a comma are no part of a name."""
     parts = re.split(r",(?![^\[\]]*\])", text)
     return [part.strip() for part in parts if part.strip()]
 

@@ -1,10 +1,10 @@
-"""Words in the other pods of a Kubernetes job: which workers it has, and the way to them.
+"""Running commands in the other pods of a Kubernetes job: its workers, and the way to them.
 
-Each worker runs a door (_worker_door), which whoever made the pods put there. The launcher calls
-it by TLS: each side shows the job's certificate for its role, and believes the other's alone. So
-no API server stands between them, and nobody outside the job gets in. Where no connection is to be
-had, a launcher that was given the right to calls the same door through the API server
-(_worker_exec).
+Each worker runs a small server (_worker_door), which whoever made the pods installed. The launcher
+calls it by TLS. Each side presents the job's certificate for its own role and accepts only the
+certificate for the other role. So no API server stands between them, and nobody outside the job
+gets in. Where no direct connection is possible, a launcher with the right to do so calls the same
+server through the API server (_worker_exec).
 """
 
 from __future__ import annotations
@@ -17,43 +17,49 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import ssl
 
-#: In a launcher: its workers in order, each `NAME=ADDRESS`, with spaces between.
+#: Set in a launcher: its workers in order, each `NAME=ADDRESS`, separated by spaces.
 WORKERS_VARIABLE: Final = "PODWRIGHT_JOB_WORKERS"
-#: In a worker, of a job with or without a launcher: what it is called.
+#: Set in a worker, of a job with or without a launcher: the worker's name.
 WORKER_VARIABLE: Final = "PODWRIGHT_JOB_WORKER"
-#: In both: the folder with certificates and keys.
+#: Set in both: the folder with certificates and keys.
 KEYS_VARIABLE: Final = "PODWRIGHT_JOB_KEYS"
-#: In a launcher that may use pods/exec: `NAMESPACE/CONTAINER` of its workers.
+#: Set in a launcher that may use pods/exec: `NAMESPACE/CONTAINER` of its workers.
 EXEC_VARIABLE: Final = "PODWRIGHT_JOB_EXEC"
-#: The two roles, as their files are called (`worker.crt`, `worker.key`).
+#: The two roles, which are also the names of their files (`worker.crt`, `worker.key`).
 LAUNCHER_ROLE: Final = "launcher"
 WORKER_ROLE: Final = "worker"
 
-#: Pods on their node's own network share its ports: a worker takes the first of these that is free.
+#: Ports of a worker. Pods on their node's own network share its ports, so a worker takes the first
+#: of several ports that is free.
 _PORTS: Final = range(20000, 30000)
 _TRIED: Final = 8
 
-#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME: certificates go with the job, and clocks of nodes differ.
+#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME. Certificates last as long as the job, and clocks of nodes
+#: differ.
 _NO_CHECK_TIME: Final = 0x200000
 
-#: Begins what a call says of its way to a worker, on standard error, before that answers.
+#: Begins what a call reports about its way to a worker, on standard error, before the worker
+#: answers.
 WAY: Final = "podwright: "
 
-#: Frames on the way: kind and size, then as many bytes.
+#: The head of a frame: its kind and its size. The frame's bytes follow.
 FRAME: Final = struct.Struct(">BI")
 INPUT, OUTPUT, ERRORS, BEGIN, END = range(5)
 CHUNK: Final = 65536
 
 
 def job_workers(environ: Mapping[str, str]) -> dict[str, str]:
-    """The addresses of the workers of the job whose launcher we are in; none outside one."""
+    """Return worker -> address for the job of which this process is the launcher; else empty."""
     words = environ.get(WORKERS_VARIABLE, "").split()
     return {name: address for name, _, address in (word.partition("=") for word in words)}
 
 
 def shared_host(environ: Mapping[str, str], names: Sequence[str] = ()) -> str:
-    """Workers (these, or all) with one address, in words: they are on one node's own network, and
-    have its name. Open MPI takes them for one host, and what it computes then is wrong."""
+    """Return a sentence that names two workers with one address, or an empty text.
+
+    names: only these workers; empty: all. Two workers with one address are on their node's own
+    network and have its name. Open MPI takes them for one host, and its results are then wrong.
+    """
     seen: dict[str, str] = {}
     for name, address in job_workers(environ).items():
         if names and name not in names:
@@ -65,12 +71,19 @@ def shared_host(environ: Mapping[str, str], names: Sequence[str] = ()) -> str:
 
 
 def worker_command(host: str, words: Sequence[str]) -> list[str]:
-    """The command that runs words in a worker, with our standard streams."""
-    return [sys.executable, "-P", "-m", "podwright.hosts._worker_call", host, *words]
+    """Return the command that runs `words` in a worker, with this process's standard streams."""
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "podwright.guests.kubernetes.workers._worker_call",
+        host,
+        *words,
+    ]
 
 
 def worker_ports(name: str) -> list[int]:
-    """Where a worker answers: one of these."""
+    """Return the ports on one of which a worker answers."""
     import hashlib
 
     hashed = hashlib.sha256(name.encode()).digest()
@@ -79,13 +92,13 @@ def worker_ports(name: str) -> list[int]:
 
 
 def tls_of(role: str, folder: str) -> ssl.SSLContext:
-    """What a launcher or a worker shows and believes. Raises OSError (ssl.SSLError is one)."""
+    """Return the TLS context of a launcher or a worker. Raises OSError (ssl.SSLError is one)."""
     import ssl
 
     other = WORKER_ROLE if role == LAUNCHER_ROLE else LAUNCHER_ROLE
     ours = ssl.PROTOCOL_TLS_CLIENT if role == LAUNCHER_ROLE else ssl.PROTOCOL_TLS_SERVER
     context = ssl.SSLContext(ours)
-    context.check_hostname = False  # the certificate is the job's own; addresses come and go
+    context.check_hostname = False  # the certificate is the job's own; addresses change
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= _NO_CHECK_TIME
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -95,5 +108,5 @@ def tls_of(role: str, folder: str) -> ssl.SSLContext:
 
 
 def frame(kind: int, data: bytes = b"") -> bytes:
-    """A frame of its kind."""
+    """Return a frame of this kind with its head."""
     return FRAME.pack(kind, len(data)) + data

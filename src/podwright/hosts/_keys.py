@@ -1,8 +1,8 @@
-"""A user's key onto hosts, with one question for the password that all of them take.
+"""Distributing a user's key to hosts, after asking once for the password that all of them accept.
 
-ssh-copy-id does the work. The password reaches its ssh through a pipe in a private folder, so it
-is in no argument, no environment and no file. It is given to questions for a password alone: a
-host whose own key is not known yet is refused, and nobody there learns a password.
+ssh-copy-id does the work. The password reaches its ssh through a pipe in a private folder, so it is
+in no argument, no environment and no file. It is given only to prompts for a password. A host whose
+own key is not known yet is refused, so an impostor never receives the password.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from podwright.hosts._local import find_program
 from podwright.hosts._remote_commands import ask_all
 from podwright.hosts._ssh import CONNECT_TIMEOUT, explain, ssh_command
 
-#: The kinds that OpenSSH still takes, the best one first.
+#: The kinds of keys that OpenSSH still accepts, the best one first.
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
-#: Seconds that one host has, for all steps.
+#: Seconds that one host may take, for all steps together.
 _LIMIT = 60.0
 _REFUSED = "it refuses the key"
 
@@ -37,7 +37,11 @@ class NoKey(HostsError):
 
 
 def find_key(folder: str, kind: str, environ: Mapping[str, str]) -> str:
-    """The private key in a folder. kind: made if it is not there; "": the best that is there."""
+    """Return the path of a private key in a folder.
+
+    kind: a key of this kind, which is made if it does not exist; "": the best existing key. Raises
+    NoKey.
+    """
     if not kind:
         for known in KEY_TYPES:
             path = os.path.join(folder, f"id_{known}")
@@ -47,7 +51,7 @@ def find_key(folder: str, kind: str, environ: Mapping[str, str]) -> str:
     path = os.path.join(folder, f"id_{kind}")
     if os.path.isfile(f"{path}.pub"):
         return path
-    import subprocess  # 10 ms; not every launch has keys to distribute
+    import subprocess  # 10 ms, which only launches that distribute keys pay
 
     program = find_program("ssh-keygen", environ)
     if program is None:
@@ -71,11 +75,11 @@ def find_key(folder: str, kind: str, environ: Mapping[str, str]) -> str:
 def distribute_key(
     hosts: Sequence[str], key: str, environ: Mapping[str, str], ask: Callable[[str], str | None]
 ) -> tuple[list[str], dict[str, tuple[str, str]]]:
-    """Put a key onto hosts that do not take it yet.
+    """Put a key onto the hosts that do not accept it yet.
 
-    ask: asks the user for a password, with the words given; None if there is nobody to ask.
-    Returns the hosts that have got it, and of those that cannot be had what stands in the way and
-    what to do.
+    ask: asks the user for a password with the given words; returns None if there is no terminal.
+    Returns the hosts that have received the key, and, for each host that cannot be reached, the
+    problem and what to do.
     """
     problems = _refusing(hosts, key, environ)
     without = [host for host, (problem, _) in problems.items() if problem == _REFUSED]
@@ -86,12 +90,12 @@ def distribute_key(
         return [], problems | dict.fromkeys(
             without, ("there is no ssh-copy-id here", "apt-get install openssh-client")
         )
-    shown = ", ".join(without[:8]) + (", …" if len(without) > 8 else "")
-    password = ask(f"Password on {shown}: ")
+    listed = ", ".join(without[:8]) + (", …" if len(without) > 8 else "")
+    password = ask(f"Password on {listed}: ")
     if password is None:
         nobody = ("it wants a password, and there is no terminal to ask at", "Start at a terminal")
         return [], problems | dict.fromkeys(without, nobody)
-    # ssh-copy-id works in there, and does not make it.
+    # ssh-copy-id works in this folder, and does not make it.
     with contextlib.suppress(OSError):
         os.makedirs(os.path.join(environ.get("HOME", "/"), ".ssh"), 0o700, exist_ok=True)
     done = []
@@ -109,25 +113,34 @@ def distribute_key(
 def _refusing(
     hosts: Sequence[str], key: str, environ: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
-    """What each host says that does not take the key; all are asked at the same time."""
+    """Return the problem of each host that does not accept the key.
+
+    All are asked at the same time.
+    """
     commands = {host: ssh_command(host, ["true"], environ, identity=key) for host in hosts}
     missing = ("there is no ssh here", "apt-get install openssh-client")
     problems = {host: missing for host, command in commands.items() if command is None}
     ways = {host: command for host, command in commands.items() if command is not None}
-    for host, said in zip(
+    for host, answer in zip(
         ways, ask_all(list(ways.values()), environ, 2.0 * CONNECT_TIMEOUT), strict=True
     ):
-        if said.code != 0:
-            problems[host] = explain(host, said.err, said.code)
+        if answer.code != 0:
+            problems[host] = explain(host, answer.err, answer.code)
     return problems
 
 
 def _copy(program: str, host: str, key: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Put the key onto one host; what stood in the way, if anything."""
+    """Put the key onto one host. Return the problem and what to do, or None."""
     import subprocess
 
     options = [f"ConnectTimeout={CONNECT_TIMEOUT}", "NumberOfPasswordPrompts=1"]
-    argv = [program, "-i", f"{key}.pub", *(w for o in options for w in ("-o", o)), host]
+    argv = [
+        program,
+        "-i",
+        f"{key}.pub",
+        *(word for option in options for word in ("-o", option)),
+        host,
+    ]
     try:
         done = subprocess.run(
             argv,
@@ -151,7 +164,7 @@ def _copy(program: str, host: str, key: str, environ: Mapping[str, str]) -> tupl
 
 @contextlib.contextmanager
 def _answers(password: str) -> Iterator[dict[str, str]]:
-    """Variables for ssh that make it ask us; each question for a password gets this one."""
+    """Yield variables that make ssh ask this process. Each prompt for a password gets this one."""
     import shutil
     import tempfile
     import threading
@@ -166,11 +179,12 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
 
     def answer() -> None:
         while True:
-            # A reader that has gone again takes no answer, and the next one still gets its own.
+            # A reader that has gone again takes no answer. The next reader still gets its own.
             with contextlib.suppress(BrokenPipeError), open(pipe, "w", encoding="utf-8") as end:
                 if over:
                     return
-                # One pipe for each question: reopened, this one could find the same reader.
+                # Each prompt has a pipe of its own: if it were reopened, it could meet the same
+                # reader again.
                 os.mkfifo(f"{pipe}.next", 0o600)
                 os.replace(f"{pipe}.next", pipe)
                 end.write(f"{password}\n")
@@ -178,7 +192,7 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
     thread = threading.Thread(target=answer, name="askpass", daemon=True)
     thread.start()
     try:
-        # SSH_ASKPASS_REQUIRE is OpenSSH's since 8.4; DISPLAY is what older ones look for.
+        # OpenSSH reads SSH_ASKPASS_REQUIRE since 8.4; older versions look for DISPLAY.
         yield {
             "SSH_ASKPASS": script,
             "SSH_ASKPASS_REQUIRE": "force",

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 
 def host_name() -> str:
-    """This host's name, up to the first dot."""
+    """Return this host's name, up to the first dot."""
     return os.uname().nodename.split(".")[0]
 
 
 def find_program(name: str, environ: Mapping[str, str], *also: str) -> str | None:
-    """The file that `name` would run: itself if it has a slash, else the first on PATH.
+    """Return the file that `name` would run: itself if it has a slash, else the first on PATH.
 
-    also: folders to look in after PATH. None: there is none that may be executed.
+    also: folders to search after PATH. None: no such file can be executed.
     """
     if not name:
         return None
@@ -29,7 +29,7 @@ def find_program(name: str, environ: Mapping[str, str], *also: str) -> str | Non
 
 
 def forbidden_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """The first file that `name` means and that is there, but may not be executed; or None."""
+    """Return the first existing file for `name` that may not be executed; or None."""
     if "/" in name:
         return name if os.path.exists(name) and not _runs(name) else None
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
@@ -44,7 +44,7 @@ def _runs(path: str) -> bool:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A TCP port that is free now. Another process may take it before it is used."""
+    """Return a TCP port that is free now. Another process may take it before it is used."""
     import socket
 
     with socket.socket() as probe:

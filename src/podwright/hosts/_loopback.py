@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def is_loopback(host: str) -> bool:
-    """Does only this machine reach that address? Names other than `localhost` may not."""
+    """Return whether only this machine reaches that address.
+
+    A name other than `localhost` may not be one.
+    """
     import ipaddress  # few commands ask
 
     try:

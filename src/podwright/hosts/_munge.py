@@ -1,8 +1,8 @@
-"""MUNGE: how hosts that share one key vouch for each other's users, as Slurm's do.
+"""MUNGE: hosts that share one key vouch for each other's users, as Slurm's hosts do.
 
-libmunge is called where a process needs it and found when it does; nothing is needed to install
-Podwright. A credential carries a payload and can be decoded once: whoever binds the payload to
-what is asked binds the asker to it as well.
+libmunge is loaded when a process first needs it, so installing Podwright does not need it. A
+credential carries a payload and can be decoded once. A server that binds the payload to a request
+therefore binds the caller to that request as well.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from podwright.hosts._errors import HostsError
 
 _LIBRARY: Final = "libmunge.so.2"
 _SOCKET_OPTION: Final = 8  # MUNGE_OPT_SOCKET of munge.h, since munge 0.5
-#: munge_err_t of credentials that are well made and worth nothing any more.
+#: The munge_err_t of credentials that are well formed and no longer valid.
 _SPENT: Final = {15: "it has expired", 16: "it is from the future", 17: "it was shown before"}
-#: More than any credential of ours needs.
+#: More bytes than any credential of Podwright's needs.
 LONGEST: Final = 64 * 1024
 
 
 class MungeError(HostsError):
-    """MUNGE is absent, does not answer, or does not believe a credential.
+    """MUNGE is absent, does not answer, or does not accept a credential.
 
-    absent: there is nobody to ask, whatever the credential says.
+    absent: MUNGE cannot be asked, whatever the credential is.
     """
 
     def __init__(self, problem: str, *, absent: bool = False) -> None:
@@ -33,7 +33,7 @@ class MungeError(HostsError):
 
 
 class Vouched(NamedTuple):
-    """What a credential proves: who made it, and the payload that was put into it."""
+    """What a credential proves: the user who made it, and its payload."""
 
     uid: int
     gid: int
@@ -41,13 +41,13 @@ class Vouched(NamedTuple):
 
 
 class Vouches(Protocol):
-    """Makes credentials and tells what they prove: `Munge`, or a test's `FakeMunge`."""
+    """Makes and checks credentials: `Munge`, or a test's `FakeMunge`."""
 
     def encode(self, payload: bytes) -> str:
-        """A credential of this process's user for a payload. Raises MungeError."""
+        """Return a credential of this process's user for a payload. Raises MungeError."""
 
     def decode(self, credential: str) -> Vouched:
-        """What a credential proves, this once. Raises MungeError."""
+        """Return what a credential proves. It can be decoded only once. Raises MungeError."""
 
 
 class Munge:
@@ -70,54 +70,54 @@ class Munge:
         self._socket = os.fsencode(socket)
 
     def encode(self, payload: bytes) -> str:
-        """A credential of this process's user for a payload. Raises MungeError."""
+        """Return a credential of this process's user for a payload. Raises MungeError."""
         import ctypes
 
-        made = ctypes.c_char_p()
+        credential = ctypes.c_char_p()
         with _Context(self._library, self._socket) as context:
             error = self._library.munge_encode(
-                ctypes.byref(made), context, payload, ctypes.c_int(len(payload))
+                ctypes.byref(credential), context, payload, ctypes.c_int(len(payload))
             )
         try:
             self._check(error)
-            return (made.value or b"").decode("ascii")
+            return (credential.value or b"").decode("ascii")
         finally:
-            self._libc.free(made)
+            self._libc.free(credential)
 
     def decode(self, credential: str) -> Vouched:
-        """What a credential proves, this once. Raises MungeError."""
+        """Return what a credential proves. It can be decoded only once. Raises MungeError."""
         import ctypes
 
         raw = credential.encode("ascii", "replace")
         if len(raw) > LONGEST or b"\0" in raw:
             raise MungeError("that is no credential")
-        found, length = ctypes.c_void_p(), ctypes.c_int()
+        pointer, length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
         with _Context(self._library, self._socket) as context:
             error = self._library.munge_decode(
                 raw,
                 context,
-                *map(ctypes.byref, (found, length, uid, gid)),
+                *map(ctypes.byref, (pointer, length, uid, gid)),
             )
         try:
             self._check(error)
-            payload = ctypes.string_at(found, length.value) if found else b""
+            payload = ctypes.string_at(pointer, length.value) if pointer else b""
             return Vouched(uid.value, gid.value, payload)
         finally:
-            self._libc.free(found)
+            self._libc.free(pointer)
 
     def _check(self, error: int) -> None:
         if error == 0:
             return
         if error in _SPENT:
             raise MungeError(_SPENT[error])
-        said = (self._library.munge_strerror(error) or b"").decode(errors="replace")
-        # EMUNGE_SOCKET, EMUNGE_TIMEOUT: the daemon is not there, or hangs.
-        raise MungeError(said[:1].lower() + said[1:], absent=error in (6, 7))
+        reason = (self._library.munge_strerror(error) or b"").decode(errors="replace")
+        # EMUNGE_SOCKET, EMUNGE_TIMEOUT: the daemon does not run, or hangs.
+        raise MungeError(reason[:1].lower() + reason[1:], absent=error in (6, 7))
 
 
 class _Context:
-    """libmunge's settings of one call; they are not to be shared between threads."""
+    """libmunge's settings for one call. Threads must not share them."""
 
     def __init__(self, library: Any, socket: bytes) -> None:
         self._library, self._socket = library, socket
@@ -137,7 +137,7 @@ class _Context:
 
 
 class FakeMunge:
-    """MUNGE for tests: one realm. uid: who makes credentials here."""
+    """A MUNGE for tests, with one realm. uid: the user who makes credentials."""
 
     def __init__(self, uid: int = 0) -> None:
         self.uid = uid

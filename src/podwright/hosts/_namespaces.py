@@ -1,11 +1,11 @@
-"""A child in a PID namespace of its own: when it ends, the kernel ends all that is below it.
+"""A child in a PID namespace of its own: when it ends, the kernel ends all processes below it.
 
-Stopped processes too, and those that left their session or forked twice. Root makes the namespace
-as it is; others make a user namespace first, in which they keep their own uid and gid. There,
-programs that are setuid have no effect, and files of other users seem to be nobody's
-(user_namespaces(7)). The namespace has a /proc of its own, so that what a program reads there fits
-its pids. Pids begin after that of the child outside: what programs name after theirs, in /tmp or
-/dev/shm, stays different in different namespaces.
+That includes stopped processes, and those that left their session or forked twice. Root makes the
+namespace directly. Other users first make a user namespace, in which they keep their uid and gid.
+In it, setuid programs have no effect, and files of other users appear to belong to nobody
+(user_namespaces(7)). The namespace has a /proc of its own, so that a program finds its own pids
+there. Its pids begin after that of the child outside, so that files in /tmp or /dev/shm that
+programs name by their pids stay different in different namespaces.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from podwright.hosts._run_cgroup import enter_group, make_group, remove_group
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _NOSUID, _NODEV, _NOEXEC, _REC, _SLAVE = 2, 4, 8, 16384, 1 << 19
 _PR_SET_NAME = 15
-#: Folders that are on most hosts, and are looked into by hardly any program: POSIX message queues
-#: are not opened by path (mq_overview(7)); what a crash left is read at the next start of a host.
+#: Folders that exist on most hosts and that hardly any program reads. POSIX message queues are not
+#: opened by path (mq_overview(7)), and what a crash left in pstore is read at the next start of a
+#: host.
 _MOUNT_POINTS = ("/dev/mqueue", "/sys/fs/pstore")
 
-#: How processes are held together: in a PID namespace, in one within a user namespace, where there
-#: is neither in a cgroup of their own (_run_cgroup), or not.
+#: How processes are held together: in a PID namespace; in one within a user namespace; where
+#: neither is possible, in a cgroup of their own (_run_cgroup); or not at all.
 HELD, HELD_BY_USER, HELD_BY_CGROUP, NOT_HELD = "pid", "user", "cgroup", ""
 
 
 class HeldChild(NamedTuple):
-    """A child that was forked. how: HELD, HELD_BY_USER, HELD_BY_CGROUP or NOT_HELD.
+    """A forked child. how: HELD, HELD_BY_USER, HELD_BY_CGROUP or NOT_HELD.
 
-    why: there is no namespace. group: the path of its cgroup.
+    why: the reason why there is no namespace. group: the path of its cgroup.
     """
 
     pid: int
@@ -45,61 +46,66 @@ class HeldChild(NamedTuple):
 
 
 def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -> HeldChild:
-    """Fork a child that runs `run` and ends with the code it returns; in a namespace if it can.
+    """Fork a child that calls `run` and exits with the code it returns, in a namespace if possible.
 
-    Only a subreaper may call it (`become_subreaper`): the child comes to it by way of another.
-    wanted: False makes no namespace. group: what a cgroup in its place is called; "": none.
+    Only a subreaper may call it (`become_subreaper`): a process in between forks the child and
+    ends, and the kernel then hands the child to the subreaper. wanted: False makes no namespace.
+    group: the name of a cgroup that takes its place; "": none.
     """
-    why = "it is not wanted"
+    reason = "it is not wanted"
     if wanted:
-        pid, how, why = _fork_inside(run)
+        pid, how, reason = _fork_inside(run)
         if pid:
             return HeldChild(pid, how)
     path = make_group(group, os.environ) if group else ""
     pid, inside = _fork_into(path, run)
     if inside:
-        return HeldChild(pid, HELD_BY_CGROUP, why, path)
+        return HeldChild(pid, HELD_BY_CGROUP, reason, path)
     if path:
         remove_group(path)
-    return HeldChild(pid, NOT_HELD, why)
+    return HeldChild(pid, NOT_HELD, reason)
 
 
 def can_hold() -> tuple[str, str, bool]:
-    """How this host would hold a child, found out by trying; and why it would not.
+    """Return how this host would hold a child, found by trying it, and why not better.
 
-    Last: whether it could have a folder in memory for itself (`mount_private`).
+    The last value is whether the child could have a private folder in memory (`mount_private`).
     """
     import subprocess
     import sys
 
-    # A process of its own: what is forked from one with threads may not do it (unshare(2)).
+    # A process of its own tries it: a child of a process with threads may not unshare
+    # (unshare(2)).
     code = "from podwright.hosts import _namespaces; _namespaces.try_to_hold()"
     words = [sys.executable, "-P", "-c", code]
-    said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
-    how, why, private = f"{said}\n\n".split("\n")[:3]
-    return how, why, bool(private)
+    output = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
+    how, reason, private = f"{output}\n\n".split("\n")[:3]
+    return how, reason, bool(private)
 
 
 def try_to_hold() -> None:
-    """What `can_hold` returns, tried and printed by a process that has no threads."""
+    """Try and print what `can_hold` returns, in a process without threads."""
     from podwright.hosts._processes import become_subreaper
 
     become_subreaper()
     name = f"podwright-try-{os.getpid()}"
-    held = fork_held(lambda: 0 if mount_private("podwright-try") else 1, group=name)
-    _, code = os.waitpid(held.pid, 0)
-    if held.group:
-        remove_group(held.group)
-    print(f"{held.how}\n{held.why}\n{'' if code else 'private'}")
+    child = fork_held(lambda: 0 if mount_private("podwright-try") else 1, group=name)
+    _, code = os.waitpid(child.pid, 0)
+    if child.group:
+        remove_group(child.group)
+    print(f"{child.how}\n{child.why}\n{'' if code else 'private'}")
 
 
-def in_words(how: str, why: str = "", private: bool = True) -> str:
-    """What holds, for a person. private: they have a folder in memory of their own."""
+def in_words(how: str, reason: str = "", private: bool = True) -> str:
+    """Return in words how processes are held.
+
+    private: they have a folder in memory of their own.
+    """
     if how == NOT_HELD:
-        return f"no PID namespace ({why}): one watcher has to be left to end them"
+        return f"no PID namespace ({reason}): one watcher has to be left to end them"
     if how == HELD_BY_CGROUP:
         return (
-            f"a cgroup, and no PID namespace ({why}): one watcher has to be left, "
+            f"a cgroup, and no PID namespace ({reason}): one watcher has to be left, "
             "and ends all that is in it at once"
         )
     inside = " in a user namespace" if how == HELD_BY_USER else ""
@@ -108,10 +114,12 @@ def in_words(how: str, why: str = "", private: bool = True) -> str:
 
 
 def mount_private(name: str) -> str:
-    """Make a folder in memory, for this namespace alone; its path, or nothing where it cannot be.
+    """Make a folder in memory for this namespace alone.
 
-    For the first process of a namespace that was forked by `fork_held`: the folder is gone with
-    the last process in it.
+    Return its path, or empty if it is not possible.
+
+    Only the first process of a namespace that `fork_held` made may call it. The folder goes with
+    the last process in the namespace.
     """
     if os.getpid() != 1:
         return ""
@@ -125,10 +133,10 @@ def mount_private(name: str) -> str:
 
 
 def hide_shared_memory() -> None:
-    """From here on /dev/shm and what System V and POSIX IPC make are this namespace's alone: empty,
-    and gone with its last process.
+    """Give this namespace a /dev/shm and System V and POSIX IPC of its own from now on.
 
-    For the same process as `mount_private`. Raises OSError where it cannot be.
+    They are empty at first and go with the last process of the namespace. Only its first process
+    may call this, as with `mount_private`. Raises OSError where it is not possible.
     """
     if os.getpid() != 1:
         raise OSError(errno.ENOTSUP, "there is no PID namespace")
@@ -140,7 +148,10 @@ def hide_shared_memory() -> None:
 
 
 def outside(root: int, inside: int) -> int:
-    """The pid, as we see it, of a process below `root` that calls itself `inside`; or `inside`."""
+    """Return the pid, seen from here, of the process below `root` whose own pid is `inside`.
+
+    If no such process is found, `inside` is returned.
+    """
     from podwright.hosts._processes import descendants
 
     for process in descendants(root):
@@ -153,12 +164,12 @@ def outside(root: int, inside: int) -> int:
 
 
 def name_process(name: str) -> None:
-    """What `ps -o comm` and `pkill` call this process from now on; at most 15 bytes."""
+    """Set the name under which `ps -o comm` and `pkill` know this process; at most 15 bytes."""
     _libc().prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def _fork_into(path: str, run: Callable[[], int]) -> tuple[int, bool]:
-    """A plain child's pid, and whether it is in this cgroup."""
+    """Fork a plain child. Return its pid, and whether it is in this cgroup."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
@@ -174,24 +185,27 @@ def _fork_into(path: str, run: Callable[[], int]) -> tuple[int, bool]:
 
 
 def _fork_inside(run: Callable[[], int]) -> tuple[int, str, str]:
-    """The child's pid, how it is held, and why it is not: then there is no child."""
+    """Fork a child in a namespace. Return its pid, how it is held, and why it is not.
+
+    If it is not held, there is no child and the pid is 0.
+    """
     reading, writing = os.pipe()
     middle = os.fork()
     if not middle:
         os.close(reading)
         _middle(run, writing)
     os.close(writing)
-    said = _read_all(reading)
+    report = _read_all(reading)
     os.waitpid(middle, 0)
-    pid, how, why = 0, NOT_HELD, "the process that makes it was ended"
-    for line in said.decode(errors="replace").splitlines():
+    pid, how, reason = 0, NOT_HELD, "the process that makes it was ended"
+    for line in report.decode(errors="replace").splitlines():
         word, _, rest = line.partition(" ")
         if word == "child":
             pid = int(rest)
         elif word == "held":
             how = rest
         elif word == "no":
-            why = rest
+            reason = rest
     if how:
         return pid, how, ""
     if pid:
@@ -199,11 +213,11 @@ def _fork_inside(run: Callable[[], int]) -> tuple[int, str, str]:
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
-    return 0, NOT_HELD, why
+    return 0, NOT_HELD, reason
 
 
 def _middle(run: Callable[[], int], writing: int) -> None:
-    """Makes the namespaces, which holds for its children alone, and forks the one child."""
+    """Make the namespaces and fork the one child. A new PID namespace applies to children only."""
     try:
         how = _unshare()
         pid = os.fork()
@@ -244,7 +258,7 @@ def _unshare() -> str:
 
 
 def _settle() -> None:
-    """What the first process of the namespace does before anything else."""
+    """Prepare the namespace. Its first process calls this before anything else."""
     outer = os.readlink("/proc/self")
     libc = _libc()
     if libc.mount(b"none", b"/", None, _REC | _SLAVE, None):
@@ -266,21 +280,21 @@ def _write(path: str, text: str) -> None:
 
 
 def _read_all(handle: int) -> bytes:
-    said = b""
+    content = b""
     while chunk := os.read(handle, 4096):
-        said += chunk
+        content += chunk
     os.close(handle)
-    return said
+    return content
 
 
 def _libc() -> Any:
-    import ctypes  # 5 ms that commands which fork nothing need not pay
+    import ctypes  # 5 ms, which only commands that fork pay
 
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _error(libc: object, what: str) -> OSError:
+def _error(libc: object, action: str) -> OSError:
     import ctypes
 
     number = ctypes.get_errno()
-    return OSError(number, f"{what}: {os.strerror(number)}")
+    return OSError(number, f"{action}: {os.strerror(number)}")

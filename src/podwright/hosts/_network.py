@@ -1,7 +1,8 @@
-"""The networks of this host, from /proc: its addresses, its subnets, which one leads outside.
+"""The networks of this host, from /proc: its addresses, its subnets, and its default route.
 
-Programs on several hosts talk over one subnet that all of them have: of IPv4 if there is one, since
-Open MPI picks interfaces by IPv4 subnets alone, else of IPv6. Addresses of a link alone are none.
+Programs on several hosts talk over one subnet that all of them have. It is one of IPv4 if possible,
+since Open MPI selects interfaces by IPv4 subnets only, else one of IPv6. Link-local addresses do
+not count.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 
 class Subnet(NamedTuple):
-    """A subnet that this host is on. default: the way to the world begins there."""
+    """A subnet of this host. default: the default route leads through it."""
 
     cidr: str
     interface: str
@@ -21,7 +22,7 @@ class Subnet(NamedTuple):
 
 
 def subnets(root: str = "/") -> tuple[Subnet, ...]:
-    """The subnets of this host: IPv4, with the default gateway's first, then IPv6; no loopback."""
+    """Return this host's subnets: IPv4, the default gateway's first, then IPv6; no loopback."""
     import ipaddress
 
     with open(f"{root}proc/net/route", encoding="ascii") as file:
@@ -29,19 +30,19 @@ def subnets(root: str = "/") -> tuple[Subnet, ...]:
     with open(f"{root}proc/net/fib_trie", encoding="ascii") as file:
         own = _local(file.read())
     gateways = {row[0] for row in rows if row[1] == row[7] == "00000000"}
-    found = []
+    networks = []
     for row in rows:
         if row[2] != "00000000" or row[7] == "00000000" or row[0] == "lo":
             continue
         network = ipaddress.IPv4Network((_address(row[1]), _address(row[7])))
         address = next((a for a in own if ipaddress.IPv4Address(a) in network), "")
         if address:
-            found.append(Subnet(str(network), row[0], address, row[0] in gateways))
-    return (*sorted(found, key=lambda subnet: not subnet.default), *_six(root))
+            networks.append(Subnet(str(network), row[0], address, row[0] in gateways))
+    return (*sorted(networks, key=lambda subnet: not subnet.default), *_six(root))
 
 
 def _six(root: str) -> list[Subnet]:
-    """The IPv6 subnets, one for each address that is known beyond its link."""
+    """Return the IPv6 subnets, one for each address that is not link-local."""
     import ipaddress
 
     try:
@@ -49,19 +50,19 @@ def _six(root: str) -> list[Subnet]:
             rows = [line.split() for line in file]
     except OSError:
         return []  # a kernel without IPv6
-    found = []
+    networks = []
     for word, _, length, scope, _, interface in rows:
         size = int(length, 16)
         if scope != "00" or interface == "lo" or size == 128:
             continue
         address = ipaddress.IPv6Address(int(word, 16))
         network = ipaddress.IPv6Network((address, size), strict=False)
-        found.append(Subnet(str(network), interface, str(address)))
-    return sorted(found, key=lambda subnet: (subnet.interface, subnet.cidr))
+        networks.append(Subnet(str(network), interface, str(address)))
+    return sorted(networks, key=lambda subnet: (subnet.interface, subnet.cidr))
 
 
 def common_subnet(hosts: Sequence[Sequence[Subnet]]) -> str:
-    """The first subnet of the first host that all the others have as well; empty if none is."""
+    """Return the first subnet of the first host that all others have as well, or empty."""
     for subnet in hosts[0] if hosts else ():
         if all(any(other.cidr == subnet.cidr for other in host) for host in hosts[1:]):
             return subnet.cidr
@@ -69,7 +70,7 @@ def common_subnet(hosts: Sequence[Sequence[Subnet]]) -> str:
 
 
 def address_in(cidr: str, of: Sequence[Subnet]) -> str:
-    """A host's address in a subnet; empty if it has none."""
+    """Return a host's address in a subnet; empty if it has none."""
     import ipaddress
 
     network = ipaddress.ip_network(cidr)
@@ -77,21 +78,21 @@ def address_in(cidr: str, of: Sequence[Subnet]) -> str:
 
 
 def is_here(host: str) -> bool:
-    """Whether a name or an address means this very host."""
+    """Return whether a name or an address means this host."""
     name = os.uname().nodename
     if host in ("localhost", name, name.split(".")[0]):
         return True
     import socket
 
     try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        addresses = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
-    return any(_can_bind(str(address)) for address in found)
+    return any(_can_bind(str(address)) for address in addresses)
 
 
 def _can_bind(address: str) -> bool:
-    """Only an address of this host's own can be bound to."""
+    """Return whether an address belongs to this host: no other address can be bound."""
     import socket
 
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -104,7 +105,7 @@ def _can_bind(address: str) -> bool:
 
 
 def _address(word: str) -> str:
-    """The kernel writes addresses as numbers of this machine's own byte order."""
+    """Return an address from the kernel's notation, which uses this machine's byte order."""
     import socket
     import sys
 
@@ -112,13 +113,13 @@ def _address(word: str) -> str:
 
 
 def _local(trie: str) -> list[str]:
-    """The addresses of this host: the leaves of the kernel's tree that are marked so."""
-    found: list[str] = []
+    """Return the addresses of this host: the leaves of the kernel's tree that are marked local."""
+    addresses: list[str] = []
     leaf = ""
     for line in trie.splitlines():
         words = line.split()
         if words[:1] == ["|--"]:
             leaf = words[1]
-        elif words[:3] == ["/32", "host", "LOCAL"] and leaf not in found:
-            found.append(leaf)
-    return found
+        elif words[:3] == ["/32", "host", "LOCAL"] and leaf not in addresses:
+            addresses.append(leaf)
+    return addresses

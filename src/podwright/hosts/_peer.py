@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection within this host, by the kernel's word (Linux)."""
+"""Who is at the other end of a connection within this host, as the kernel reports it (Linux)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _Line:
-    """A line to the kernel, which ends with the thread that it is of."""
+    """A socket for questions to the kernel. It is closed with the thread that owns it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -21,7 +21,7 @@ class _Line:
         self.socket.close()
 
 
-#: Of each thread: to close one takes longer than to ask.
+#: One for each thread, since closing a socket takes longer than asking.
 _kernel = threading.local()
 
 
@@ -33,47 +33,50 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """The process that made this connection to a Unix socket (SO_PEERCRED)."""
+    """Return the process that made this connection to a Unix socket (SO_PEERCRED)."""
     import socket  # 4 ms that most commands need not pay
     import struct
 
-    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid, uid, _ = struct.unpack("iII", said)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, uid, _ = struct.unpack("iII", credentials)
     return Peer(pid, uid)
 
 
 def tcp_owner(connection: socket.socket) -> int | None:
-    """The uid at the other end of a TCP connection within this host, by the kernel's word.
+    """Return the uid at the other end of a TCP connection within this host, from the kernel.
 
-    One question to it (sock_diag(7)), which takes 30 us whatever the number of connections. None:
-    that end has gone, is no process of this host, or may not be asked for. At most 0.1 s.
+    It is one query (sock_diag(7)), which takes 30 us whatever the number of connections, and at
+    most 0.1 s. None: that end has gone, is no process of this host, or may not be asked about.
     """
     import socket  # as above
     import struct
 
     try:
         theirs, ours = connection.getpeername(), connection.getsockname()
-        family, ends = _family(theirs[0], ours[0])
-        # inet_diag_req_v2 (linux/inet_diag.h): the other end's socket, as it sees itself.
-        asked = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
-        asked += struct.pack(">HH", theirs[1], ours[1]) + ends + struct.pack("=III", 0, *_ANY)
-        head = struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, _REQUEST, 1, 0)
+        family, addresses = _family(theirs[0], ours[0])
+        # inet_diag_req_v2 (linux/inet_diag.h) with the other end's socket, from its own point of
+        # view.
+        request = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
+        request += (
+            struct.pack(">HH", theirs[1], ours[1]) + addresses + struct.pack("=III", 0, *_ANY)
+        )
+        head = struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 1, 0)
         if not hasattr(_kernel, "line"):
             _kernel.line = _Line(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG))
             _kernel.line.socket.settimeout(0.1)
-        _kernel.line.socket.send(head + asked)
-        said = _kernel.line.socket.recv(4096)
+        _kernel.line.socket.send(head + request)
+        reply = _kernel.line.socket.recv(4096)
     except OSError:
-        vars(_kernel).pop("line", None)  # a late answer would be taken for the next one's
+        vars(_kernel).pop("line", None)  # a late answer would be taken for that of the next query
         return None
-    if len(said) < 88 or struct.unpack_from("=H", said, 4)[0] != _BY_FAMILY:
+    if len(reply) < 88 or struct.unpack_from("=H", reply, 4)[0] != _BY_FAMILY:
         return None
-    state, uid = said[17], struct.unpack_from("=I", said, 80)[0]
-    return int(uid) if state == _ESTABLISHED else None  # after its end the uid says nothing
+    state, uid = reply[17], struct.unpack_from("=I", reply, 80)[0]
+    return int(uid) if state == _ESTABLISHED else None  # a closed socket has no uid any more
 
 
 def caller_of(connection: socket.socket) -> str:
-    """By what the callers of a TCP port are told apart: an address, on this host an account."""
+    """Return what tells callers of a TCP port apart: an address or, on this host, an account."""
     address = str(connection.getpeername()[0])
     owner = tcp_owner(connection) if is_loopback(address.removeprefix(_MAPPED)) else None
     return address if owner is None else f"uid {owner}"
@@ -86,7 +89,10 @@ _MAPPED = "::ffff:"
 
 
 def _family(theirs: str, ours: str) -> tuple[int, bytes]:
-    """The family, and both addresses, each in 16 bytes. IPv4 over an IPv6 socket is IPv4."""
+    """Return the family and both addresses, each in 16 bytes.
+
+    IPv4 over an IPv6 socket counts as IPv4.
+    """
     import socket
 
     both = [text.partition("%")[0].removeprefix(_MAPPED) for text in (theirs, ours)]

@@ -1,4 +1,4 @@
-"""Commands that are started on many hosts at once, and end with whoever asked them."""
+"""Commands that run on many hosts at once and end with the process that started them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class RemoteAnswer(NamedTuple):
-    """What a command said, and its exit code: None where it did not end in time.
+    """The output of a command, and its exit code: None where it did not end in time.
 
     before, after: seconds since 1970 when it was started, and when its end was noticed.
     """
@@ -24,9 +24,11 @@ class RemoteAnswer(NamedTuple):
 def ask_all(
     commands: Sequence[Sequence[str]], environ: Mapping[str, str], limit: float
 ) -> list[RemoteAnswer]:
-    """What each command said. limit: seconds that all of them have together. Raises OSError.
+    """Run all commands at once.
 
-    None is left running, whatever happens.
+    Return their answers. limit: seconds for all together. Raises OSError.
+
+    No command is left running, however the call ends.
     """
     import subprocess  # 10 ms; few launches ask hosts
 
@@ -44,7 +46,7 @@ def ask_all(
             )
             running.append((process, time.time()))
         until = time.monotonic() + limit
-        said = []
+        outputs = []
         for process, before in running:
             code, out, err = None, "", ""
             try:
@@ -52,11 +54,12 @@ def ask_all(
                 code = process.returncode
             except subprocess.TimeoutExpired:
                 process.kill()
-                # What it has started may hold its output open for as long as it likes.
+                # Processes that the command has started may keep its output open for as long as
+                # they like.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     out, err = process.communicate(timeout=0.1)
-            said.append(RemoteAnswer(out, err, code, before, time.time()))
-        return said
+            outputs.append(RemoteAnswer(out, err, code, before, time.time()))
+        return outputs
     finally:
         for process, _ in running:
             process.kill()

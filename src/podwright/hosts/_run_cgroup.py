@@ -1,11 +1,13 @@
-"""A cgroup below our own for all that a run starts, where ours was handed to us.
+"""A cgroup for all processes of a run, below this process's own if that one is delegated.
 
-Delegated by systemd (`Delegate=yes`), or by a container's manager. What is in it is ended by one
-write to `cgroup.kill` (Linux 5.14), however fast it forks and whatever it left: session, parent,
-environment. And it is known to be empty, where a look at /proc shows one moment after another. It
-does not end by itself: somebody has to be left to write. Version 2 alone has it (cgroups(7)).
+systemd delegates it (`Delegate=yes`), or a container's manager. One write to `cgroup.kill` (Linux
+5.14) ends all processes in it, however fast they fork, and even if they left their session, parent
+or environment. The kernel also says whether it is empty, where a look at /proc shows each process
+at a different moment. The cgroup does not end by itself: a process must be left to write. Only
+version 2 has it (cgroups(7)).
 
-In a job of Slurm's there is none: Slurm ends what is in its own ones, and does not look below.
+In a job of Slurm's none is made: Slurm ends the processes in its own cgroups, and does not look
+below them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _KILL, _PROCESSES, _EVENTS = "cgroup.kill", "cgroup.procs", "cgroup.events"
 def make_group(
     name: str, environ: Mapping[str, str], *, mounts: str = _MOUNTS, own: str = _OWN
 ) -> str:
-    """A new group below the one that this process is in; its path, or nothing: none is to be had.
+    """Make a group below the one of this process. Return its path, or empty if none can be made.
 
     mounts, own: the kernel's lists of mounts and of the cgroups of this process.
     """
@@ -31,7 +33,8 @@ def make_group(
         return ""
     try:
         place = _own_place(mounts, own)
-        # Who may write this may move a process from here to below (cgroups(7), "delegation").
+        # Moving a process from this group to one below needs write access to this file
+        # (cgroups(7), "delegation").
         if not place or not os.access(os.path.join(place, _PROCESSES), os.W_OK):
             return ""
         path = os.path.join(place, name)
@@ -45,14 +48,16 @@ def make_group(
 
 
 def enter_group(path: str) -> None:
-    """Move this process into it; what it starts begins there. Raises OSError."""
+    """Move this process into the group; its children start there. Raises OSError."""
     _write(os.path.join(path, _PROCESSES), "0")
 
 
 def leave_group(name: str, *, mounts: str = _MOUNTS, own: str = _OWN) -> str:
-    """Move this process out of the group of that name, to be able to end it; its path.
+    """Move this process out of the group of that name, so that it can end the group.
 
-    Nothing, if this process is not in it.
+    Return its path.
+
+    The path is empty if this process is not in the group.
     """
     try:
         place = _own_place(mounts, own)
@@ -65,13 +70,13 @@ def leave_group(name: str, *, mounts: str = _MOUNTS, own: str = _OWN) -> str:
 
 
 def kill_group(path: str) -> None:
-    """End all in it at once; no error if it is gone."""
+    """Kill all processes in the group at once. A group that is gone is no error."""
     with contextlib.suppress(OSError):
         _write(os.path.join(path, _KILL), "1")
 
 
 def group_is_empty(path: str) -> bool:
-    """Whether nothing lives in it and below it, or it is gone: the kernel's word, no guess."""
+    """Return whether the kernel reports no process in the group or below; a gone one is empty."""
     try:
         with open(os.path.join(path, _EVENTS), encoding="ascii") as file:
             return "populated 0" in file.read()
@@ -80,7 +85,10 @@ def group_is_empty(path: str) -> bool:
 
 
 def in_group(path: str) -> list[Process]:
-    """The processes in it and below it. Not one instant: `group_is_empty` is."""
+    """Return the processes in the group and below it.
+
+    Unlike `group_is_empty`, it is no atomic reading.
+    """
     if group_is_empty(path):
         return []
     inside: set[int] = set()
@@ -95,14 +103,14 @@ def in_group(path: str) -> list[Process]:
 
 
 def remove_group(path: str) -> None:
-    """Remove it and those below it; what still lives keeps its own."""
+    """Remove the group and those below it. A group with living processes stays."""
     for folder, _, _ in os.walk(path, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def _own_place(mounts: str, own: str) -> str:
-    """The folder of the cgroup of version 2 that this process is in."""
+    """Return the folder of the version 2 cgroup of this process; empty if there is none."""
     with open(own, encoding="utf-8", errors="surrogateescape") as file:
         lines = [line.rstrip("\n") for line in file if line.startswith("0::")]
     if not lines:

@@ -1,4 +1,4 @@
-"""Words on other hosts of a Slurm job, through srun and without ssh; and which hosts it has."""
+"""Running commands on the hosts of a Slurm job through srun instead of ssh."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
 
 def job_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The hosts of the job that we are in; none outside one. Raises BadHostList."""
+    """Return the hosts of the job in which this process runs; empty outside one.
+
+    Raises BadHostList.
+    """
     if "SLURM_JOB_ID" not in environ:
         return ()
     text = next((environ[name] for name in _NODES if environ.get(name)), "")
@@ -21,12 +24,12 @@ def job_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
 def srun_command(
     host: str, words: Sequence[str], environ: Mapping[str, str], *, gpus: int = 0
 ) -> list[str] | None:
-    """The command that runs words on a host of our job, as a step beside all others.
+    """Return the command that runs `words` on a host of the job, as a step beside all others.
 
-    gpus: how many it must have; where none is said, Slurm gives a step all of its job's, unless
-    the job counted them by tasks.
-    None without an srun. The step is one task that may use all that the job has there, and takes
-    nothing away from others (--overlap); variables of srun's own do not reach into it.
+    gpus: how many GPUs the step must have. If none is given, Slurm gives a step all of its job's,
+    unless the job counted them by tasks. None: there is no srun. The step is one task that may use
+    all that the job has on the host, and takes nothing away from other steps (--overlap). srun's
+    own variables do not reach into it.
     """
     program = find_program("srun", environ)
     if program is None:

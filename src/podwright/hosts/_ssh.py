@@ -1,11 +1,12 @@
-"""Words on other hosts through the system's own ssh, so that users' configuration counts.
+"""Running commands on other hosts through the system's ssh, with users' own configuration.
 
-Nothing is ever asked: a launch has no one to answer. What ssh says when it fails is turned into
-what stands in the way and what to type.
+ssh never prompts, since a launch has nobody to answer. A message of a failing ssh is turned into a
+problem and what to do about it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.hosts._local import find_program
 
-#: Seconds that a host has to answer.
+#: Seconds within which a host must answer.
 CONNECT_TIMEOUT = 8
 
 _SAID = (
@@ -56,7 +57,7 @@ _SAID = (
         r"[Pp]ython\S*: .*(not found|No such file|Permission denied)"
         r"|(not found|No such file).*[Pp]ython",
         "this host's Python is not there",
-        "Put it there, at the same place: rsync -a {prefix}/ {host}:{prefix}/",
+        "{python}",
     ),
 )
 
@@ -64,9 +65,9 @@ _SAID = (
 def ssh_command(
     host: str, words: Sequence[str], environ: Mapping[str, str], *, identity: str = ""
 ) -> list[str] | None:
-    """The command that runs words on a host, with our standard streams; None without an ssh.
+    """Return the command that runs `words` on a host with this process's streams, or None.
 
-    identity: a key to try before those of the user's configuration.
+    None: there is no ssh. identity: a key to try before those of the user's configuration.
     """
     program = find_program("ssh", environ)
     if program is None:
@@ -84,16 +85,21 @@ def ssh_command(
     return [program, *options, "--", host, f"exec {shlex.join(words)}"]
 
 
-def explain(host: str, said: str, code: int | None, *, see: str = "") -> tuple[str, str]:
-    """Why a host could not be had, from what ssh or the shell there said: problem, what to do.
+def explain(host: str, output: str, code: int | None, *, see: str = "") -> tuple[str, str]:
+    """Return why a host could not be reached, from the output of ssh or of the remote shell.
 
-    see: what to do about what nobody knows.
+    The result is the problem and what to do. see: what to do about an unknown problem.
     """
     see = see or f"See: ssh {host} true"
     for pattern, problem, hint in _SAID:
-        if re.search(pattern, said):
-            return problem, hint.format(host=host, prefix=sys.prefix)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+        if re.search(pattern, output):
+            copy = f"rsync -a {sys.prefix}/ {host}:{sys.prefix}/"
+            python = f"Put it there, at the same place: {copy}"
+            base = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+            if sys.prefix != sys.base_prefix:  # a virtual environment links to another Python
+                python = f"Install the Python of this environment there, as {base}, then it: {copy}"
+            return problem, hint.format(host=host, prefix=sys.prefix, python=python)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     if lines:
         return lines[-1][:300], see
     if code is None:

@@ -1,7 +1,7 @@
 """Tells systemd that a service answers (sd_notify(3)).
 
-What systemd starts after it, and a command typed after `systemctl start`, then finds it there: one
-that came too early would take its missing socket for no server at all.
+A unit that systemd starts after this one, and a command typed after `systemctl start`, then finds
+the service ready. A command that came too early would take the missing socket for no server at all.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _PLACE = "NOTIFY_SOCKET"
 
 
 def tell_ready(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Say that this process is ready, if systemd started it and waits to hear so; once."""
+    """Report once that this process is ready, if systemd started it and waits for the report."""
     place = environ.pop(_PLACE, "")
     if not place.startswith(("/", "@")):
         return
-    import socket  # 4 ms that every command would pay
+    import socket  # 4 ms that every command would pay otherwise
 
     address = "\0" + place[1:] if place.startswith("@") else place
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notice:

@@ -1,9 +1,10 @@
 """The one HTTP server of everything here that answers HTTP: uvicorn's, with the limits it lacks.
 
-The server's Unix socket and web port, and the hooks of Slurm's service. Who needs a place at a
-door of another kind finds `Visitors` here, too.
+It serves the server's Unix socket and web port, and the hooks of Slurm's service. `Visitors` also
+limits the connections of listeners of other kinds.
 """
 
+from podwright.http._host import host_of, host_port, names_this_server
 from podwright.http._http_server import HttpServer, listen, more_descriptors
 from podwright.http._listener import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._metrics_front import Figure, MetricsFront, metrics_text
@@ -21,7 +22,10 @@ __all__ = [
     "Reply",
     "Visitor",
     "Visitors",
+    "host_of",
+    "host_port",
     "listen",
     "metrics_text",
     "more_descriptors",
+    "names_this_server",
 ]

@@ -1,7 +1,8 @@
 """One connection: uvicorn's protocol, with bounds on heads, trailers, bodies and silence.
 
-uvicorn keeps all that a peer sends as header, waits for ever for a first request, and drops a
-caller that ends its half of the connection. What it refuses is said here in the door's words.
+uvicorn alone keeps everything that a peer sends as header, waits forever for a first request, and
+drops a caller that closes its half of the connection. A refusal of HTTP itself is written here, in
+the form that the server's own refusals have.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ if TYPE_CHECKING:
 
     from podwright.http._listener import Listener
 
-#: Seconds, and bytes, for which one that was refused is heard: closing with unread data would
-#: take back what it was told.
+#: Seconds and bytes for which a refused connection is still read. Closing a socket with unread data
+#: resets the connection, and the peer would lose the refusal.
 _LINGER, _LINGER_BYTES = 1.0, 4 << 20
-_PIECE = 16 * 1024  #: bytes that the parser gets at once
+_PIECE = 16 * 1024  #: bytes that the parser gets at a time
 
 
 class _Stop(Exception):
-    """No more is read of this connection."""
+    """Nothing more is read of this connection."""
 
 
 class Connection(HttpToolsProtocol):
-    """silent_since: by the door's clock; infinity while a request is carried out.
+    """A connection. uid, address: of the other end.
 
-    uid, address: of the other end.
+    silent_since: by the listener's clock; infinity while a request is carried out.
     """
 
     def __init__(self, config: Config, state: ServerState, door: Listener) -> None:
@@ -45,17 +46,17 @@ class Connection(HttpToolsProtocol):
         self.uid: int | None = None
         self.address = ""
         self.silent_since = door.clock()
-        self._head = self._beside = self._size = self._held = 0
+        self._head = self._unparsed = self._size = self._body_bytes = 0
         self._in_head = self._in_body = self._has_host = False
-        self._ended = self._said = False
+        self._peer_closed = self._refused = False
         self._bad: tuple[int, str] | None = None
         self._active: Any = None
         self._unread = _LINGER_BYTES
 
-    # -- coming and going ----------------------------------------------------------------------
+    # -- opening and closing -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has come."""
+        """Enter the new connection at the listener, or refuse it."""
         super().connection_made(cast("asyncio.Transport", transport))
         try:
             self.uid, self.address = who(self.transport)
@@ -68,18 +69,18 @@ class Connection(HttpToolsProtocol):
                 self._refuse(503, f"{full}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """Remove the closed connection from the listener."""
         self.door.visitors.gone(self)
-        self._let_go(self._held)
+        self._let_go(self._body_bytes)
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """It says no more, and may wait for answers."""
-        self._ended = True
+        """Note that the peer sends no more. It may still wait for answers."""
+        self._peer_closed = True
         if self._bad is not None:
-            return not self._said
+            return not self._refused
         if self._in_head or self._in_body:
             with contextlib.suppress(_Stop):
                 self._refuse(400, "the connection was closed in the middle of a request")
@@ -87,16 +88,16 @@ class Connection(HttpToolsProtocol):
         return self._busy()
 
     def leave(self) -> None:
-        """Go, now: too long silent, or too many."""
+        """Close at once, because of long silence or to make room."""
         self.transport.abort()
 
     def rest(self, size: int) -> None:
-        """A request of this size was carried out; its answer is on its way."""
+        """Note that a request of this size was carried out and its answer is being sent."""
         self.silent_since = self.door.clock()
         self._let_go(size)
 
     def shutdown(self) -> None:
-        """Finish what is under way, and go."""
+        """Finish the request under way, and close."""
         if self._busy() and not self._in_body:
             self._active.keep_alive = False
         else:
@@ -105,7 +106,7 @@ class Connection(HttpToolsProtocol):
     # -- what arrives --------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """More has arrived."""
+        """Parse data that has arrived."""
         if self._bad is not None:
             self._unread -= len(data)
             if self._unread < 0:
@@ -115,12 +116,12 @@ class Connection(HttpToolsProtocol):
         try:
             for at in range(0, len(data), _PIECE):
                 piece = data[at : at + _PIECE]
-                self._beside += len(piece)
+                self._unparsed += len(piece)
                 self.parser.feed_data(piece)
-                # A header may be so long that the parser tells us nothing of it yet.
-                if self._beside > self.door.limits.head + _PIECE:
+                # The parser reports a header only once it is whole, so a long one is counted here.
+                if self._unparsed > self.door.limits.head + _PIECE:
                     self._refuse(431, _too_long(self.door))
-        except httptools.HttpParserUpgrade:  # there is no other protocol here
+        except httptools.HttpParserUpgrade:  # no other protocol is supported
             self.cycle.keep_alive = False
         except httptools.HttpParserError as error:
             with contextlib.suppress(_Stop):
@@ -129,38 +130,40 @@ class Connection(HttpToolsProtocol):
             pass
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin a request."""
         super().on_message_begin()
         self._in_head, self._has_host = True, False
         self._head = self._size = 0
 
     def on_url(self, url: bytes) -> None:
-        """A part of the target."""
+        """Count a part of the target."""
         super().on_url(url)
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer."""
+        """Check a header, or a trailer."""
         self._count(len(name) + len(value) + 4)
         match name.lower():
             case b"host":
+                if self._has_host:  # a proxy and this server could use different ones
+                    self._refuse(400, "there are two Host headers")
                 self._has_host = True
             case b"content-length" if int(value) > self.door.limits.body:
                 self._refuse(413, f"a body may have {self.door.limits.body} bytes")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Check the complete head."""
         if not self._has_host and self.parser.get_http_version() != "1.0":
             self._refuse(400, "there is no Host header")
         super().on_headers_complete()
         self._in_head, self._in_body = False, True
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
-        self._beside -= len(body)
+        """Count a part of the body."""
+        self._unparsed -= len(body)
         self._size += len(body)
-        self._held += len(body)
+        self._body_bytes += len(body)
         self.door.held += len(body)
         if self._size > self.door.limits.body:
             self._refuse(413, f"a body may have {self.door.limits.body} bytes")
@@ -169,9 +172,9 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """Note that a request is complete."""
         self._in_body = False
-        self._beside = self._size = 0
+        self._unparsed = self._size = 0
         super().on_message_complete()
 
     def _count(self, size: int) -> None:
@@ -182,16 +185,16 @@ class Connection(HttpToolsProtocol):
     # -- answers -------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """An answer was sent; the next one, or what is wrong, or the end."""
+        """Continue after an answer: with the next request, with a refusal, or with the end."""
         super().on_response_complete()
         if not self._busy():
             if self._bad is not None:
                 self._end_badly()
-            elif self._ended:
+            elif self._peer_closed:
                 self.transport.close()
 
     def _busy(self) -> bool:
-        """Is an answer due to a request that was good?"""
+        """Return whether an answer to a valid request is still due."""
         cycle = self._active
         under_way = cycle is not None and not (cycle.response_complete or cycle.disconnected)
         return bool(self.pipeline) or under_way
@@ -201,12 +204,15 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _refuse(self, status: int, problem: str) -> None:
-        """What HTTP itself forbids: said once all that was good has been answered."""
+        """Refuse what HTTP itself forbids, once all valid requests before it are answered.
+
+        It stops the reading of this connection by raising _Stop.
+        """
         if self._bad is None:
             self._bad = status, problem
             self._unset_keepalive_if_required()
             self._let_go(self._size)
-            if self._in_body:  # its own handler, which waits for the rest
+            if self._in_body:  # its handler waits for the rest of the body
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
                 self.pipeline = type(self.pipeline)(
@@ -218,9 +224,9 @@ class Connection(HttpToolsProtocol):
         raise _Stop
 
     def _end_badly(self) -> None:
-        if self._said or self._bad is None:
+        if self._refused or self._bad is None:
             return
-        self._said = True
+        self._refused = True
         status, problem = self._bad
         body = self.door.complain(status, problem)
         head = (
@@ -228,7 +234,7 @@ class Connection(HttpToolsProtocol):
         )
         kind = b"application/json" if body.startswith(b"{") else b"text/plain"
         self.transport.write(head % (status, kind, len(body)) + body)
-        if self._ended:
+        if self._peer_closed:
             self.transport.close()
             return
         with contextlib.suppress(OSError, RuntimeError):
@@ -237,9 +243,9 @@ class Connection(HttpToolsProtocol):
         self.loop.call_later(_LINGER, self.transport.abort)
 
     def _let_go(self, size: int) -> None:
-        """Of so many bytes of bodies; those of a connection that has gone are gone."""
-        size = min(size, self._held)
-        self._held -= size
+        """Release bytes of bodies from the listener's count, at most those of this connection."""
+        size = min(size, self._body_bytes)
+        self._body_bytes -= size
         self.door.held -= size
 
 
@@ -248,7 +254,7 @@ def _too_long(door: Listener) -> str:
 
 
 def who(transport: asyncio.Transport) -> tuple[int | None, str]:
-    """The uid at the other end of a Unix socket, or the address on TCP."""
+    """Return the uid at the other end of a Unix socket, or the address on TCP."""
     connection = transport.get_extra_info("socket")
     if connection.family == socket.AF_UNIX:
         return peer_of(connection).uid, ""

@@ -1,8 +1,8 @@
-"""Whole requests to a handler, its replies back; how many may come, and for how long.
+"""Passes whole requests to a handler and its replies back, within limits of number and time.
 
-uvicorn reads and writes HTTP (by llhttp, in C): 70 us of processor time for a call, where aiohttp
-took 140 and h11 240; its import takes 0.1 s of a start, aiohttp's 0.5. Peer credentials come from
-the connection's socket.
+uvicorn reads and writes HTTP (by llhttp, in C). It takes 70 us of processor time for a call, where
+aiohttp took 140 and h11 240; its import takes 0.1 s of a start, aiohttp's 0.5. Peer credentials
+come from the connection's socket.
 """
 
 from __future__ import annotations
@@ -27,15 +27,19 @@ _log = logging.getLogger("podwright.http")
 
 
 def more_descriptors(wanted: int = 16384) -> None:
-    """Let this process have so many descriptors, if its hard limit does."""
+    """Raise this process's limit of descriptors to `wanted`, if its hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+#: Connections that the kernel queues until the loop accepts them: as many as may come at once.
+_BACKLOG = 4096
+
+
 async def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on TCP. Raises OSError."""
+    """Return a listening socket on TCP. Raises OSError."""
     loop = asyncio.get_running_loop()
     family, _, _, _, address = (
         await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -44,7 +48,7 @@ async def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(512)
+        listener.listen(_BACKLOG)
         listener.setblocking(False)
     except BaseException:
         listener.close()
@@ -55,7 +59,8 @@ async def listen(host: str, port: int) -> socket.socket:
 class HttpServer:
     """Serves a handler at one listener.
 
-    complain: the body of what HTTP itself refuses. kind: that body's.
+    complain: returns the body of a refusal of HTTP itself, from status and problem. clock: seconds,
+    never backwards.
     """
 
     def __init__(
@@ -72,9 +77,9 @@ class HttpServer:
         self._state: Any = None
 
     async def open(self, host: str, port: int, other: str) -> int:
-        """Answer at an address of TCP; port 0 takes a free one. Returns the port.
+        """Answer at an address of TCP; port 0 takes a free one. Return the port.
 
-        other: what to name instead. Raises Unavailable when the address cannot be had.
+        other: what the error suggests instead. Raises Unavailable when the address cannot be bound.
         """
         try:
             listener = await listen(host, port)
@@ -120,7 +125,7 @@ class HttpServer:
         self._sweeper = asyncio.create_task(self._sweep())
 
     async def stop(self, grace: float) -> None:
-        """Accept no more, let calls under way end within `grace` seconds, close the rest."""
+        """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
         self.door.ending = True
         if self._server is None:
             return
@@ -135,7 +140,7 @@ class HttpServer:
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # what was written last is on its way
+        await asyncio.sleep(0)  # the last writes are sent in this turn
         for visitor in self.door.visitors:
             visitor.leave()
 
@@ -147,7 +152,7 @@ class HttpServer:
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
-    """One request, by ASGI 3."""
+    """Handle one request, by ASGI 3."""
     connection: Connection = scope["state"]["connection"]
     door = connection.door
     body = bytearray()
@@ -170,7 +175,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     )
     try:
         reply = await door.handler(request)
-    except asyncio.CancelledError:  # the server ends, and waits no longer
+    except asyncio.CancelledError:  # the server ends and waits no longer
         connection.leave()
         _nobody_left(receive)
         return
@@ -198,12 +203,15 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
                 connection.silent_since = door.clock()
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-    except RuntimeError:  # uvloop's word for a connection that has gone
+    except RuntimeError:  # uvloop's error for a closed connection
         if not connection.transport.is_closing():
             raise
         _nobody_left(receive)
 
 
 def _nobody_left(receive: Any) -> None:
-    """uvicorn hears it a moment later, and would log an answer that was not given."""
+    """Tell uvicorn that the peer has gone.
+
+    uvicorn learns it a moment later, and would otherwise log that no answer was given.
+    """
     receive.__self__.disconnected = True

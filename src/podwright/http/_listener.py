@@ -1,4 +1,4 @@
-"""What the connections of one listener share, and what they are asked and answer."""
+"""The state that the connections of one listener share, with their requests and replies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class HttpRequest(NamedTuple):
-    """A whole request. path: without its query, as it was sent. headers: names in lower case.
+    """A whole request.
 
-    uid: whose the other end of a Unix socket is. address: of the other end on TCP.
+    path: without its query, as it was sent. headers: names in lower case. uid: of the other end of
+    a Unix socket. address: of the other end on TCP.
     """
 
     method: str
@@ -28,13 +29,13 @@ class HttpRequest(NamedTuple):
     address: str
 
     def header(self, name: str) -> str:
-        """A header's value; empty where there is none."""
+        """Return a header's value; empty where there is none."""
         wanted = name.encode()
         return next((text.decode("latin-1") for key, text in self.headers if key == wanted), "")
 
 
 class Reply(NamedTuple):
-    """An answer. body: bytes, or parts that are sent as they come (server-sent events)."""
+    """An answer. body: bytes, or parts that are sent as they are made (server-sent events)."""
 
     status: int
     body: bytes | AsyncGenerator[bytes]
@@ -47,9 +48,13 @@ Handler = Callable[[HttpRequest], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Limits:
-    """connections, each: at once, of all and of one uid or address. idle: seconds of silence, and
-    for a request to become whole. head, body: bytes of one request, trailers with the head. held:
-    bytes of all bodies together. patience: seconds of silence after which one makes room."""
+    """The limits of a listener.
+
+    connections: the most at once. each: the most of one uid or address. idle: seconds of silence,
+    and for a request to become whole. head: bytes of a request's head, trailers included. body:
+    bytes of a request's body. held: bytes of all bodies together. patience: seconds of silence
+    after which a connection makes room for another.
+    """
 
     connections: int = 4096
     each: int = 512
@@ -62,8 +67,11 @@ class Limits:
 
 @dataclass
 class Listener:
-    """What the connections of one listener share. complain: the body of a refusal that HTTP itself
-    makes, by status and problem. held: bytes of bodies now. clock: seconds, never backwards."""
+    """The state that the connections of one listener share.
+
+    complain: returns the body of a refusal of HTTP itself, from status and problem. held: bytes of
+    bodies now. clock: seconds, never backwards.
+    """
 
     handler: Handler
     limits: Limits
@@ -76,5 +84,5 @@ class Listener:
     def __post_init__(self) -> None:
         limits = self.limits
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = min(limits.connections, descriptors // 2)  # the other half is for all else
+        most = min(limits.connections, descriptors // 2)  # the other half is for everything else
         self.visitors = Visitors(most, limits.each, patience=limits.patience, clock=self.clock)

@@ -1,7 +1,7 @@
-"""/metrics and /healthz of a daemon that has nothing else to say over HTTP on TCP.
+"""/metrics, /healthz and probes of a daemon that serves nothing else over HTTP on TCP.
 
-Figures are what its owner counts anyway; prometheus_client writes them, imported by the first
-scrape. It reads nothing but the path, and stays on loopback unless told otherwise.
+The metrics are values that the daemon counts anyway. prometheus_client formats them; the first
+scrape imports it. The front reads only the path, and stays on loopback unless told otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
-FRESH = 2.0  #: seconds for which figures are good
+FRESH = 2.0  #: seconds for which metrics are reused
 _LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, held=1, patience=0.0)
 
 
@@ -34,31 +34,33 @@ class Figure(NamedTuple):
 
 
 class MetricsFront:
-    """Serves figures. figures: what they are now; asked for once in `FRESH` seconds at most.
+    """Serves metrics. figures: returns them; called at most once in `FRESH` seconds.
 
-    clock: seconds, never backwards.
+    probes: by path, what returns the problem for which the probe fails, or "". clock: seconds,
+    never backwards.
     """
 
     def __init__(
         self,
         figures: Callable[[], Awaitable[Iterable[Figure]]],
         *,
+        probes: Mapping[str, Callable[[], str]] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._figures, self._clock = figures, clock
+        self._figures, self._probes, self._clock = figures, probes, clock
         self._server = HttpServer(self._answer, _LIMITS)
         self._text, self._until = b"", -math.inf
         self._one_at_a_time = asyncio.Lock()
 
     async def start(self, host: str, port: int) -> int:
-        """Answer at this address; port 0 takes a free one. Returns the port.
+        """Answer at this address; port 0 takes a free one. Return the port.
 
-        Raises Unavailable when the address cannot be had.
+        Raises Unavailable when the address cannot be bound.
         """
         return await self._server.open(host, port, "another port for metrics")
 
     async def stop(self) -> None:
-        """Accept no more."""
+        """Accept no more requests."""
         await self._server.stop(1.0)
 
     async def _answer(self, request: HttpRequest) -> Reply:
@@ -69,6 +71,9 @@ class MetricsFront:
             return Reply(200, b'{"status":"ok"}', headers=close)
         if request.path == "/metrics":
             return Reply(200, await self._now(), KIND, close)
+        if probe := self._probes.get(request.path):
+            problem = probe()
+            return Reply(503 if problem else 200, (problem or "ok\n").encode(), "text/plain", close)
         return Reply(404, b"there are /metrics and /healthz\n", "text/plain", close)
 
     async def _now(self) -> bytes:
@@ -80,47 +85,54 @@ class MetricsFront:
 
 
 def text(figures: Iterable[Figure]) -> bytes:
-    """Figures and those of this process, in Prometheus' text."""
+    """Return metrics, and those of this process, in Prometheus' text format."""
     return metrics_text(families(figures))
 
 
-def metrics_text(gathered: list[Metric]) -> bytes:
-    """Families that were gathered, and the figures of this process, in Prometheus' text."""
+def metrics_text(gathered: Iterable[Metric], labels: Mapping[str, str] = {}) -> bytes:
+    """Return gathered families and the metrics of this process in Prometheus' text format.
+
+    labels: added to each sample.
+    """
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+    collected = [*gathered, *ProcessCollector(registry=None).collect()]
+    for family in collected:
+        family.samples = [
+            sample._replace(labels={**sample.labels, **labels}) for sample in family.samples
+        ]
     registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    registry.register(_Ready(gathered))
+    registry.register(_Ready(collected))
     return generate_latest(registry)
 
 
 def families(figures: Iterable[Figure]) -> list[Metric]:
-    """Figures of one name together."""
+    """Return the metrics grouped by name."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    found: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    families_by_name: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for figure in figures:
-        family = found.get(figure.name)
+        family = families_by_name.get(figure.name)
         if family is None:
             kind = CounterMetricFamily if figure.total else GaugeMetricFamily
             labels = list(figure.labels)
-            family = found[figure.name] = kind(
+            family = families_by_name[figure.name] = kind(
                 f"podwright_{figure.name}", figure.words, labels=labels
             )
         family.add_metric(list(figure.labels.values()), figure.value)
-    return list(found.values())
+    return list(families_by_name.values())
 
 
 class _Ready:
-    """Families that are gathered already, as a collector."""
+    """A collector of families that are already gathered."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
     def collect(self) -> list[Metric]:
-        """All of them."""
+        """Return all families."""
         return self._families
 
     def describe(self) -> list[Metric]:
-        """Nothing to check: a registry holds these alone."""
+        """Return nothing: the registry holds only this collector, so no names can clash."""
         return []

@@ -1,7 +1,7 @@
-"""Who may stand at a door, and who goes when it is full: the one that has been silent longest.
+"""Who may stay at a listener, and who goes when it is full: the one that has been silent longest.
 
-A limit that turns newcomers away lets whoever came first keep everybody out. Here those who have
-nothing to say make room, and only where all are busy is the newcomer refused.
+A limit that only turned newcomers away would let the first comers keep everybody out. Here a silent
+connection makes room, and a newcomer is refused only where all are busy.
 """
 
 from __future__ import annotations
@@ -13,29 +13,33 @@ from typing import Protocol
 
 
 class Full(Exception):
-    """No room, and nobody who could make any. limit: of whom there are so many already."""
+    """There is no room, and no visitor could make any. limit: how many there are already."""
 
-    def __init__(self, limit: int, which: str) -> None:
-        super().__init__(f"more than {limit} {which}")
+    def __init__(self, limit: int, exceeded: str) -> None:
+        super().__init__(f"more than {limit} {exceeded}")
         self.limit = limit
 
 
 class Visitor(Protocol):
     """A connection, or a request that is still arriving."""
 
-    #: By the clock of the door: since when nothing was heard; infinity while it is served.
-    silent_since: float
+    @property
+    def silent_since(self) -> float:
+        """The time since which nothing was received; infinity while the visitor is served."""
+        ...
 
     def leave(self) -> None:
-        """Go, now."""
+        """Close at once."""
         ...
 
 
 class Visitors:
-    """Those at one door. most: of all. each: with one key, an address or a uid.
+    """The visitors of one listener. most: of all. each: with one key, an address or a uid.
 
-    patience: seconds of silence after which somebody has to make room when it is needed.
-    clock: seconds, never backwards. what: they are, in messages.
+    patience: seconds of silence after which a visitor has to make room when it is needed. clock:
+    seconds, never backwards. purpose: what a place is for, as messages name it. unread: returns
+    whether a visitor that seems silent has sent data that was not read yet; such a visitor keeps
+    its place.
     """
 
     def __init__(
@@ -45,10 +49,12 @@ class Visitors:
         *,
         patience: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
-        what: str = "connections",
+        purpose: str = "connections",
+        unread: Callable[[Visitor], bool] = lambda _: False,
     ) -> None:
         self.most, self.each = most, each
-        self._patience, self._clock, self._what = patience, clock, what
+        self._patience, self._clock, self._purpose = patience, clock, purpose
+        self._unread = unread
         self._keys: dict[Visitor, Hashable] = {}
         self._counts: Counter[Hashable] = Counter()
         self.refused = self.evicted = 0
@@ -60,16 +66,34 @@ class Visitors:
         return iter(list(self._keys))
 
     def enter(self, visitor: Visitor, key: Hashable) -> None:
-        """Let somebody in; another may have to go. Raises Full."""
+        """Admit a visitor, for which another may have to go. Raises Full."""
+        if not self.admits(visitor, key):
+            self.refused += 1
+            if self._counts[key] >= self.each:
+                raise Full(self.each, f"{self._purpose} of one caller")
+            raise Full(self.most, self._purpose)
+
+    def admits(self, visitor: Visitor, key: Hashable) -> bool:
+        """Admit a visitor if there is room, for which another may have to go.
+
+        Return whether there was.
+        """
         if self._counts[key] >= self.each:
-            self._make_room(key, self.each, f"{self._what} of one caller")
-        elif len(self._keys) >= self.most:
-            self._make_room(None, self.most, self._what)
-        self._keys[visitor] = key
-        self._counts[key] += 1
+            room = self._make_room(key)
+        else:
+            room = not self.full or self._make_room(None)
+        if room:
+            self._keys[visitor] = key
+            self._counts[key] += 1
+        return room
+
+    @property
+    def full(self) -> bool:
+        """Whether a newcomer can enter only if another visitor makes room."""
+        return len(self._keys) >= self.most
 
     def gone(self, visitor: Visitor) -> None:
-        """Somebody has gone; said twice is once."""
+        """Note that a visitor has gone. A second call does nothing."""
         if visitor in self._keys:
             key = self._keys.pop(visitor)
             self._counts[key] -= 1
@@ -77,23 +101,24 @@ class Visitors:
                 del self._counts[key]
 
     def sweep(self, seconds: float) -> None:
-        """Send everybody away who has been silent for so long."""
+        """Send away every visitor that has been silent for longer than `seconds`."""
         before = self._clock() - seconds
         for visitor in self:
             if visitor.silent_since < before:
                 self._send_away(visitor)
 
-    def _make_room(self, key: Hashable | None, limit: int, which: str) -> None:
+    def _make_room(self, key: Hashable | None) -> bool:
         before = self._clock() - self._patience
         silent = [
             visitor
             for visitor, other in self._keys.items()
             if visitor.silent_since < before and (key is None or other == key)
         ]
-        if not silent:
-            self.refused += 1
-            raise Full(limit, which)
-        self._send_away(min(silent, key=lambda visitor: visitor.silent_since))
+        for visitor in sorted(silent, key=lambda visitor: visitor.silent_since):
+            if not self._unread(visitor):
+                self._send_away(visitor)
+                return True
+        return False
 
     def _send_away(self, visitor: Visitor) -> None:
         self.evicted += 1

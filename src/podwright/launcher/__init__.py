@@ -1,24 +1,27 @@
-"""Launching: options become a plan, the plan a run; whatever happens, nothing is left behind."""
+"""The launcher: it makes a plan from the options, runs it, and leaves nothing behind."""
 
-from podwright.launcher._command_line import parse
-from podwright.launcher._config import write_config
-from podwright.launcher._dry_run import would_run
-from podwright.launcher._engine import Command, Engine, FakeEngine, Mpirun
-from podwright.launcher._exchange import Exchange
-from podwright.launcher._folder import RunFolder, make_folder
-from podwright.launcher._launch import launch
-from podwright.launcher._option_table import OPTIONS, help_text
-from podwright.launcher._options import Options
-from podwright.launcher._output import Output
-from podwright.launcher._plan import Instance, Plan, make_plan, places_instances
+from podwright.launcher.instances._exchange import Exchange
+from podwright.launcher.instances._exit_cause import TIMED_OUT
+from podwright.launcher.instances._folder import RunFolder, make_folder
+from podwright.launcher.instances._output import Output
+from podwright.launcher.options._command_line import parse
+from podwright.launcher.options._config import write_config
+from podwright.launcher.options._option_table import OPTIONS, help_text
+from podwright.launcher.options._options import Options
+from podwright.launcher.plan._dry_run import would_run
+from podwright.launcher.plan._plan import Instance, Plan, make_plan, places_instances
+from podwright.launcher.run._engine import Command, Engine, FakeEngine, Mpirun
+from podwright.launcher.run._launch import LaunchResult, launch, run_plan
 
 __all__ = [
     "OPTIONS",
+    "TIMED_OUT",
     "Command",
     "Engine",
     "Exchange",
     "FakeEngine",
     "Instance",
+    "LaunchResult",
     "Mpirun",
     "Options",
     "Output",
@@ -30,6 +33,7 @@ __all__ = [
     "make_plan",
     "parse",
     "places_instances",
+    "run_plan",
     "would_run",
     "write_config",
 ]

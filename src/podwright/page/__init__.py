@@ -1,4 +1,4 @@
-"""The page in a browser: a pod, its waiting line and its tables, live, and as they were. Says what
+"""The page in a browser: a pod, its queue and its tables, live, and as they were. Says what
 a server shows to whom and carries what one does there; HTTP is the front's that serves it."""
 
 from podwright.page._behind import Minutes, PageBackend, Who
@@ -6,11 +6,12 @@ from podwright.page._live import Live
 from podwright.page._page import BODY, Page
 from podwright.page._proxy import USER, SiteProxy
 from podwright.page._sessions import Sessions
-from podwright.page._snapshot import Changes, Snapshot, changes, take
+from podwright.page._snapshot import EVENTS, Changes, Snapshot, changes, take
 from podwright.page._static_files import Files
 
 __all__ = [
     "BODY",
+    "EVENTS",
     "USER",
     "Changes",
     "Files",

@@ -1,4 +1,4 @@
-"""What stands behind a page, as far as the page knows: callers, and a server that answers them."""
+"""The server behind a page, as the page knows it: callers, and a backend that answers them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class CallerRole(Protocol):
 
     @property
     def value(self) -> str:
-        """Its name."""
+        """The name of the role."""
         ...
 
 
@@ -19,71 +19,99 @@ class Who(Protocol):
 
     @property
     def name(self) -> str:
-        """A user's name, or `anonymous`."""
+        """The user's name, or `anonymous`."""
         ...
 
     @property
     def role(self) -> CallerRole:
-        """What it may do."""
+        """The caller's role, which decides what it may do."""
         ...
 
 
 class PageBackend(Protocol):
-    """What stands behind the page."""
+    """The server behind the page."""
 
     def anonymous(self) -> Who | None:
-        """Who shows nothing; None where that one sees nothing."""
+        """Return the caller without credentials; None where such a caller may see nothing."""
         ...
 
     async def by_token(self, token: str) -> Who:
-        """The caller of a one-time link. Raises wire.Unauthenticated."""
+        """Return the caller of a one-time link, and use up the link.
+
+        Raises wire.Unauthenticated for a link that was used before, wire.Unavailable for one of too
+        many.
+        """
         ...
 
     async def by_key(self, name: str, key: str) -> Who:
-        """The caller of an access key. Raises wire.PodwrightError."""
+        """Return the caller of an access key. Raises wire.PodwrightError."""
         ...
 
     def by_proxy(self, name: str) -> Who:
-        """The caller whom the site's proxy names. Raises wire.Unauthenticated for no user here."""
+        """Return the user whom the site's proxy names.
+
+        Raises wire.Unauthenticated for an unknown user.
+        """
         ...
 
     def known(self, who: Who) -> bool:
-        """Is it still a user here, in the same role?"""
+        """Return whether the caller is still a user of this server, in the same role."""
         ...
 
     async def listed(self, who: Who, method: str) -> Any:
-        """One of the lists, whole, as this caller sees it. Raises wire.PodwrightError."""
+        """Return one of the lists, whole, as this caller may see it. Raises wire.PodwrightError."""
         ...
 
     async def act(self, who: Who, method: str, body: bytes) -> bytes:
-        """Carry out a call; the reply as JSON. Raises wire.PodwrightError."""
+        """Carry out a call. Return its reply as JSON. Raises wire.PodwrightError."""
         ...
 
     def audience(self, who: Who) -> str:
-        """A name for all who see the same as this caller."""
+        """Return a name that is equal for all callers who see the same as this one."""
         ...
 
     async def own(self, who: Who) -> str | None:
-        """Its name, where it sees of others' things less than all; None: it sees all. Raises
-        wire.PodwrightError where nothing is told now."""
+        """Return the caller's name if it may not see all of others' things; None if it sees all.
+
+        Raises wire.PodwrightError where nothing is shown now.
+        """
         ...
 
     def counted(self) -> int:
-        """Grows with every change."""
+        """Return a number that grows with every change."""
+        ...
+
+    def conditions(self, who: Who) -> dict[str, object] | None:
+        """Return the server's own conditions, or None for a caller who may not see them.
+
+        read_only: why nothing can be changed, or empty. standbys: number of servers that wait to
+        take over; None: none can. silent_schedulers: by name, since when. cabling: what the last
+        test of each cluster found, as (cluster, machine, problem).
+        """
+        ...
+
+    def other_pods(self) -> dict[str, object]:
+        """Return the other pods by name, each with `url` and `state`.
+
+        The state is ok, standby, unhealthy, unreachable or not known.
+        """
         ...
 
     def describe(self) -> dict[str, object]:
-        """The server, for the page's head."""
+        """Return the server's description for the page's head."""
         ...
 
 
 class Minutes(Protocol):
-    """What was. All raise wire.PodwrightError."""
+    """The pod's past. All methods raise wire.PodwrightError."""
 
-    async def series(self, since: int, until: int, step: int) -> Any:
-        """Sums of minutes since 1970, a point for each step."""
+    async def series(self, since: int, until: int, step: int, *, own: str | None = None) -> Any:
+        """Return the sums of minutes since 1970, a point for each step. own: as for `at`."""
         ...
 
     async def at(self, when: int, *, own: str | None = None) -> Any:
-        """What was at a minute since 1970. own: the name of one who sees no others' things."""
+        """Return the pod at a minute since 1970.
+
+        own: the name of a caller who may not see others' things.
+        """
         ...

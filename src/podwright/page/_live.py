@@ -1,7 +1,11 @@
-"""One view of a server for all pages that may see the same: looked at once, told to everybody.
+"""One view of a server for all pages that may see the same.
 
-Server-sent events: `all`, the whole, to one who comes or was too slow; `change`, what is different
-since; `away`, when the server cannot say. Whoever does not read is told less, never remembered.
+It is read once and sent to all of them.
+
+The stream has server-sent events. `all` carries the whole view, for a page that is new or was too
+slow. `change` carries the differences since the last event. `away` says that the server cannot
+answer. For a page that does not read, events are not kept beyond `BEHIND`; it gets the whole view
+later.
 """
 
 from __future__ import annotations
@@ -18,47 +22,50 @@ import msgspec
 from podwright.errors import PodwrightError
 from podwright.page._snapshot import changes
 
-INTERVAL: Final = 0.2  #: seconds between two looks
-SHARE: Final = 10.0  #: a look that took t seconds is followed by a pause of at least SHARE x t
-LOOK_ANYWAY: Final = 5.0  #: seconds after which a look is taken though nothing was counted
+INTERVAL: Final = 0.2  #: seconds between two readings
+SHARE: Final = 10.0  #: after a reading of t seconds there is a pause of at least SHARE x t
+LOOK_ANYWAY: Final = 5.0  #: seconds after which the view is read although nothing has changed
 PING: Final = 5.0  #: seconds of silence after which a comment keeps the connection alive
-BEHIND: Final = 16  #: changes that one may be behind before it gets the whole again
+BEHIND: Final = 16  #: the most changes that wait for one page before it gets the whole view again
 _encode = msgspec.json.Encoder(order=None).encode
 
 
 class Live:
-    """A view. look: all that there is to see; raises wire.PodwrightError where nothing can be said.
-    counted: grows with every change that is known of. clock: seconds, never backwards.
+    """A view.
+
+    take: returns all that there is to see; raises wire.PodwrightError where the server cannot
+    answer. counted: returns a number that grows with every known change. clock: seconds, never
+    backwards.
     """
 
     def __init__(
         self,
-        look: Callable[[], Awaitable[dict[str, dict[str, object]]]],
+        take: Callable[[], Awaitable[dict[str, dict[str, object]]]],
         counted: Callable[[], int],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._take, self._counted, self._clock = look, counted, clock
+        self._take, self._counted, self._clock = take, counted, clock
         self._snapshot: dict[str, dict[str, object]] = {}
         self._revision = 0
-        self._whole = b""
+        self._full_event = b""
         self._away = ""
-        self._known = False
+        self._known = self._closed = False
         self._readers: set[_Reader] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._readers)
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """What to send to one page, from now on, without end."""
+        """Yield the events for one page, from now on, without end."""
         reader = _Reader()
         self._readers.add(reader)
         try:
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look())
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._refresh())
             reader.behind = self._known
-            while True:
+            while not self._closed:
                 if reader.behind:
                     reader.behind = False
                     reader.waiting.clear()
@@ -76,54 +83,57 @@ class Live:
             self._readers.discard(reader)
 
     async def close(self) -> None:
-        """Look no more."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Stop reading, and end the stream of each page."""
+        self._closed = True
+        for reader in self._readers:
+            reader.news.set()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+                await self._refreshing
 
     def _all(self) -> bytes:
         if self._away:
             return _event("away", self._revision, {"problem": self._away})
-        if not self._whole:
-            self._whole = _event("all", self._revision, {"topics": self._snapshot})
-        return self._whole
+        if not self._full_event:
+            self._full_event = _event("all", self._revision, {"topics": self._snapshot})
+        return self._full_event
 
-    async def _look(self) -> None:
-        seen, looked = -1, -LOOK_ANYWAY
+    async def _refresh(self) -> None:
+        seen, last_read = -1, -LOOK_ANYWAY
         while self._readers:
-            counted, begun = self._counted(), self._clock()
-            if not self._known or counted != seen or begun >= looked + LOOK_ANYWAY:
-                await self._look_once()
-                seen, looked = counted, begun
-            took = self._clock() - begun
-            await asyncio.sleep(max(INTERVAL, SHARE * took))
-        # Nobody looks: who comes next gets the truth of then.
-        self._known, self._snapshot, self._whole = False, {}, b""
+            counted, started = self._counted(), self._clock()
+            if not self._known or counted != seen or started >= last_read + LOOK_ANYWAY:
+                await self._refresh_once()
+                seen, last_read = counted, started
+            duration = self._clock() - started
+            await asyncio.sleep(max(INTERVAL, SHARE * duration))
+        # No page is left. The next one must get the view of its own time.
+        self._known, self._snapshot, self._full_event = False, {}, b""
 
-    async def _look_once(self) -> None:
+    async def _refresh_once(self) -> None:
         try:
             after = await self._take()
         except PodwrightError as error:
             if error.problem != self._away:
                 self._away = error.problem
-                self._tell(_event("away", self._revision, {"problem": self._away}))
+                self._notify(_event("away", self._revision, {"problem": self._away}))
             self._known = True
             return
         was_away, self._away = self._away, ""
-        told = changes(self._snapshot, after)
-        if not (told or was_away or not self._known):
+        difference = changes(self._snapshot, after)
+        if not (difference or was_away or not self._known):
             return
         first = not self._known or bool(was_away)
         self._revision += 1
-        self._snapshot, self._whole, self._known = after, b"", True
+        self._snapshot, self._full_event, self._known = after, b"", True
         if first:
-            self._tell(None)
+            self._notify(None)
         else:
-            self._tell(_event("change", self._revision, {"topics": told}))
+            self._notify(_event("change", self._revision, {"topics": difference}))
 
-    def _tell(self, event: bytes | None) -> None:
-        """To all; None: the whole."""
+    def _notify(self, event: bytes | None) -> None:
+        """Send an event to all pages; None sends the whole view."""
         for reader in self._readers:
             if event is None or len(reader.waiting) >= BEHIND:
                 reader.behind = True
@@ -134,7 +144,7 @@ class Live:
 
 
 class _Reader:
-    """One page. behind: it needs the whole."""
+    """The stream of one page. behind: the page needs the whole view."""
 
     def __init__(self) -> None:
         self.waiting: deque[bytes] = deque()

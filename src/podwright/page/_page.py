@@ -1,13 +1,13 @@
-"""What the page asks for over HTTP, and who may: files, one stream, a session, acts.
+"""What the page asks for over HTTP, and who may ask it: files, one stream, a session, actions.
 
-Everything that changes something comes as JSON from the page's own origin, with a session's cookie
-that other sites cannot send: no form elsewhere, and no name that points here, gets through.
+A request that changes something must be JSON from the page's own origin, with a session's cookie
+and its secret in a header. So a form of another site, a name that was pointed at this machine, and
+a server on another port of the same host cannot send one. No address contains a secret.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.cookies
 import time
 import urllib.parse
 from collections.abc import AsyncGenerator, Callable
@@ -21,17 +21,18 @@ from podwright.http import HttpRequest, Reply
 from podwright.page._behind import Minutes, PageBackend, Who
 from podwright.page._live import Live
 from podwright.page._proxy import SiteProxy
-from podwright.page._sessions import Sessions
+from podwright.page._sessions import Proof, Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
 from podwright.page._span import minute_of, name_of, span_of
 from podwright.page._static_files import Files
 
-COOKIE: Final = "podwright_session"
-#: What the page shows beside its stream, as JSON.
+COOKIE: Final = "podwright_session"  #: the cookie's name, to which a port is appended
+SECRET_HEADER: Final = "x-podwright-session"
+#: The paths of what the page shows beside its stream, as JSON.
 TOLD: Final = ("/v1/history", "/v1/history/at", "/v1/fragments", "/v1/explain")
-BODY: Final = 16 * 1024  #: bytes of a request
-VIEWS: Final = 256  #: different views at once
-#: What can be done on the page; the caller's role decides as everywhere.
+BODY: Final = 16 * 1024  #: the most bytes of a request
+VIEWS: Final = 256  #: the most different views at once
+#: The calls that the page may make. The caller's role decides about each, as everywhere.
 ACTS: Final = ("DrainMachine", "ResumeMachine", "ResetPartition", "RemovePartition", "Leave")
 
 
@@ -47,9 +48,12 @@ class _Act(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Page:
-    """Answers what belongs to the page. safe_login: whether access keys may travel here: on
-    loopback, or with TLS. status: a refusal's code -> the HTTP status. past: what was. proxy: which
-    says who comes."""
+    """Answers the requests of the page.
+
+    safe_login: whether access keys may be sent here: on loopback, or with TLS. status: maps a
+    refusal's code to the HTTP status. past: the pod's history. proxy: the site's proxy, which names
+    the caller.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Page:
         self._views: dict[str, Live] = {}
 
     async def answer(self, request: HttpRequest) -> Reply | None:
-        """The answer, or None for what is not the page's."""
+        """Return the answer, or None for a request that is not the page's."""
         try:
             return await self._answer(request)
         except PodwrightError as error:
@@ -89,14 +93,14 @@ class Page:
             if request.path == "/me":
                 return self._json(self._me(request))
             if request.path in TOLD:
-                return await self._told(request)
+                return await self._page_data(request)
             return self._files.answer(request)
         match request.method, request.path:
             case "POST", "/session":
                 return await self._log_in(request)
             case "DELETE", "/session":
                 _own_origin(request)
-                self._sessions.close(_cookie(request))
+                self._sessions.close(_proof(request))
                 return self._json({}, (b"set-cookie", self._cookie("", 0, request)))
             case "POST", "/act":
                 return await self._act(request)
@@ -106,14 +110,16 @@ class Page:
         return self._logged_in(request) or self._server.anonymous()
 
     def _logged_in(self, request: HttpRequest) -> Who | None:
-        """Whose session it is, or whom the site's proxy says. Raises Unauthenticated for somebody
-        whom only the proxy knows."""
+        """Return the caller of the session, or the user whom the site's proxy names.
+
+        Raises Unauthenticated for a user whom only the proxy knows.
+        """
         if self._proxy is not None and (name := self._proxy.user(request)):
             return self._server.by_proxy(name)
-        cookie = _cookie(request)
-        who = self._sessions.caller(cookie) if cookie else None
+        proof = _proof(request)
+        who = self._sessions.caller(proof) if proof.cookie and proof.secret else None
         if who is not None and not self._server.known(who):
-            self._sessions.close(cookie)
+            self._sessions.close(proof)
             who = None
         return who
 
@@ -147,34 +153,45 @@ class Page:
         view = self._views.get(name)
         if view is None:
             if len(self._views) >= VIEWS:
-                self._views = {key: one for key, one in self._views.items() if len(one)}
+                self._views = {key: view for key, view in self._views.items() if len(view)}
             view = Live(
-                lambda: take(partial(self._server.listed, who), time.time), self._server.counted
+                lambda: take(
+                    partial(self._server.listed, who),
+                    time.time,
+                    conditions=self._server.conditions(who),
+                    other_pods=self._server.other_pods(),
+                ),
+                self._server.counted,
             )
             self._views[name] = view
         events = self._while_seen(view.events(), who, request)
         return Reply(200, events, "text/event-stream", self._files.headers)
 
-    async def _told(self, request: HttpRequest) -> Reply:
-        """What was, and which sizes fit: what the page shows, as JSON."""
+    async def _page_data(self, request: HttpRequest) -> Reply:
+        """Return further data of the page as JSON: the past, which sizes fit, explanations."""
         who = self._seer(request)
         own = await self._server.own(who)
         if request.path == "/v1/fragments":
-            found = await take(partial(self._server.listed, who), time.time, topics=FRAGMENT_TOPICS)
-            return self._json(found.get("fragments", {}))
+            snapshot = await take(
+                partial(self._server.listed, who), time.time, topics=FRAGMENT_TOPICS
+            )
+            return self._json(snapshot.get("fragments", {}))
         if request.path == "/v1/explain":
-            asked = msgspec.json.encode({"name": name_of(request.query)})
-            return Reply(200, await self._server.act(who, "Explain", asked), headers=self._private)
+            request_body = msgspec.json.encode({"name": name_of(request.query)})
+            return Reply(
+                200, await self._server.act(who, "Explain", request_body), headers=self._private
+            )
         if self._past is None:
             raise NotFound("this server writes no history", would_work="its page has what is now")
         if request.path == "/v1/history":
-            return self._json(await self._past.series(*span_of(request.query, time.time())))
+            span = span_of(request.query, time.time())
+            return self._json(await self._past.series(*span, own=own))
         return self._json(await self._past.at(minute_of(request.query), own=own))
 
     async def _while_seen(
         self, events: AsyncGenerator[bytes], who: Who, request: HttpRequest
     ) -> AsyncGenerator[bytes]:
-        """Events until the session is over that they are told to, or its user is gone."""
+        """Yield events until the caller's session is over, or its user is gone."""
         anybody = who == self._server.anonymous()
         async with contextlib.aclosing(events):
             async for event in events:
@@ -185,18 +202,14 @@ class Page:
                 yield event
 
     def _keys_hidden(self, request: HttpRequest) -> bool:
-        """Can nobody read along on the way?"""
+        """Return whether nobody can read an access key on its way here."""
         return self._safe_login or (self._proxy is not None and self._proxy.hides(request))
 
     async def _log_in(self, request: HttpRequest) -> Reply:
         _own_origin(request)
-        asked = _decoded(request, _Login)
-        if asked.token:
-            who = await self._server.by_token(asked.token)
-            if not self._sessions.first_use(asked.token):
-                raise Unauthenticated(
-                    "this link has been used", would_work="podwright web makes another"
-                )
+        login = _decoded(request, _Login)
+        if login.token:
+            who = await self._server.by_token(login.token)
         elif not self._keys_hidden(request):
             raise Denied(
                 "access keys would travel here for all to read",
@@ -204,22 +217,23 @@ class Page:
                 would_work="reach the page over TLS, or by podwright web on the server's machine",
             )
         else:
-            who = await self._server.by_key(asked.user, asked.key)
-        cookie = self._sessions.open(who, who.name)
-        said = {"name": who.name, "role": who.role.value}
-        return self._json(said, (b"set-cookie", self._cookie(cookie, 12 * 3600, request)))
+            who = await self._server.by_key(login.user, login.key)
+        proof = self._sessions.open(who, who.name)
+        entered = {"name": who.name, "role": who.role.value, "secret": proof.secret}
+        cookie = self._cookie(proof.cookie, 12 * 3600, request)
+        return self._json(entered, (b"set-cookie", cookie))
 
     async def _act(self, request: HttpRequest) -> Reply:
         _own_origin(request)
         who = self._logged_in(request)
         if who is None:
             raise Unauthenticated("nobody is logged in", asked="act", would_work="log in first")
-        asked = _decoded(request, _Act)
-        if asked.method not in ACTS:
+        action = _decoded(request, _Act)
+        if action.method not in ACTS:
             raise InvalidRequest(
-                f"{asked.method[:40]} is not done here", asked="act", would_work=", ".join(ACTS)
+                f"{action.method[:40]} is not done here", asked="act", would_work=", ".join(ACTS)
             )
-        reply = await self._server.act(who, asked.method, bytes(asked.request))
+        reply = await self._server.act(who, action.method, bytes(action.request))
         return Reply(200, reply, headers=self._files.headers)
 
     def _json(self, value: object, *headers: tuple[bytes, bytes]) -> Reply:
@@ -227,26 +241,49 @@ class Page:
 
     @property
     def _private(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Headers of what nobody keeps."""
+        """The headers of answers that must not be stored."""
         return (*self._files.headers, (b"cache-control", b"no-store"))
 
     def _cookie(self, text: str, seconds: int, request: HttpRequest) -> bytes:
         hidden = self._proxy is not None and self._proxy.hides(request)
         secure = "; Secure" if hidden else ""
-        said = f"{COOKIE}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-        return said.encode()
+        name = _cookie_name(request)
+        return (
+            f"{name}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}".encode()
+        )
 
 
-def _cookie(request: HttpRequest) -> str:
-    try:
-        jar = http.cookies.SimpleCookie(request.header("cookie")[:4096])
-    except http.cookies.CookieError:
-        return ""
-    return jar[COOKIE].value if COOKIE in jar else ""
+def _cookie_name(request: HttpRequest) -> str:
+    """Return the cookie's name for this port.
+
+    Without the port in the name, pages of several servers on one host would replace each other's
+    cookie.
+    """
+    port = urllib.parse.urlsplit(f"//{request.header('host')}").port
+    return f"{COOKIE}_{port}" if port else COOKIE
+
+
+def _proof(request: HttpRequest) -> Proof:
+    """Return what the browser presents of its session; empty where it presents nothing.
+
+    A browser may hold more cookies of this host than fit into a proof, so only the cookie of this
+    page is read.
+    """
+    name = _cookie_name(request)
+    values = [
+        value.strip()
+        for key, text in request.headers
+        if key == b"cookie"
+        for pair in text.decode("latin-1").split(";")
+        for cookie_name, _, value in [pair.partition("=")]
+        if cookie_name.strip() == name
+    ]
+    cookie = values[0] if len(values) == 1 else ""
+    return Proof(cookie[:200], request.header(SECRET_HEADER)[:200])
 
 
 def _own_origin(request: HttpRequest) -> None:
-    """Raises wire.Denied for what another site's page, or none, has sent."""
+    """Raise wire.Denied for a request that another site's page sent, or no page at all."""
     origin = urllib.parse.urlsplit(request.header("origin"))
     site = request.header("sec-fetch-site")
     kind = request.header("content-type").partition(";")[0].strip().lower()

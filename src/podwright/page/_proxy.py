@@ -1,8 +1,8 @@
-"""A proxy of the site's in front of the page, which knows who comes and says so in a header.
+"""A proxy of the site's in front of the page. It knows the caller and names it in a header.
 
-The header counts from the peers that were configured alone, and on this machine, where every
-account can connect from any of its addresses, only beside a secret that the proxy sends as well.
-From anybody else it is as if it were not there.
+The header counts only in requests of the configured peers. On this machine every account can
+connect from any of its addresses, so there the header counts only beside a secret that the proxy
+sends as well. In requests of others the header is ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class SiteProxy:
-    """peers: addresses and networks. header: which says the user's name. secret: empty for none;
-    at least 16 characters. here: whether an address is one of this machine's.
+    """A proxy that is trusted.
 
-    Raises InvalidRequest for what is no network, and for peers on this machine without a secret.
+    peers: addresses and networks. header: the header with the user's name. secret: empty for none,
+    else at least 16 characters. is_own: whether an address is one of this machine's.
+
+    Raises InvalidRequest for an address that is malformed, and for peers on this machine without a
+    secret.
     """
 
     def __init__(
@@ -40,16 +43,16 @@ class SiteProxy:
         *,
         header: str = USER,
         secret: str = "",
-        here: Callable[[str], bool] = is_here,
+        is_own: Callable[[str], bool] = is_here,
     ) -> None:
         if not _HEADER.fullmatch(header) or header.lower() in ("host", "origin", "cookie", SECRET):
             raise InvalidRequest(f"{header[:80]!r} cannot say who comes", would_work=USER)
         self.header = header.lower()
         self._peers = [_network(peer) for peer in peers]
-        self._here = here
+        self._is_own_name = is_own
         local = any(
             peer.overlaps(_LOOPBACK[peer.version])
-            or (peer.num_addresses == 1 and here(str(peer.network_address)))
+            or (peer.num_addresses == 1 and is_own(str(peer.network_address)))
             for peer in self._peers
         )
         if local and not secret:
@@ -65,8 +68,10 @@ class SiteProxy:
         self._secret = secret.encode()
 
     def user(self, request: HttpRequest) -> str:
-        """Who the proxy says comes; empty where no proxy does. Raises Unauthenticated for a header
-        that is there twice."""
+        """Return the user whom the proxy names; empty where the request is not from a proxy.
+
+        Raises Unauthenticated for a header that is present twice.
+        """
         if not self.speaks(request):
             return ""
         names = [text for key, text in request.headers if key == self.header.encode()]
@@ -78,7 +83,7 @@ class SiteProxy:
         return names[0].decode("utf-8", "replace").strip()[:100] if names else ""
 
     def speaks(self, request: HttpRequest) -> bool:
-        """Does the request come from the proxy?"""
+        """Return whether the request comes from the proxy."""
         try:
             address = ipaddress.ip_address(request.address.partition("%")[0])
         except ValueError:
@@ -87,12 +92,12 @@ class SiteProxy:
         address = mapped or address
         if not any(address in peer for peer in self._peers):
             return False
-        if not self._secret:  # a network may hold an address of our own
-            return not self._here(str(address))
+        if not self._secret:  # a network may contain an address of this machine
+            return not self._is_own_name(str(address))
         return hmac.compare_digest(request.header(SECRET).encode("latin-1"), self._secret)
 
     def hides(self, request: HttpRequest) -> bool:
-        """Does nobody between the browser and the proxy read along? As far as the proxy says so."""
+        """Return whether the way from browser to proxy is encrypted, as the proxy reports it."""
         return self.speaks(request) and request.header("x-forwarded-proto") == "https"
 
 

@@ -1,5 +1,14 @@
-"""Who is logged in: a random name in a cookie that scripts cannot read, known to this process
-alone. A session ends when it was not used for an hour, after twelve hours, and with the server."""
+"""Who is logged in.
+
+Two random texts prove a session: a cookie, which scripts cannot read, and a secret, which the page
+keeps in its origin's localStorage and sends as a header.
+
+A browser sends cookies to every port of a host, so on a shared machine the server of another
+account receives them. localStorage belongs to one port alone, so that server never sees the secret.
+A script that reads the secret, on the other hand, cannot read the cookie. Only this process knows
+the sessions. A session ends when it was not used for an hour, after twelve hours, and with the
+server.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +17,26 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 IDLE: Final = 3600.0  #: seconds
 LONGEST: Final = 12 * 3600.0
-MOST: Final = 1000  #: sessions in all; who was silent longest goes
+MOST: Final = 1000  #: sessions in all; the one that was silent longest is closed
 EACH: Final = 20  #: sessions of one user
-LINKS: Final = 4096  #: one-time links that are remembered as used
 
 _C = TypeVar("_C")
+
+
+class Proof(NamedTuple):
+    """The two texts by which a browser proves its session."""
+
+    cookie: str
+    secret: str
+
+    @property
+    def digest(self) -> bytes:
+        """A name for the proof, from which the proof cannot be derived."""
+        return hashlib.sha256(f"{self.cookie} {self.secret}".encode()).digest()
 
 
 class Sessions(Generic[_C]):
@@ -24,53 +44,39 @@ class Sessions(Generic[_C]):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: By the digest of the cookie: who, whose name, begun, last used. The last used is last.
+        #: By the digest of the proof: caller, name, beginning, last use. The last used session is
+        #: last.
         self._open: OrderedDict[bytes, tuple[_C, str, float, float]] = OrderedDict()
-        self._used: OrderedDict[bytes, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: _C, name: str) -> str:
-        """A session. Returns what the cookie holds."""
+    def open(self, caller: _C, name: str) -> Proof:
+        """Open a session. Return its proof."""
         now = self._clock()
         own = [key for key, (_, other, *_) in self._open.items() if other == name]
         for key in own[: max(0, len(own) + 1 - EACH)]:
             del self._open[key]
         while len(self._open) >= MOST:
             self._open.popitem(last=False)
-        cookie = secrets.token_urlsafe(32)
-        self._open[_digest(cookie)] = (caller, name, now, now)
-        return cookie
+        proof = Proof(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        self._open[proof.digest] = (caller, name, now, now)
+        return proof
 
-    def caller(self, cookie: str) -> _C | None:
-        """Whose session it is; None: nobody's, or it is over."""
-        key, now = _digest(cookie), self._clock()
-        found = self._open.get(key)
-        if found is None:
+    def caller(self, proof: Proof) -> _C | None:
+        """Return the caller of a session; None if there is no such session or it is over."""
+        key, now = proof.digest, self._clock()
+        session = self._open.get(key)
+        if session is None:
             return None
-        caller, name, begun, used = found
-        if now >= used + IDLE or now >= begun + LONGEST:
+        caller, name, opened, used = session
+        if now >= used + IDLE or now >= opened + LONGEST:
             del self._open[key]
             return None
-        self._open[key] = (caller, name, begun, now)
+        self._open[key] = (caller, name, opened, now)
         self._open.move_to_end(key)
         return caller
 
-    def close(self, cookie: str) -> None:
-        """It is over."""
-        self._open.pop(_digest(cookie), None)
-
-    def first_use(self, token: str) -> bool:
-        """Whether a one-time token was not used before; from now on it was."""
-        key = _digest(token)
-        if key in self._used:
-            return False
-        self._used[key] = None
-        if len(self._used) > LINKS:
-            self._used.popitem(last=False)
-        return True
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+    def close(self, proof: Proof) -> None:
+        """End a session."""
+        self._open.pop(proof.digest, None)

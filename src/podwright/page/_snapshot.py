@@ -1,16 +1,18 @@
-"""What a page shows at one moment, and what is different a moment later. Pure data.
+"""What a page shows at one moment, and what has changed a moment later. Pure data.
 
-Topics by name, items by key, each item a value that JSON can hold. What only counts down is left
-out or made a point in time, so that nothing changes where nothing happened.
+Topics are by name, items by key, and each item is a value that JSON can hold. Values that only
+count down are left out or turned into a point in time, so that nothing changes where nothing
+happened.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from podwright.errors import Denied
+from podwright.page._problems import problems
 from podwright.page._still_fits import fragments
 from podwright.wire import (
     AgentInfo,
@@ -29,22 +31,36 @@ from podwright.wire import (
 
 #: By topic, then by key.
 Snapshot = Mapping[str, Mapping[str, object]]
-#: As a snapshot; None stands for what has gone.
+#: As a snapshot; None stands for an item that has gone.
 Changes = dict[str, dict[str, object]]
-#: Asks for one of the server's lists, whole, by the method's name. Raises wire.PodwrightError.
+#: Returns one of the server's lists, whole, by the method's name. Raises wire.PodwrightError.
 Ask = Callable[[str], Awaitable[Any]]
 
 FRAGMENT_TOPICS: Final = ("clusters", "devices", "waiters")
-EVENTS: Final = 300  #: newest events that a page has
+#: Attributes of a device that its driver measures, in the order in which the page shows them.
+READINGS: Final = (
+    "load", "memory used", "power", "temperature", "ecc errors", "row remapping", "last xid",
+    "problems",
+)  # fmt: skip
+EVENTS: Final = 300  #: the newest events that a page has
 
 
 async def take(
-    ask: Ask, now: Callable[[], float], *, topics: Collection[str] = ()
+    ask: Ask,
+    now: Callable[[], float],
+    *,
+    topics: Collection[str] = (),
+    conditions: Mapping[str, object] | None = None,
+    other_pods: Mapping[str, object] | None = None,
 ) -> dict[str, dict[str, object]]:
-    """All that a caller may see, or these topics of it and `fragments`. now: seconds since 1970.
+    """Return all that a caller may see, with its `problems`.
 
-    Raises wire.PodwrightError, but not for lists that are denied: those topics are missing."""
-    found: dict[str, dict[str, object]] = {}
+    topics: only these topics of it, and `fragments`. now: seconds since 1970. conditions: the
+    server's own, where the caller may know them. other_pods: by name, with address and health.
+
+    Raises wire.PodwrightError. A list that is denied raises nothing; its topic is missing.
+    """
+    contents: dict[str, dict[str, object]] = {}
     lists: dict[str, Any] = {}
     for topic, (method, field, item) in _TOPICS.items():
         if topics and topic not in topics:
@@ -56,19 +72,28 @@ async def take(
         if topic == "events":
             listed = listed[-EVENTS:]
         at = now()
-        found[topic] = dict(item(value, at) for value in listed)
+        contents[topic] = dict(item(value, at) for value in listed)
+    wanted = not topics or "readings" in topics
+    if wanted and (readings := dict(_readings(lists.get("devices", ())))):
+        contents["readings"] = readings
+    if conditions is not None and not topics:
+        contents["server"] = {"server": dict(conditions)}
+    if other_pods and not topics:
+        contents["pods"] = dict(other_pods)
     if "clusters" in lists and "devices" in lists:
         waiters = lists.get("waiters", ())
-        found["fragments"] = dict(fragments(lists["clusters"], lists["devices"], waiters))
-        if "machines" in found:
-            found["machines"].update(_without_agent(lists, found["machines"]))
-    return found
+        contents["fragments"] = dict(fragments(lists["clusters"], lists["devices"], waiters))
+        if "machines" in contents:
+            contents["machines"].update(_without_agent(lists, contents["machines"]))
+    if not topics:
+        contents["problems"] = problems(contents, now())
+    return contents
 
 
 def _without_agent(
     lists: Mapping[str, Any], known: Collection[str]
 ) -> Iterator[tuple[str, object]]:
-    """Machines of clusters for which no agent speaks: simulated ones, and the server's own."""
+    """Yield machines of clusters that have no agent: simulated ones, and the server's own."""
     devices = Counter(value.device.machine for value in lists["devices"])
     for cluster in lists["clusters"]:
         for name in cluster.machines:
@@ -84,8 +109,11 @@ def _without_agent(
 
 
 def changes(before: Snapshot, after: Snapshot) -> Changes:
-    """What has to be told to one who knows `before`. A topic that is seen no more is None whole."""
-    told: Changes = {}
+    """Return the changes for a page that knows `before`.
+
+    A topic that is no longer visible becomes None.
+    """
+    difference: Changes = {}
     for topic, items in after.items():
         old = before.get(topic, {})
         new: dict[str, object] = {
@@ -93,11 +121,11 @@ def changes(before: Snapshot, after: Snapshot) -> Changes:
         }
         new.update((key, None) for key in old if key not in items)
         if new or topic not in before:
-            told[topic] = new
+            difference[topic] = new
     for topic in before:
         if topic not in after:
-            told[topic] = dict.fromkeys(before[topic])
-    return told
+            difference[topic] = dict.fromkeys(before[topic])
+    return difference
 
 
 def _cluster(value: ClusterInfo, _: float) -> tuple[str, object]:
@@ -114,25 +142,40 @@ def _cluster(value: ClusterInfo, _: float) -> tuple[str, object]:
     }
 
 
-def _machine(value: AgentInfo, _: float) -> tuple[str, object]:
+def _machine(value: AgentInfo, now: float) -> tuple[str, object]:
+    silent = value.state == "DOWN" and value.last_seen >= 0
+    reason = "its agent is silent" if value.reason.startswith("silent for") else value.reason
     return value.name, {
         "cluster": value.cluster,
         "family": value.family,
         "devices": value.devices,
         "state": value.state,
-        "reason": value.reason,
+        "reason": reason,
+        # Rounded to ten seconds, so that a value that only counts up is no change.
+        "since": round((now - value.last_seen) / 10) * 10 if silent else 0,
         "software": value.software,
         "host": value.host,
     }
 
 
 def _device(value: DeviceInfo, _: float) -> tuple[str, object]:
-    """A list, not a table: a page of 16,384 of them is read in a second."""
+    """Return a device as a list, since a page reads 16,384 lists in a second."""
     ref = value.device
     where = f"{value.cluster}/{ref.domain}/{ref.offset}"
     row = (ref.machine, ref.index, value.state, value.partition, value.allocation)
     kept_for = value.attributes.get("kept_for")
     return where, (*row, kept_for) if kept_for else row
+
+
+def _readings(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
+    """Yield the readings of drivers by device: names and texts.
+
+    Devices without readings are left out.
+    """
+    for value in devices:
+        readings = {name: value.attributes[name] for name in READINGS if value.attributes.get(name)}
+        if readings:
+            yield _device(value, 0.0)[0], readings
 
 
 def _partition(value: PartitionInfo, _: float) -> tuple[str, object]:
@@ -180,7 +223,7 @@ def _move(value: MoveRow, _: float) -> tuple[str, object]:
 
 
 def _waiter(value: WaiterInfo, now: float) -> tuple[str, object]:
-    # To the minute: an estimate moves a little with every look.
+    # Rounded to the minute, since an estimate moves a little with every reading.
     starts = round((now + value.estimate) / 60.0) * 60 if value.estimate else 0
     return value.id, {
         "place": value.place,
@@ -251,7 +294,8 @@ def _event(value: EventInfo, _: float) -> tuple[str, object]:
     }
 
 
-#: The method that lists it, the list's field, and one item: its key and its value.
+#: The method that lists a topic, the list's field, and a function that returns an item's key and
+#: value.
 _TOPICS: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str, object]]]]] = {
     "clusters": ("ListClusters", "clusters", _cluster),
     "machines": ("ListAgents", "agents", _machine),

@@ -1,4 +1,4 @@
-"""The page's own files, and the headers under which a browser lets nothing else in."""
+"""The page's own files, and the headers by which a browser loads nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS: Final = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-#: Every view of the page has an address; the first word says which.
+#: Every view of the page has an address, whose first word names the view.
 VIEWS: Final = frozenset(
     {
         *("pod", "line", "partitions", "leases", "machines", "allocations"),
@@ -28,8 +28,11 @@ POLICY: Final = (
 
 
 class Files:
-    """headers: those of every answer that is the page's. index: its first file; views: the first
-    words of addresses that show it."""
+    """The files of the page.
+
+    headers: those of every answer of the page. index: the first file. views: the first words of the
+    addresses that show it.
+    """
 
     headers: Final[tuple[tuple[bytes, bytes], ...]] = (
         (b"content-security-policy", POLICY.encode()),
@@ -42,11 +45,11 @@ class Files:
 
     def __init__(self, index: str = "index.html", views: frozenset[str] = VIEWS) -> None:
         self._index, self._views = f"/static/{index}", views
-        #: By path: kind, body, tag. Read when somebody first asks.
+        #: By path: kind, body, tag. They are read at the first request.
         self._known: dict[str, tuple[str, bytes, bytes]] = {}
 
     def answer(self, request: HttpRequest) -> Reply | None:
-        """A file, or None where there is none of that path."""
+        """Return a file, or None where there is none at that path."""
         path = request.path
         if path == "/" or path.split("/")[1] in self._views:
             path = self._index

@@ -1,4 +1,4 @@
-"""Which sizes still fit, what is left over for each, and what is kept for whom. Pure data."""
+"""Which sizes still fit, how many devices are left over for each, and which are kept. Pure data."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from podwright.wire import ClusterInfo, DeviceInfo, WaiterInfo
 def fragments(
     clusters: Iterable[ClusterInfo], devices: Iterable[DeviceInfo], waiters: Iterable[WaiterInfo]
 ) -> dict[str, dict[str, Any]]:
-    """By cluster. free: devices. sizes: [size, how many such blocks fit at once, free devices
-    that are in none of them]. kept: devices that are kept, by waiter; `?` where that is not told.
+    """Return, by cluster, what still fits.
+
+    free: number of free devices. sizes: [size, how many such blocks fit at once, free devices
+    outside all of them]. kept: number of devices that are kept, by waiter; `?` where the waiter is
+    not shown.
     """
     by_cluster: dict[str, list[DeviceInfo]] = {}
     for device in devices:
@@ -24,23 +27,23 @@ def fragments(
     out: dict[str, dict[str, Any]] = {}
     for cluster in clusters:
         inside = by_cluster.get(cluster.name, [])
-        kept: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for device in inside:
             if device.state == "RESERVED":
                 name = device.attributes.get("kept_for", "")
                 name = name if name in known else "?"
-                kept[name] = kept.get(name, 0) + 1
+                counts[name] = counts.get(name, 0) + 1
         family = _family(cluster.family)
         out[cluster.name] = {
             "free": sum(device.state == "FREE" for device in inside),
             "sizes": [] if family is None else fits(family, _parts(cluster, inside)),
-            "kept": kept,
+            "kept": counts,
         }
     return out
 
 
 def _parts(cluster: ClusterInfo, devices: Iterable[DeviceInfo]) -> Iterable[list[bool]]:
-    """A link domain's free devices, once for each allocation that has some of it."""
+    """Yield the free devices of a link domain, once for each allocation that has a share of it."""
     parts: dict[tuple[int, str], list[bool]] = {}
     for device in devices:
         domain = device.device.domain
@@ -54,5 +57,5 @@ def _parts(cluster: ClusterInfo, devices: Iterable[DeviceInfo]) -> Iterable[list
 def _family(name: str) -> Family | None:
     try:
         return family_named(name)
-    except PodwrightError:  # another package's, which is not here
+    except PodwrightError:  # a family of a package that is not installed here
         return None

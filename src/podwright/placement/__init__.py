@@ -11,7 +11,7 @@ __all__ = ["Block", "Index", "NodeIndex", "Placement", "Refusal", "Request", "in
 
 
 def index_of(cluster: Cluster) -> Index | NodeIndex:
-    """An index that follows the rules of the cluster's family."""
+    """Return an index that follows the rules of the cluster's family."""
     module, _, name = cluster.family.block_rule.index.partition(":")
-    made: Index | NodeIndex = getattr(import_module(module), name)(cluster)
-    return made
+    index: Index | NodeIndex = getattr(import_module(module), name)(cluster)
+    return index

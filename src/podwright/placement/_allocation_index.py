@@ -1,4 +1,4 @@
-"""What every index asks before it sets machines apart under a name."""
+"""The check that every index makes before it sets machines apart under a name."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Sequence
 def check_allocation(
     name: str,
     machines: Sequence[str],
-    taken: Collection[str],
+    allocated: Collection[str],
     known: Callable[[str], object],
     home: Callable[[str], str],
 ) -> None:
-    """Raises ValueError for an allocation that cannot be.
+    """Raise ValueError for an allocation that cannot be defined.
 
-    taken: the names of the others. known: raises ValueError for a machine that is not in the
-    cluster. home: the other allocation that a machine is in, or "".
+    allocated: the names of existing allocations. known: raises ValueError for a machine that is not
+    in the cluster. home: returns the other allocation of a machine, or "".
     """
-    if name in taken:
+    if name in allocated:
         raise ValueError(f"there is an allocation {name} already")
     if not machines:
         raise ValueError(f"allocation {name} has no machines")

@@ -1,12 +1,14 @@
-"""The free devices of one allocation, filed so that a place is found without looking around.
+"""The free devices of one allocation, filed so that a place is found without a search.
 
-Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed
-under how much harm one more partition does there (`_tables.FILES`) and their largest hole. All
-files that are not empty are the bits of one integer, the best file highest. Halves stand in
-rows of `ROW`: so are the rows in which a file has any, the first row highest, and so are its
-halves in a row. The place for a block is the highest bit among the files whose holes are large
-enough, and an integer's length tells its highest bit. Devices are numbered by slot: 64 times the
-place of the link domain in this pool, plus the offset.
+Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed by how
+much harm one more partition does there (`_tables.FILES`) and by their largest hole. The files that
+are not empty are the bits of one integer, the best file highest. Halves stand in rows of `ROW`. For
+each file there is an integer of the rows in which it has halves, the first row highest, and for
+each row and file an integer of its halves in the same order. The place for a block is therefore the
+highest bit among the files whose holes are large enough, and the length of an integer gives its
+highest bit.
+
+Devices are numbered by slot: 64 times the place of the link domain in this pool, plus the offset.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from podwright.placement._shape_rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
 from podwright.placement._spot import ROW, ROW_BIT, Spot
 from podwright.placement._tables import (
-    BESIDE_SAME_FROM,
     BEST_HOLES,
+    BUDDY_SAME_FROM,
     CRIPPLED,
     FILE_COUNT,
     FILES,
@@ -36,26 +38,44 @@ from podwright.placement._tables import (
 from podwright.placement._values import Block, Placement
 
 _BIT = [1 << file for file in range(FILE_COUNT)]
-#: By order: the files whose halves take a block of that order, as bits. The last has the halves
-#: of link domains that are wholly free.
+#: By order: the files whose halves take a block of that order, as bits. The last entry has the
+#: halves of link domains that are wholly free.
 _TAKES = [sum(_BIT[file] for file in files) for files in TAKE] + [_BIT[FILES[0][0][HALF_ORDER + 1]]]
-#: How many halves are tried for neighbours before all are looked at.
+#: How many halves are tried for neighbours before all of them are examined.
 _TRIES = 32
 
 
 class Pool:
-    """Link domains, or parts of them, of one allocation. Changed in place.
+    """Link domains of one allocation, or parts of them. Changed in place.
 
-    owned: by link domain of the cluster, the mask of the devices that are this allocation's.
-    looped: link domains are joined to a loop. domains: those link domains, place by place; place
-    is its inverse. size, taken: devices. index: whose pool it is; that keeps taken, known (places
-    by shape and first block) and holders (by slot, the place that begins there).
+    owned: by link domain of the cluster, the mask of the devices that belong to this allocation.
+    looped: whether link domains are joined to a loop. domains: the link domains of the pool, in
+    order; place is the inverse. size, allocated: numbers of devices. index: the index that owns the
+    pool. The index maintains allocated, known (places by shape and first block) and holders (by
+    slot, the place that begins there).
     """
 
     __slots__ = (
-        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_idle_count",
-        "_largest_ever", "_owned", "_spans", "domains", "holders", "index", "known", "name",
-        "place", "rows", "size", "taken",
+        "_count",
+        "_down",
+        "_file",
+        "_files",
+        "_free",
+        "_full",
+        "_idle",
+        "_idle_count",
+        "_largest_ever",
+        "_owned",
+        "_spans",
+        "allocated",
+        "domains",
+        "holders",
+        "index",
+        "known",
+        "name",
+        "place",
+        "rows",
+        "size",
     )  # fmt: skip
 
     def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
@@ -69,17 +89,17 @@ class Pool:
         )
         self._owned = quarters
         self._free = quarters[:]  # neither taken nor drained
-        self._down: dict[int, int] = {}  # by quarter that has any: its drained devices
-        self._idle: dict[int, int] = {}  # of these, those not taken
+        self._down: dict[int, int] = {}  # quarter -> its drained devices, where it has any
+        self._idle: dict[int, int] = {}  # of the drained ones, those that are not taken
         self._idle_count = 0
         halves = range(len(quarters) // 2)
         self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
         self._file = [NOT_FILED for _ in halves]
-        #: By row, by file: the halves in it. Those that there are not are in no file.
+        #: By row and file: the halves in it. Bits beyond the last half are in no file.
         self.rows = [[0] * FILE_COUNT for _ in range(0, len(halves), ROW)]
         for half in halves:
             self.rows[half // ROW][NOT_FILED] |= ROW_BIT[half % ROW]
-        #: By file: the rows in which it has any.
+        #: By file: the rows in which it has halves.
         self._files = [0] * FILE_COUNT
         self._files[NOT_FILED] = (1 << len(self.rows)) - 1
         self._full = _BIT[NOT_FILED]  # the files that are not empty
@@ -88,14 +108,14 @@ class Pool:
         self._spans = Spans(self.domains, len(owned) if looped else 0)
         self._largest_ever = self.largest()
         self.size = bits(quarters).bit_count()
-        self.taken = 0
+        self.allocated = 0
         self.known: dict[Shape, list[Place | None]] = {}
         self.holders: list[Place | None] = [None] * (DOMAIN * len(self.domains))
 
-    # One block in one link domain: the hot path.
+    # One block in one link domain: this is the hot path.
 
     def find(self, order: int) -> int:
-        """The best slot for a block of 2**order devices, or -1."""
+        """Return the best slot for a block of 2**order devices, or -1."""
         full = self._full & _TAKES[order]
         if not full:
             return -1
@@ -111,7 +131,7 @@ class Pool:
         return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
 
     def turn(self, spot: Spot, step: int) -> None:
-        """Take (`step` 1) a block that is not taken, or give back (-1) one that is."""
+        """Take a free block (`step` 1), or give a taken one back (`step` -1)."""
         bits, quarter, half, free = spot.bits, spot.quarter, spot.half, self._free
         if not bits:
             self._turn_halves(spot, step)
@@ -122,12 +142,12 @@ class Pool:
             mask = free[quarter] ^ bits
             free[quarter] = mask
         count, file, row = self._count, self._file, spot.row
-        mine = count[half] + step
-        count[half] = mine
-        # What _refile does, written out: most placements need no more than this.
-        beside = spot.beside
+        own_count = count[half] + step
+        count[half] = own_count
+        # The following lines repeat _refile inline, which is all that most placements need.
+        buddy = spot.buddy
         hole = JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[spot.other_quarter]]]
-        new = FILES[mine][count[beside]][hole]
+        new = FILES[own_count][count[buddy]][hole]
         old = file[half]
         file[half] = new
         bit = spot.bit
@@ -135,20 +155,20 @@ class Pool:
         row[old] = left
         if not left:
             self._empty(old, half)
-        there = row[new]
-        if not there:
+        target = row[new]
+        if not target:
             self._fill(new, half)
-        row[new] = there | bit
-        if mine <= BESIDE_SAME_FROM and file[beside]:
-            self._refile(beside)
+        row[new] = target | bit
+        if own_count <= BUDDY_SAME_FROM and file[buddy]:
+            self._refile(buddy)
 
     def turn_rest(self, place: Place, step: int) -> None:
-        """As `turn`, with the other blocks of a place."""
+        """Take or give back the other blocks of a place, as `turn` does."""
         for spot in place.rest:
             self.turn(spot, step)
 
     def _turn_halves(self, spot: Spot, step: int) -> None:
-        """Take or give back a block of one half or two."""
+        """Take or give back a block that is one half or two."""
         free, down, quarter, half = self._free, self._down, spot.quarter, spot.half
         last = quarter + 2
         if spot.order == WHOLE_ORDER:
@@ -161,10 +181,13 @@ class Pool:
             else:
                 free[each] ^= QUARTER_FULL
         self._refile(half)
-        self._refile(spot.beside)
+        self._refile(spot.buddy)
 
     def _turn_drained(self, quarter: int, bits: int, step: int) -> int:
-        """Take or give back devices of a quarter with drained ones. Its free ones then."""
+        """Take or give back devices of a quarter with drained ones.
+
+        Return its free devices then.
+        """
         free, down = self._free[quarter], self._down[quarter]
         if step > 0:
             free &= ~bits
@@ -177,7 +200,7 @@ class Pool:
         return free
 
     def _refile(self, half: int) -> None:
-        """File a half anew, after its devices, its count or that beside it changed."""
+        """File a half anew after a change of its devices, its count or its neighbour's count."""
         free, count, quarter = self._free, self._count, half + half
         hole = JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
         new = FILES[count[half]][count[half ^ 1]][hole]
@@ -194,21 +217,21 @@ class Pool:
         row[new] |= bit
 
     def _empty(self, file: int, half: int) -> None:
-        """No half of this one's row is left in a file."""
+        """Note that the row of this half has no half left in a file."""
         left = self._files[file] ^ 1 << len(self.rows) - 1 - half // ROW
         self._files[file] = left
         if not left:
             self._full ^= _BIT[file]
 
     def _fill(self, file: int, half: int) -> None:
-        """This half is the first of its row in a file."""
+        """Note that this half is the first of its row in a file."""
         self._full |= _BIT[file]
         self._files[file] |= 1 << len(self.rows) - 1 - half // ROW
 
     # The same block in several link domains.
 
     def find_span(self, order: int, count: int) -> list[int]:
-        """The slots of the same block in `count` link domains, in routing order; or none."""
+        """Return the slots of one block in `count` link domains, in routing order, or none."""
         if count == 2 and order < HALF_ORDER:
             slots = self._find_pair(order)
             if slots:
@@ -216,26 +239,26 @@ class Pool:
         return self._spans.find(self._free, order, count)
 
     def _find_pair(self, order: int) -> list[int]:
-        """As `find_span` for two neighbours and small blocks, in the few best halves alone."""
+        """Do `find_span` for two neighbours and small blocks, in the best few halves only."""
         free, best, pairs = self._free, BEST_HOLES[order], self._spans.pairs
         full, tries = self._full & _TAKES[order], _TRIES
         while full:
             file = full.bit_length() - 1
             full ^= _BIT[file]
             for half in self._halves(file):
-                for one, other in pairs[half >> 1]:
+                for pair, other in pairs[half >> 1]:
                     for quarter in (2 * (half & 1), 2 * (half & 1) + 1):
-                        hole = best[free[4 * one + quarter] & free[4 * other + quarter]]
+                        hole = best[free[4 * pair + quarter] & free[4 * other + quarter]]
                         if hole != NO_FIT:
                             offset = quarter * QUARTER + (hole & 15)
-                            return [one * DOMAIN + offset, other * DOMAIN + offset]
+                            return [pair * DOMAIN + offset, other * DOMAIN + offset]
                 tries -= 1
                 if not tries:
                     return []
         return []
 
     def _halves(self, file: int) -> Iterator[int]:
-        """The halves in a file, the first first."""
+        """Yield the halves in a file, in order."""
         for row, files in enumerate(self.rows):
             halves = files[file]
             while halves:
@@ -244,7 +267,7 @@ class Pool:
                 yield row * ROW + ROW - at
 
     def largest(self, count: int = 1) -> int:
-        """The order of the largest block that is free in `count` link domains; -1 for none."""
+        """Return the order of the largest free block of `count` link domains; -1 for none."""
         if count > 1:
             return self._spans.largest(self._free, count)
         order = WHOLE_ORDER
@@ -253,25 +276,25 @@ class Pool:
         return order
 
     def largest_ever(self, count: int = 1) -> int:
-        """As `largest`, were nothing taken or drained."""
+        """Return what `largest` would return if nothing were taken or drained."""
         return self._spans.largest(self._owned, count) if count > 1 else self._largest_ever
 
     # Slow paths.
 
     def owns(self, domain: int, mask: int) -> bool:
-        """Are any of these devices of a link domain of the cluster this allocation's?"""
+        """Return whether any of these devices of a link domain belongs to this allocation."""
         place = self.place.get(domain)
         return place is not None and bool(_domain(self._owned, place) & mask)
 
     def slots(self, blocks: Sequence[Block]) -> list[int]:
-        """The slots of blocks of one size; none if any of them is not all this allocation's."""
+        """Return the slots of equal blocks; empty unless all are wholly in this allocation."""
         if any(domain not in self.place for domain, _, _ in blocks):
             return []
         slots = [self.place[domain] * DOMAIN + offset for domain, offset, _ in blocks]
         return slots if self._all(self._owned, slots, blocks[0].size.bit_length() - 1) else []
 
     def has_free(self, slots: Sequence[int], order: int, *, drained_too: bool = False) -> bool:
-        """Are these blocks free?"""
+        """Return whether these blocks are free."""
         idle = self._idle if drained_too else {}
         return self._all(self._free, slots, order, idle)
 
@@ -305,24 +328,27 @@ class Pool:
         self._refile((first >> 1) + 1)
 
     def _is_ours(self, half: int) -> bool:
-        """Is all of a half this allocation's, and none of it drained?"""
+        """Return whether a half belongs wholly to this allocation and has no drained device."""
         both = (2 * half, 2 * half + 1)
         return all(self._owned[q] == QUARTER_FULL and q not in self._down for q in both)
 
     @property
     def free(self) -> int:
-        """Devices that are neither taken nor drained."""
-        return self.size - self.taken - self._idle_count
+        """The number of devices that are neither taken nor drained."""
+        return self.size - self.allocated - self._idle_count
 
 
 def _domain(masks: array[int], place: int, more: Mapping[int, int] = {}) -> int:
-    """The mask of a whole link domain. more: further devices, by quarter."""
+    """Return the mask of a whole link domain. more: further devices, by quarter."""
     quarters = range(4 * place, 4 * place + 4)
     return sum((masks[at] | more.get(at, 0)) << at % 4 * QUARTER for at in quarters)
 
 
 class Place(Spot):
-    """A placement, and its blocks in its pool: itself the first, `rest` the others."""
+    """A placement and its blocks in its pool.
+
+    The place itself is the first; `rest` has the others.
+    """
 
     __slots__ = ("placement", "pool", "rest", "size")
 
@@ -336,5 +362,5 @@ class Place(Spot):
 
     @property
     def slots(self) -> list[int]:
-        """Where the blocks begin."""
+        """The slots at which the blocks begin."""
         return [self.slot, *(spot.slot for spot in self.rest)]

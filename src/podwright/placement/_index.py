@@ -1,8 +1,8 @@
 """Which devices are free, and which of them a request gets.
 
-One owner changes it in place. A device is in at most one placement, a placement in one
-allocation; what is drained takes nothing new and keeps what is on it. The same requests in
-the same order get the same answers.
+One owner changes an index in place. A device is in at most one placement, and a placement is in one
+allocation. A drained machine takes nothing new and keeps what is on it. The same requests in the
+same order get the same answers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from podwright.placement._values import Placement, Refusal, Request
 
 
 class Index:
-    """The free devices of one cluster, allocation by allocation.
+    """The free devices of one cluster, by allocation.
 
-    Until the first `define_allocation` there is one allocation, named like the cluster, that
-    holds every machine.
+    Until the first `define_allocation` there is one allocation, which has the name of the cluster
+    and holds every machine.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -54,10 +54,10 @@ class Index:
     def define_allocation(self, name: str, machines: Sequence[str]) -> None:
         """Set machines apart under a name.
 
-        Raises ValueError, and changes nothing, when a machine is unknown, named twice or in
-        another allocation, when there is none, or when the name is taken.
+        Raises ValueError, and changes nothing, when no machine is given, when one is unknown, named
+        twice or in another allocation, and when the name is taken.
         """
-        if self._implicit and any(pool.taken for pool in self._pools.values()):
+        if self._implicit and any(pool.allocated for pool in self._pools.values()):
             raise ValueError("there are partitions already, outside any allocation")
         pools = {} if self._implicit else self._pools
 
@@ -74,7 +74,7 @@ class Index:
     def remove_allocation(self, name: str) -> None:
         """Undo `define_allocation`. Raises ValueError if something is placed in it."""
         pool = self._pool(name)
-        if pool.taken:
+        if pool.allocated:
             raise ValueError(f"allocation {name} has partitions")
         del self._pools[name]
         self._list_pools()
@@ -106,7 +106,7 @@ class Index:
         return self._pools[name]
 
     def drain(self, machine: str) -> None:
-        """Let the machine take nothing new. Raises ValueError for an unknown one."""
+        """Place nothing new on the machine. Raises ValueError for an unknown machine."""
         self._set_up(machine, up=False)
 
     def resume(self, machine: str) -> None:
@@ -121,45 +121,51 @@ class Index:
                 pool.set_up(domain, mask, up=up)
 
     def free(self, allocation: str | None = None) -> int:
-        """Devices that are neither taken nor drained. Raises ValueError for an unknown one."""
+        """Return the number of devices that are neither taken nor drained.
+
+        allocation: None counts all. Raises ValueError for an unknown one.
+        """
         pools = self._pools.values() if allocation is None else [self._pool(allocation)]
         return sum(pool.free for pool in pools)
 
     def size(self, allocation: str | None = None) -> int:
-        """Devices in an allocation, or in all. Raises ValueError for an unknown one."""
+        """Return the size of an allocation, or of all. Raises ValueError for an unknown one."""
         pools = self._pools.values() if allocation is None else [self._pool(allocation)]
         return sum(pool.size for pool in pools)
 
     # Placements.
 
     def plan(self, request: Request) -> Placement | Refusal:
-        """Where the request would go. The index stays as it is."""
+        """Return the placement that a request would get, or why not. Nothing is changed."""
         place = self._find(request)
         return self._refuse(request) if place is None else place.placement
 
     def find(self, request: Request) -> Placement | None:
-        """As `plan`, but without the reasons of a refusal, which cost time."""
+        """Return the placement that `plan` returns, or None.
+
+        Computing a refusal's reasons takes longer.
+        """
         place = self._find(request)
         return None if place is None else place.placement
 
     def allocate(self, request: Request) -> Placement | Refusal:
-        """Plan and take."""
+        """Plan a placement and take it."""
         place = self._find(request)
         if place is None:
             return self._refuse(request)
         pool = place.pool
         pool.holders[place.slot] = place
-        pool.taken += place.size
+        pool.allocated += place.size
         pool.turn(place, 1)
         if place.rest:
             pool.turn_rest(place, 1)
         return place.placement
 
     def take(self, placement: Placement) -> None:
-        """Hold a placement, also on drained machines: that of a plan, or one from before.
+        """Take the devices of a new or earlier placement, also on drained machines.
 
-        Raises ValueError, and changes nothing, when it is no legal placement of this cluster,
-        or some of it is taken or outside its allocation.
+        Raises ValueError, and changes nothing, when it is no legal placement of this cluster, or
+        when some of it is taken or outside its allocation.
         """
         pool = self._pool(placement.allocation)
         place = getattr(placement, "place", None)
@@ -168,12 +174,12 @@ class Index:
         if not pool.has_free(place.slots, place.order, drained_too=True):
             raise ValueError("some of the devices are taken")
         pool.holders[place.slot] = place
-        pool.taken += place.size
+        pool.allocated += place.size
         pool.turn(place, 1)
         pool.turn_rest(place, 1)
 
     def held(self) -> list[Placement]:
-        """All placements that hold devices now."""
+        """Return all placements that hold devices now."""
         return [
             place.placement
             for pool in self._pools.values()
@@ -182,7 +188,7 @@ class Index:
         ]
 
     def _recorded(self, pool: Pool, placement: Placement) -> Place:
-        """The place of a placement that this index did not make. Raises ValueError."""
+        """Return the place of a placement that this index did not make. Raises ValueError."""
         request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
         try:
             shape, blocks = named_blocks(self.cluster, request)
@@ -203,17 +209,17 @@ class Index:
             pool = place.pool
             if pool.holders[place.slot] is not place or pool.index is not self:
                 place = self._holder(placement)
-        except AttributeError:  # not made by an index
+        except AttributeError:  # it was not made by an index
             place = self._holder(placement)
         pool = place.pool
         pool.holders[place.slot] = None
-        pool.taken -= place.size
+        pool.allocated -= place.size
         pool.turn(place, -1)
         if place.rest:
             pool.turn_rest(place, -1)
 
     def _holder(self, placement: Placement) -> Place:
-        """What holds the devices of a placement that is equal to one of ours."""
+        """Return the place that holds the devices of an equal placement of this index."""
         pool = self._pools.get(placement.allocation)
         for domain, offset, _ in placement.blocks[:1]:
             if pool is not None and domain in pool.place and 0 <= offset < DOMAIN:

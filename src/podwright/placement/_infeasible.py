@@ -1,7 +1,7 @@
-"""Why a request has no place, in words and numbers. Only worked out once it is refused.
+"""Why a request has no place, in words and numbers. It is computed only after a refusal.
 
-What follows from the hardware alone is worked out once for all requests of a kind (Reasons);
-what is free is looked at each time, since a full cluster is asked again and again.
+What follows from the hardware alone is computed once for all requests of a kind (Reasons). What is
+free is counted each time, since a full cluster is asked again and again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._free_pool import Pool
 from podwright.placement._shape_rules import Illegal, Shape, named_blocks, shapes, sizes
 from podwright.placement._tables import WHOLE_ORDER
-from podwright.placement._values import Refusal, Request
+from podwright.placement._values import Refusal, Request, are
 
-#: How many refusals of a kind are remembered.
-_SAID_MAX = 1 << 8
+#: How many refusals of a kind are kept.
+_REFUSALS_MAX = 1 << 8
 
 
 class Reasons:
-    """What stands in the way of requests of one size, link domains and GCDs in these pools."""
+    """The obstacles for requests of one size, with their link domains and GCDs, in these pools."""
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], request: Request) -> None:
         self.pools = pools
@@ -27,63 +27,63 @@ class Reasons:
         self.noun = cluster.family.device_noun
         self.looped = cluster.topology is ClusterTopology.LOOPED
         domains, gcds = request.domains, request.gcds
-        #: Sizes with their shapes, largest first; of the same kind, and that these pools can hold.
+        #: The sizes of the same kind that these pools can hold, with their shapes, largest first.
         self.ladder = [
-            (size, found)
+            (size, fitting_shapes)
             for size in sorted(sizes(cluster, domains, gcds), reverse=True)
-            for found in (shapes(cluster, size, domains, gcds),)
-            if self._ever_fits(found)
+            for fitting_shapes in (shapes(cluster, size, domains, gcds),)
+            if self._ever_fits(fitting_shapes)
         ]
         self.nearest: tuple[int, ...] = ()
         self.never = ""
-        #: Link domains, where all shapes of the ladder have as many; else 0.
-        counts = {shape.domains for _, found in self.ladder for shape in found}
+        #: The number of link domains, if it is the same for all shapes of the ladder; else 0.
+        counts = {shape.domains for _, fitting_shapes in self.ladder for shape in fitting_shapes}
         self.count = counts.pop() if len(counts) == 1 else 0
-        #: Then, by the order of the largest block there is (-1 for none), the largest size.
+        #: In that case: the largest size, by the order of the largest free block (-1 for none).
         self.by_order = [
             max([size for size, ((_, order, _),) in self.ladder if order <= largest], default=0)
             for largest in (*range(WHOLE_ORDER + 1), -1)
             if self.count
         ]
-        self.said: dict[tuple[int, int], Refusal] = {}
+        self.refusals: dict[tuple[int, int], Refusal] = {}
         try:
-            found = shapes(cluster, request.size, domains, gcds)
+            fitting_shapes = shapes(cluster, request.size, domains, gcds)
         except Illegal as illegal:
             self.never = illegal.rule
             self.nearest = self._nearest() if illegal.of_size else ()
             return
-        self.form = f"aligned block of {1 << found[0].order}"
-        if found[0].domains > 1:
-            beside = " side by side" if self.looped else ""
-            self.form += f" at one offset of {found[0].domains} link domains{beside}"
+        self.form = f"aligned block of {1 << fitting_shapes[0].order}"
+        if fitting_shapes[0].domains > 1:
+            adjacent = " side by side" if self.looped else ""
+            self.form += f" at one offset of {fitting_shapes[0].domains} link domains{adjacent}"
         if all(size != request.size for size, _ in self.ladder):
             where = " or ".join(pool.name for pool in pools)
             self.never = f"allocation {where} has no {self.form}"
             self.nearest = self._nearest()
 
     def refuse(self) -> Refusal:
-        """The refusal as things are now. The request has no place."""
+        """Return the refusal for the present state. The request must have no place."""
         free = 0
         for pool in self.pools:
             free += pool.free
         key = free, self.largest()
         try:
-            return self.said[key]
+            return self.refusals[key]
         except KeyError:
-            if len(self.said) >= _SAID_MAX:
-                self.said.clear()
-            said = self.said[key] = Refusal(
+            if len(self.refusals) >= _REFUSALS_MAX:
+                self.refusals.clear()
+            refusal = self.refusals[key] = Refusal(
                 bool(self.never), self.never or self._rule(free), *key, self.nearest
             )
-            return said
+            return refusal
 
     def _rule(self, free: int) -> str:
         if free < self.size:
-            return f"{self.size} {self.noun}s are asked for and {free} are free"
-        return f"{free} {self.noun}s are free, but no {self.form} is"
+            return f"{are(self.size, self.noun)} asked for and {are(free)} free"
+        return f"{are(free, self.noun)} free, but no {self.form} is"
 
     def largest(self) -> int:
-        """The largest size of this kind that has a place now, or 0."""
+        """Return the largest size of this kind that has a place now, or 0."""
         if self.count:
             largest = -1
             for pool in self.pools:
@@ -92,36 +92,36 @@ class Reasons:
                     largest = order
             return self.by_order[largest]
         orders: dict[int, int] = {}
-        for size, found in self.ladder:
-            for count, order, _ in found:
+        for size, fitting_shapes in self.ladder:
+            for count, order, _ in fitting_shapes:
                 if count not in orders:
                     orders[count] = max([pool.largest(count) for pool in self.pools])
                 if order <= orders[count]:
                     return size
         return 0
 
-    def _ever_fits(self, found: Sequence[Shape]) -> bool:
+    def _ever_fits(self, fitting_shapes: Sequence[Shape]) -> bool:
         return any(
             shape.order <= pool.largest_ever(shape.domains)
-            for shape in found
+            for shape in fitting_shapes
             for pool in self.pools
         )
 
     def _nearest(self) -> tuple[int, ...]:
-        """The next smaller and the next larger size that these pools can ever hold."""
+        """Return the next smaller and the next larger size that these pools can ever hold."""
         below = [size for size, _ in self.ladder if size < self.size]
         above = [size for size, _ in self.ladder if size > self.size]
         return (*below[:1], *above[-1:])
 
 
 def unknown_allocation(cluster: Cluster, name: str | None) -> Refusal:
-    """The refusal where there is nothing to look at."""
+    """Return the refusal for an allocation that does not exist."""
     named = f" {name}" if name is not None else ""
     return Refusal(True, f"there is no allocation{named} in cluster {cluster.name}")
 
 
 def refuse_named(cluster: Cluster, pools: Sequence[Pool], request: Request) -> Refusal:
-    """The refusal of a request for the very devices in `request.blocks`."""
+    """Return the refusal of a request for exactly the devices in `request.blocks`."""
     free = sum(pool.free for pool in pools)
     largest = Reasons(cluster, pools, request).largest()
     try:

@@ -1,9 +1,9 @@
 """Which devices are free where they sit in machines, and which of them a request gets.
 
-What `Index` is for aligned blocks this is for GPUs: any number inside one machine, whole machines
-beyond, and a part of one more where the family trims. A machine is a mask; machines are filed under
-how many of their devices are free, so that the fullest that has room is found first, and machines
-and link domains stay whole.
+`Index` serves aligned blocks; this index serves GPUs. A request gets any number of devices inside
+one machine, or whole machines, with a part of one more where the family trims. A machine is a mask.
+Machines are filed by their number of free devices, so that the fullest with enough room is found
+first, and machines and link domains stay whole.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from podwright.placement._node_pool import Harm, NodePool, best_first, spread
 from podwright.placement._node_rules import NodeShape, best_runs, node_shape
 from podwright.placement._node_slices import Slices, check_slices
 from podwright.placement._shape_rules import Illegal
-from podwright.placement._values import Block, Placement, Refusal, Request
+from podwright.placement._values import Block, Placement, Refusal, Request, are
 
 
 class NodeIndex:
-    """The free devices of one cluster of such machines. Its promises are those of `Index`."""
+    """The free devices of one cluster of such machines. It keeps the promises of `Index`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -31,12 +31,12 @@ class NodeIndex:
         names = [
             (d, i) for d, domain in enumerate(cluster.domains) for i in range(len(domain.machines))
         ]
-        #: Machine -> its link domain and place there.
+        #: Machine -> (its link domain, its place in the link domain).
         self._machines = {cluster.domains[d].machines[i].name: (d, i) for d, i in names}
         self._names = {place: name for name, place in self._machines.items()}
         self._untaken = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
-        self._avoided: dict[str, int] = {}  # by machine that has any: devices that are ill
+        self._avoided: dict[str, int] = {}  # machine -> its devices that are ill, if any
         self._slices = Slices()
         self._open = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
         self._now = dict.fromkeys(self._machines, 0)  # of these, the whole devices
@@ -75,10 +75,10 @@ class NodeIndex:
         for machine in places:
             self._home[machine] = pool
             self._now[machine] = 0
-            self._look(machine)
+            self._refile(machine)
 
-    def _look(self, machine: str) -> None:
-        """What is free of a machine may have changed."""
+    def _refile(self, machine: str) -> None:
+        """File a machine anew after its free devices may have changed."""
         now = self._untaken[machine] & ~self._avoided.get(machine, 0)
         if machine in self._drained:
             now = 0
@@ -98,17 +98,17 @@ class NodeIndex:
         del self._pools[name]
 
     def drain(self, machine: str) -> None:
-        """Let the machine take nothing new. Raises ValueError for an unknown one."""
+        """Place nothing new on the machine. Raises ValueError for an unknown machine."""
         self._drained.add(self._known(machine))
-        self._look(machine)
+        self._refile(machine)
 
     def resume(self, machine: str) -> None:
         """Undo `drain`. Raises ValueError for an unknown machine."""
         self._drained.discard(self._known(machine))
-        self._look(machine)
+        self._refile(machine)
 
     def avoid(self, machine: str, devices: Iterable[int]) -> None:
-        """Place nothing new on these devices of a machine, and again on its others.
+        """Place nothing new on these devices of a machine, and resume placing on its others.
 
         Raises ValueError for an unknown machine.
         """
@@ -116,21 +116,26 @@ class NodeIndex:
         self._avoided.pop(self._known(machine), None)
         if mask:
             self._avoided[machine] = mask
-        self._look(machine)
+        self._refile(machine)
 
     def cut(self, machine: str, profiles: Mapping[int, str]) -> None:
-        """These devices of a machine are slices, each of its profile, and go to nobody who does
-        not ask for it or name them. Raises ValueError for an unknown machine."""
+        """Declare devices of a machine to be slices. profiles: device index -> profile.
+
+        A slice goes only to a request that asks for its profile or names it. Raises ValueError for
+        an unknown machine.
+        """
         self._slices.cut(self._known(machine), profiles)
-        self._look(machine)
+        self._refile(machine)
 
     def free(self, allocation: str | None = None) -> int:
-        """Whole devices that are neither taken, drained nor ill. Raises ValueError for an unknown
-        allocation."""
+        """Return the number of whole devices that are neither taken, drained nor ill.
+
+        Raises ValueError for an unknown allocation.
+        """
         return sum(pool.free for pool in self._of(allocation))
 
     def size(self, allocation: str | None = None) -> int:
-        """Devices in an allocation, or in all. Raises ValueError for an unknown one."""
+        """Return the size of an allocation, or of all. Raises ValueError for an unknown one."""
         return self._per * sum(len(pool.places) for pool in self._of(allocation))
 
     def _of(self, allocation: str | None) -> list[NodePool]:
@@ -149,18 +154,18 @@ class NodeIndex:
     # Placements.
 
     def plan(self, request: Request) -> Placement | Refusal:
-        """Where the request would go. The index stays as it is."""
+        """Return the placement that a request would get, or why not. Nothing is changed."""
         return self.find(request) or self._refuse(request)
 
     def allocate(self, request: Request) -> Placement | Refusal:
-        """Plan and take."""
-        found = self.plan(request)
-        if isinstance(found, Placement):
-            self.take(found)
-        return found
+        """Plan a placement and take it."""
+        placement = self.plan(request)
+        if isinstance(placement, Placement):
+            self.take(placement)
+        return placement
 
     def find(self, request: Request) -> Placement | None:
-        """As `plan`, but without the reasons of a refusal."""
+        """Return the placement that `plan` returns, or None without a reason."""
         try:
             if request.blocks is not None:
                 return self._find_named(request)
@@ -175,10 +180,9 @@ class NodeIndex:
         return None
 
     def take(self, placement: Placement) -> None:
-        """Hold a placement, also on drained machines: that of a plan, or one from before.
+        """Take the devices of a new or earlier placement, also on drained machines.
 
-        Raises ValueError, and changes nothing, when some of it is taken or outside its
-        allocation.
+        Raises ValueError, and changes nothing, when some of it is taken or outside its allocation.
         """
         pool = self._pool(placement.allocation)
         bits = self._bits(placement.blocks)
@@ -188,7 +192,7 @@ class NodeIndex:
             raise ValueError("some of the devices are taken")
         for name, mask in bits.items():
             self._untaken[name] ^= mask
-            self._look(name)
+            self._refile(name)
         self._held[placement] = placement.size
 
     def release(self, placement: Placement) -> None:
@@ -197,14 +201,14 @@ class NodeIndex:
             raise ValueError("that placement is not held")
         for name, mask in self._bits(placement.blocks).items():
             self._untaken[name] |= mask
-            self._look(name)
+            self._refile(name)
 
     def held(self) -> list[Placement]:
-        """All placements that hold devices now."""
+        """Return all placements that hold devices now."""
         return list(self._held)
 
     def _bits(self, blocks: Sequence[Block]) -> dict[str, int]:
-        """Blocks as masks of machines; empty where they leave the cluster or overlap."""
+        """Return blocks as masks by machine; empty if they leave the cluster or overlap."""
         out: dict[str, int] = {}
         for domain, offset, size in blocks:
             for at in range(offset, offset + size):
@@ -215,7 +219,7 @@ class NodeIndex:
                 out[name] = out.get(name, 0) | 1 << index
         return out
 
-    # Where a shape goes.
+    # The search for the devices of a shape.
 
     def _search(self, pool: NodePool, shape: NodeShape) -> list[Block]:
         if shape.rest:
@@ -225,7 +229,7 @@ class NodeIndex:
 
         def harm(name: str) -> Harm:
             place = pool.places[name]
-            return pool.whole[place[0]], place
+            return pool.full_machines[place[0]], place
 
         for names in pool.filed[shape.size :]:
             for name in best_first(names, harm):
@@ -246,24 +250,27 @@ class NodeIndex:
         return [Block(d, place * per, per) for d in sorted(chosen) for place in chosen[d]]
 
     def _trimmed(self, pool: NodePool, shape: NodeShape) -> list[Block]:
-        """Whole machines of a link domain, and a part of one more, if it can of one that others
-        have a part of: so as few machines are broken as can be."""
+        """Return whole machines of a link domain and a part of one more.
+
+        The part is taken from a machine that is already partly used, if there is one, so that as
+        few machines as possible are broken.
+        """
         per, by_domain = self._per, dict[int, list[tuple[int, int, str]]]()
         for count, names in enumerate(pool.filed[shape.rest :], shape.rest):
             for name in names:
                 domain, place = pool.places[name]
                 by_domain.setdefault(domain, []).append((count, place, name))
         best: tuple[tuple[bool, int, int], list[Block]] | None = None
-        for domain, found in by_domain.items():
-            whole = sorted(place for count, place, _ in found if count == per)
-            if len(whole) < shape.machines:
+        for domain, free_counts in by_domain.items():
+            full_machines = sorted(place for count, place, _ in free_counts if count == per)
+            if len(full_machines) < shape.machines:
                 continue
-            taken = whole[: shape.machines]
-            for count, place, name in sorted(found):
+            chosen = full_machines[: shape.machines]
+            for count, place, name in sorted(free_counts):
                 runs = best_runs(self._now[name], shape.rest, shape.gcd, per)
-                if runs and place not in taken:
-                    key = count == per, len(whole), domain
-                    parts = [(at * per, per) for at in taken]
+                if runs and place not in chosen:
+                    key = count == per, len(full_machines), domain
+                    parts = [(at * per, per) for at in chosen]
                     parts += [(place * per + at, n) for at, n in runs]
                     blocks = [Block(domain, at, n) for at, n in sorted(parts)]
                     best = min(best or (key, blocks), (key, blocks))
@@ -287,9 +294,9 @@ class NodeIndex:
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
-        """The very devices that are asked for, and their shape. Raises Illegal.
+        """Return the devices that the request names, and their shape. Raises Illegal.
 
-        They may be any, of any machines: where Slurm gave them out, they are what they are.
+        They may be any devices of any machines: where Slurm gave them out, the choice is Slurm's.
         """
         bits = self._bits(request.blocks or ())
         total = sum(mask.bit_count() for mask in bits.values())
@@ -315,7 +322,7 @@ class NodeIndex:
             blocks += [Block(domain, place * self._per + first, n) for first, n in runs]
         return blocks
 
-    # Why there is none.
+    # The reasons of a refusal.
 
     def _refuse(self, request: Request) -> Refusal:
         pools = [p for name, p in self._pools.items() if request.allocation in (None, name)]
@@ -345,24 +352,26 @@ class NodeIndex:
             rule = f"the largest allocation has {room} machines, not {machines}"
             return Refusal(True, rule, free, largest, self._nearest(request.size, pools))
         if free < request.size:
-            rule = f"{request.size} {noun}s are asked for and {free} are free"
+            rule = f"{are(request.size, noun)} asked for and {are(free)} free"
         elif shape.rest:
             rule = (
-                f"{free} {noun}s are free, but no {shape.machines} whole machines and "
+                f"{are(free, noun)} free, but no {shape.machines} whole machines and "
                 f"{shape.rest} {noun}s of one more of their link domain are"
             )
         elif shape.machines:
-            rule = f"{free} {noun}s are free, but no {shape.machines} whole machines are"
+            rule = f"{are(free, noun)} free, but no {shape.machines} whole machines are"
         else:
-            rule = f"{free} {noun}s are free, but no {shape.gcd} side by side in one machine"
+            rule = f"{are(free, noun)} free, but no {shape.gcd} side by side in one machine"
         return Refusal(False, rule, free, largest)
 
     def _largest(self, request: Request, pools: Sequence[NodePool]) -> int:
-        """The largest request of the same kind that has a place now."""
+        """Return the largest size of a request of the same kind that has a place now."""
         apart = self.cluster.topology is ClusterTopology.NONE
-        whole = max(max(pool.whole) if apart else sum(pool.whole) for pool in pools)
+        full_machines = max(
+            max(pool.full_machines) if apart else sum(pool.full_machines) for pool in pools
+        )
         rests = range(self._per - 1 if self.cluster.family.block_rule.trims else 0, -1, -1)
-        for size in (self._per * n + rest for n in range(whole, 0, -1) for rest in rests):
+        for size in (self._per * n + rest for n in range(full_machines, 0, -1) for rest in rests):
             if self.find(replace(request, size=size, blocks=None, gcds=size)):
                 return size
         gcds = request.gcds if request.size < self._per else 1

@@ -1,46 +1,54 @@
-"""The machines of one allocation by what is free of them, and how whole ones are picked."""
+"""The machines of one allocation by their number of free devices, and the choice of whole ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-#: What a place costs: the less the better. Whole machines beside it, and where it is.
+#: The cost of a place, the lower the better: whole machines in its link domain, then its position.
 Harm = tuple[int, tuple[int, int]]
 
 
 class NodePool:
-    """The machines of one allocation, filed under how many of their devices are free.
+    """The machines of one allocation, filed by their number of free devices.
 
-    free: devices. whole: by link domain, machines that are wholly free. places: of its machines.
+    free: number of free devices. full_machines: by link domain, the number of wholly free machines.
+    places: (link domain, place) of each machine. per: devices of a machine.
     """
 
     def __init__(self, places: dict[str, tuple[int, int]], per: int, domains: int) -> None:
         self.places = places
         self.free = 0
-        self.whole = [0] * domains
+        self.full_machines = [0] * domains
         self.filed: list[set[str]] = [set() for _ in range(per + 1)]
         self.filed[0].update(places)
 
     def refile(self, name: str, before: int, now: int) -> None:
-        """A machine has `now` free devices where it had `before`."""
+        """File a machine anew that has `now` free devices where it had `before`."""
         self.filed[before].discard(name)
         self.filed[now].add(name)
         self.free += now - before
         full = len(self.filed) - 1
         if full in (before, now):
-            self.whole[self.places[name][0]] += 1 if now == full else -1
+            self.full_machines[self.places[name][0]] += 1 if now == full else -1
 
 
 def best_first(names: set[str], harm: Callable[[str], Harm]) -> Iterator[str]:
-    """The first mostly has room; only where its free devices lie apart are the others sorted."""
+    """Yield machines by harm, the least harmful first.
+
+    The first one mostly has room, so the others are sorted only when it has not.
+    """
     if names:
         yield min(names, key=harm)
         yield from sorted(names, key=harm)[1:]
 
 
 def spread(free: dict[int, list[int]], machines: int, domains: int | None) -> dict[int, list[int]]:
-    """Whole machines by link domain: in one where they fit, the fullest that does; else over as
-    few as can be, or over as many as are asked for, alike in each. Empty: there is no room."""
+    """Choose whole machines, by link domain. Empty: there is no room.
+
+    With `domains` None they are in one link domain if they fit, the fullest one that has room, and
+    otherwise in as few as possible. With a number they are in that many, with an equal share in
+    each.
+    """
     if domains is not None:
         share = machines // domains
         fit = sorted((d for d in free if len(free[d]) >= share), key=lambda d: (len(free[d]), d))

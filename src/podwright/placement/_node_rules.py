@@ -1,9 +1,9 @@
-"""Which devices of machines a request may get where links join the devices of a machine.
+"""Which devices of machines a request may get, where links join the devices of a machine.
 
-Sources: that any number inside a machine, and whole machines beyond, is what NVLink allows; that a
-switch joins any GPUs of a rack, so that the last machine may be cut (`BlockRule.trims`); that a
-GCD is a run of neighbours in the order of their PCI addresses is our choice, for these share
-switches. Blind to allocations.
+Sources: NVLink allows any number of devices inside a machine, and whole machines beyond. A switch
+joins any GPUs of a rack, so the last machine may be cut (`BlockRule.trims`). That a GCD is a run of
+neighbours in the order of their PCI addresses is our choice, since these share switches. The rules
+do not depend on allocations.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from podwright.placement._values import Request
 
 
 class NodeShape(NamedTuple):
-    """`machines` whole machines, or 0: `size` devices inside one. Cut into GCDs of `gcd`.
+    """A shape: `machines` whole machines, or, if that is 0, `size` devices inside one machine.
 
-    domains: over how many link domains, all with as many machines; None: as few as can be. rest:
-    devices of one more machine.
+    gcd: devices of each GCD. domains: number of link domains, with equally many machines in each;
+    None: as few as possible. rest: devices of one more machine.
     """
 
     machines: int
@@ -30,7 +30,7 @@ class NodeShape(NamedTuple):
 
 
 def node_shape(cluster: Cluster, request: Request) -> NodeShape:
-    """The shape of a request. Raises Illegal."""
+    """Return the shape of a request. Raises Illegal."""
     per, noun = cluster.family.devices_per_machine, cluster.family.device_noun
     size, gcds, domains = request.size, request.gcds, request.domains
     if size <= 0:
@@ -55,7 +55,7 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
         raise Illegal(f"a GCD lies in one machine: {gcds} do not divide over {machines} machines")
     if domains is not None and machines % domains:
         raise Illegal(f"{machines} machines do not divide over {domains} link domains")
-    total = len(cluster.domains)  # at least; a link domain has a machine
+    total = len(cluster.domains)  # at least one machine for each link domain
     if machines > total:
         total = sum(len(domain.machines) for domain in cluster.domains)
     if machines > total:
@@ -69,7 +69,7 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
 
 
 def _trimmed(cluster: Cluster, request: Request) -> NodeShape:
-    """Whole machines and a part of one more, in one link domain. Raises Illegal."""
+    """Return whole machines and a part of one more, in one link domain. Raises Illegal."""
     per, noun = cluster.family.devices_per_machine, cluster.family.device_noun
     machines, rest = divmod(request.size, per)
     gcd = request.size // request.gcds
@@ -88,11 +88,11 @@ def _trimmed(cluster: Cluster, request: Request) -> NodeShape:
 
 
 def best_runs(free: int, size: int, gcd: int, width: int) -> list[tuple[int, int]]:
-    """Where `size` devices of a machine go: runs (first, length); none where they do not fit.
+    """Return runs (first, length) for `size` devices of a machine; empty where they do not fit.
 
-    free: a mask of the free ones. One run where there is one, else a run for each GCD. A run
-    begins where a block of its size would if all were aligned, if it can: so switches that are
-    cut in halves and quarters can follow. The smallest hole that suffices is taken.
+    free: a mask of the free devices. There is one run if possible, else one run for each GCD. A run
+    begins, if it can, where a block of its size would if all were aligned, so that switches that
+    are cut in halves and quarters can follow. The smallest hole that suffices is taken.
     """
     runs: list[tuple[int, int]] = []
     for length, count in ((size, 1), (gcd, size // gcd)):
@@ -110,7 +110,7 @@ def best_runs(free: int, size: int, gcd: int, width: int) -> list[tuple[int, int
 
 
 def _best_run(free: int, length: int, width: int, step: int) -> int:
-    """Where a run begins, best at a multiple of `step`; -1 for nowhere."""
+    """Return the first device of a run, preferably at a multiple of `step`; -1 for none."""
     best: tuple[bool, int, int] | None = None
     start = 0
     while start < width:

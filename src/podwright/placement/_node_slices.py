@@ -1,7 +1,8 @@
-"""Slices of GPUs (MIG), which are devices of their own and go only to those who ask for them.
+"""Slices of GPUs (MIG). They are devices of their own and go only to requests that ask for them.
 
-A CUDA program uses one slice, so each is a GCD; those of a partition lie in one machine, and in
-the one where fewest are left (our choices). Blind to allocations.
+A CUDA program uses one slice, so each slice is a GCD. The slices of a partition lie in one machine,
+the one with the fewest free slices that suffices. Both are our choices. The rules do not depend on
+allocations.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from podwright.placement._values import Refusal, Request
 
 
 def check_slices(request: Request) -> None:
-    """Raises Illegal for a shape that slices cannot have."""
+    """Raise Illegal for a shape that slices cannot have."""
     if request.size <= 0:
         raise Illegal("a partition has at least one device", of_size=True)
     if request.gcds != request.size:
@@ -23,13 +24,16 @@ def check_slices(request: Request) -> None:
 
 
 class Slices:
-    """Which devices of which machines are slices, as masks by profile."""
+    """The slices of each machine, as masks of devices by profile."""
 
     def __init__(self) -> None:
         self._masks: dict[str, dict[str, int]] = {}
 
     def cut(self, machine: str, profiles: Mapping[int, str]) -> None:
-        """A machine has these, by the index of the device, and no others."""
+        """Set the slices of a machine.
+
+        profiles: device index -> profile; all other devices are whole.
+        """
         masks = self._masks[machine] = {}
         for index, profile in profiles.items():
             masks[profile] = masks.get(profile, 0) | 1 << index
@@ -37,34 +41,34 @@ class Slices:
             del self._masks[machine]
 
     def of(self, machine: str) -> int:
-        """All slices of a machine."""
+        """Return the mask of all slices of a machine."""
         masks = self._masks.get(machine)
         return sum(masks.values()) if masks else 0
 
     def pick(
         self, request: Request, machines: Iterable[str], free: Mapping[str, int]
     ) -> dict[str, int]:
-        """The slices for a request, as a mask of one machine; empty where there are too few."""
-        found = [
+        """Return the slices for a request as a mask of one machine; empty if there are too few."""
+        candidates = [
             (mask.bit_count(), machine, mask)
             for machine in machines
             if (mask := self._of(machine, request.profile) & free[machine]).bit_count()
             >= request.size
         ]
-        if not found:
+        if not candidates:
             return {}
-        count, machine, mask = min(found)
+        count, machine, mask = min(candidates)
         for _ in range(count - request.size):
             mask &= ~(1 << (mask.bit_length() - 1))
         return {machine: mask}
 
     def refuse(self, request: Request, machines: Iterable[str], free: Mapping[str, int]) -> Refusal:
-        """Why there is no place for a request."""
-        every, profile = list(machines), request.profile
-        there = [self._of(machine, profile).bit_count() for machine in every]
-        now = [(self._of(machine, profile) & free[machine]).bit_count() for machine in every]
-        most, largest = max(there, default=0), max(now, default=0)
-        kinds = sorted({kind for machine in every for kind in self._masks.get(machine, ())})
+        """Return why there is no place for a request."""
+        all_machines, profile = list(machines), request.profile
+        free_counts = [self._of(machine, profile).bit_count() for machine in all_machines]
+        now = [(self._of(machine, profile) & free[machine]).bit_count() for machine in all_machines]
+        most, largest = max(free_counts, default=0), max(now, default=0)
+        kinds = sorted({kind for machine in all_machines for kind in self._masks.get(machine, ())})
         if not most:
             rule = (
                 f"no GPU is cut into slices of {profile}; there are: {', '.join(kinds) or 'none'}"

@@ -1,7 +1,7 @@
-"""What an index works out once and keeps: the shapes of a kind of request, places, reasons.
+"""What an index computes once and keeps: the shapes of a kind of request, places, reasons.
 
-All of it follows from the hardware and the allocations alone, so it is dropped when those
-change, and otherwise only to bound the memory it takes.
+All of it follows from the hardware and the allocations alone. It is dropped when those change, and
+otherwise only to bound the memory that it takes.
 """
 
 from __future__ import annotations
@@ -18,45 +18,50 @@ from podwright.placement._values import Block, Placement, Request
 
 #: How many kinds of request are kept.
 _KINDS_MAX = 1 << 10
-#: How many places: so many, or one for each two devices if that is more.
+#: How many places are kept: this number, or one for each two devices if that is more.
 _PLACES_MAX = 1 << 16
 
 #: A kind of request: size, domains, gcds and allocation.
 Kind = tuple[int, int | None, int, str | None]
-#: A shape, its domains and order, where to look for it, and its places there that are kept, by
-#: their first block; None where they are not kept. A plain tuple, for those unpack fastest.
+#: A shape, its domains and order, the pool to look in, and its known places there by their first
+#: block; None where places are not kept. It is a plain tuple, since those unpack fastest.
 Option = tuple[Shape, int, int, Pool, "list[Place | None] | None"]
 
 
 class Memory:
-    """Kept between two changes of the allocations. pools: by allocation; None for all."""
+    """What is kept between two changes of the allocations. pools: by allocation; None for all."""
 
     def __init__(self, cluster: Cluster, pools: dict[str | None, tuple[Pool, ...]]) -> None:
         self._cluster = cluster
         self.pools = pools
         self.options: dict[Kind, tuple[Option, ...]] = {}
         self._reasons: dict[Kind, Reasons] = {}
-        #: Whose places are kept and at which block, the oldest first.
+        #: The list and the block of each place that is kept, the oldest first.
         self._places: deque[tuple[list[Place | None], int]] = deque()
         self._places_max = max(_PLACES_MAX, cluster.size // 2)
 
     def learn(self, kind: Kind) -> tuple[Option, ...]:
-        """What would fulfil a request, best first; kept in `options`. None if it is illegal."""
+        """Return the shapes and pools that would fulfil a request, best first.
+
+        Keep them in `options`.
+
+        An illegal request has none and is not kept.
+        """
         size, domains, gcds, name = kind
         try:
-            found = shapes(self._cluster, size, domains, gcds)
+            fitting_shapes = shapes(self._cluster, size, domains, gcds)
         except Illegal:
             return ()
         if len(self.options) >= _KINDS_MAX:
             self.options.clear()
         options = self.options[kind] = tuple(
-            (shape, shape.domains, shape.order, pool, self._kept(pool, shape))
-            for shape in found
+            (shape, shape.domains, shape.order, pool, self._cached_places(pool, shape))
+            for shape in fitting_shapes
             for pool in self.pools.get(name, ())
         )
         return options
 
-    def _kept(self, pool: Pool, shape: Shape) -> list[Place | None] | None:
+    def _cached_places(self, pool: Pool, shape: Shape) -> list[Place | None] | None:
         looped = self._cluster.topology is ClusterTopology.LOOPED
         if shape.domains > 2 or (shape.domains == 2 and not looped):
             return None  # the first block does not tell the others, or there are too many
@@ -65,7 +70,7 @@ class Memory:
         return pool.known[shape]
 
     def place(self, option: Option, slots: Sequence[int]) -> Place:
-        """The place of a shape at these slots, made now and kept."""
+        """Return the place of a shape at these slots. It is made now and kept."""
         shape, _, order, pool, known = option
         if known is None:
             return make_place(pool, shape, slots)
@@ -78,7 +83,7 @@ class Memory:
         return place
 
     def reasons(self, request: Request, pools: Sequence[Pool]) -> Reasons:
-        """What stands in the way of requests of this kind."""
+        """Return the obstacles for requests of this kind."""
         kind = (request.size, request.domains, request.gcds, request.allocation)
         reasons = self._reasons.get(kind)
         if reasons is None:
@@ -89,11 +94,13 @@ class Memory:
 
 
 def make_place(pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
-    """The placement of a shape at these slots, and where it lies."""
+    """Return the placement of a shape at these slots, with its blocks in the pool."""
     _, order, gcd = shape
     part = 1 << order
     blocks = tuple(Block(pool.domains[slot // DOMAIN], slot % DOMAIN, part) for slot in slots)
     gcds = blocks
     if gcd < part:
-        gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
+        gcds = tuple(
+            Block(d, at, gcd) for d, offset, _ in blocks for at in range(offset, offset + part, gcd)
+        )
     return Place(Placement(pool.name, blocks, gcds), pool, slots, order)

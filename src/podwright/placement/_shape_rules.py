@@ -1,7 +1,7 @@
-"""Which shapes a family allows: sizes, splits over link domains, GCDs. Blind to what is free.
+"""Which shapes a family allows: sizes, splits over link domains, GCDs. What is free plays no part.
 
-Sources: V-IPU guide, terminology (sizes, GCDs; seed rules of the family are data of `fabric`);
-that parts lie at the same offset of neighbouring link domains is our choice where it is silent.
+Sources: V-IPU guide, terminology (sizes, GCDs; the family's own rules are data in `fabric`). That
+parts lie at the same offset of neighbouring link domains is our choice, where the guide is silent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from podwright.placement._values import Block, Request
 
 
 class Shape(NamedTuple):
-    """`domains` link domains, 2**order devices in each, GCDs of `gcd` devices."""
+    """A shape: `domains` link domains, 2**order devices in each, GCDs of `gcd` devices."""
 
     domains: int
     order: int
@@ -22,12 +22,12 @@ class Shape(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Devices in all."""
+        """The number of devices."""
         return self.domains << self.order
 
 
 class Illegal(Exception):
-    """No hardware of this kind has the shape. `of_size`: already the size is wrong."""
+    """No hardware of this kind has the shape. of_size: the size alone is already illegal."""
 
     def __init__(self, rule: str, *, of_size: bool = False) -> None:
         super().__init__(rule)
@@ -59,9 +59,9 @@ def _check_gcds(family: Family, size: int, gcds: int) -> None:
         )
 
 
-def _domain_counts(cluster: Cluster, size: int, gcds: int, asked: int | None) -> list[int]:
-    most, there = cluster.family.max_domain_devices, len(cluster.domains)
-    if asked is not None and asked <= 0:
+def _domain_counts(cluster: Cluster, size: int, gcds: int, requested: int | None) -> list[int]:
+    most, domain_limit = cluster.family.max_domain_devices, len(cluster.domains)
+    if requested is not None and requested <= 0:
         raise Illegal("a partition lies in at least one link domain")
     if size > most:
         counts = [size // most]
@@ -69,7 +69,7 @@ def _domain_counts(cluster: Cluster, size: int, gcds: int, asked: int | None) ->
         counts = [1]
     else:
         counts = [1 << i for i in range(size.bit_length())]
-    if asked is not None and asked not in counts:
+    if requested is not None and requested not in counts:
         if size > most:
             raise Illegal(
                 f"more than {most} {cluster.family.device_noun}s take whole link domains: "
@@ -77,27 +77,29 @@ def _domain_counts(cluster: Cluster, size: int, gcds: int, asked: int | None) ->
             )
         if counts == [1]:
             raise Illegal(f"a partition of {size} lies in one machine")
-        raise Illegal(f"{size} do not divide over {asked} link domains into aligned blocks")
-    counts = [count for count in counts if asked in (None, count)]
+        raise Illegal(f"{size} do not divide over {requested} link domains into aligned blocks")
+    counts = [count for count in counts if requested in (None, count)]
     even = [count for count in counts if gcds % count == 0]
     if not even:
         raise Illegal(f"a GCD lies in one link domain: {gcds} do not divide over {counts[0]}")
-    fit = [count for count in even if count <= there]
+    fit = [count for count in even if count <= domain_limit]
     if not fit:
         raise Illegal(
-            f"cluster {cluster.name} has {there} link domains, not {even[0]}", of_size=asked is None
+            f"cluster {cluster.name} has {domain_limit} link domains, not {even[0]}",
+            of_size=requested is None,
         )
     if cluster.topology is ClusterTopology.NONE:
         if fit[0] > 1:
             raise Illegal(
-                f"no links join the link domains of cluster {cluster.name}", of_size=asked is None
+                f"no links join the link domains of cluster {cluster.name}",
+                of_size=requested is None,
             )
         return fit[:1]
     return fit
 
 
 def shapes(cluster: Cluster, size: int, domains: int | None, gcds: int) -> tuple[Shape, ...]:
-    """The shapes that fulfil a request, fewest link domains first. Raises Illegal."""
+    """Return the shapes that fulfil a request, fewest link domains first. Raises Illegal."""
     family = cluster.family
     if size <= 0:
         raise Illegal("a partition has at least one device", of_size=True)
@@ -108,7 +110,7 @@ def shapes(cluster: Cluster, size: int, domains: int | None, gcds: int) -> tuple
 
 
 def sizes(cluster: Cluster, domains: int | None, gcds: int) -> Iterator[int]:
-    """Every size that `shapes` takes with these link domains and GCDs, smallest first."""
+    """Yield every size that `shapes` accepts with these link domains and GCDs, smallest first."""
     family = cluster.family
     most = family.max_domain_devices
     small = (size for size in family.partition_sizes_in_domain if size <= cluster.size)
@@ -122,7 +124,7 @@ def sizes(cluster: Cluster, domains: int | None, gcds: int) -> Iterator[int]:
 
 
 def named_blocks(cluster: Cluster, request: Request) -> tuple[Shape, tuple[Block, ...]]:
-    """The shape of blocks that were asked for by name, and the blocks in the order of the loop.
+    """Return the shape of the blocks that a request names, and the blocks in the order of the loop.
 
     Blocks that touch count as one. Raises Illegal.
     """
@@ -160,12 +162,12 @@ def named_blocks(cluster: Cluster, request: Request) -> tuple[Shape, tuple[Block
 
 
 def _in_loop_order(cluster: Cluster, blocks: list[Block]) -> list[Block]:
-    count, there = len(blocks), len(cluster.domains)
-    if cluster.topology is not ClusterTopology.LOOPED or count == there:
+    count, counts = len(blocks), len(cluster.domains)
+    if cluster.topology is not ClusterTopology.LOOPED or count == counts:
         return blocks
     by_domain = {block.domain: block for block in blocks}
     for start in by_domain:
-        run = [(start + i) % there for i in range(count)]
+        run = [(start + i) % counts for i in range(count)]
         if by_domain.keys() == set(run):
             return [by_domain[domain] for domain in run]
     raise Illegal(f"link domains {_listing(tuple(sorted(by_domain)))} do not lie side by side")

@@ -1,7 +1,7 @@
 """Finding the same aligned block free in several link domains at once.
 
-The free devices of many link domains are one integer, 64 bits each, so that a shift and an
-"and" ask the question of all of them together.
+The free devices of many link domains are one integer, 64 bits each, so that one shift and one "and"
+test all of them together.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from podwright.placement._tables import QUARTER, WHOLE_ORDER
 
 DOMAIN = 4 * QUARTER
 
-#: Small holes are looked for among so many link domains, from the first that has a place.
+#: Small holes are searched in this many link domains, from the first that has a place.
 _WINDOW = 256
 _ALL = array("H", [(1 << QUARTER) - 1] * 4)
 
 
 class Spans:
-    """The link domains of one pool, as places that follow one another.
+    """The link domains of one pool, as consecutive places.
 
-    domains: which of the cluster's they are, ascending. loop: how many the cluster's loop has;
-    0 where any may be joined. Masks are those of a pool: four quarters a place.
+    domains: their indices in the cluster, ascending. loop: number of link domains of the cluster's
+    loop; 0 where any may be joined. Masks are those of a pool: four quarters for each place.
     """
 
     __slots__ = ("_domains", "_loop", "_starts", "pairs")
@@ -33,7 +33,7 @@ class Spans:
         self._domains = domains
         self._loop = loop
         self._starts: dict[int, int] = {}
-        #: By place, the two neighbours it forms with others on the loop, in routing order.
+        #: By place: the two neighbours on the loop that it forms pairs with, in routing order.
         self.pairs: list[list[tuple[int, int]]] = [[] for _ in domains]
         if loop and len(domains) > 1:
             for place in self._run_places(2):
@@ -42,9 +42,10 @@ class Spans:
                 self.pairs[after].append((place, after))
 
     def find(self, masks: array[int], order: int, count: int) -> list[int]:
-        """The slots of one aligned block of 2**order in `count` places, in routing order; or none.
+        """Return the slots of one aligned block of 2**order in `count` places, in routing order.
 
-        Blocks in small holes come first, so that large ones stay whole.
+        The list is empty where there is none. Blocks in small holes come first, so that large ones
+        stay whole.
         """
         if not self._loop:
             return self._find_apart(masks, order, count)
@@ -59,7 +60,7 @@ class Spans:
         return [(slot + DOMAIN * i) % round_ for i in range(count)]
 
     def largest(self, masks: array[int], count: int) -> int:
-        """The order of the largest block that `find` would find; -1 for none."""
+        """Return the order of the largest block that `find` would find; -1 for none."""
         if not self._loop:
             orders = range(WHOLE_ORDER, -1, -1)
             return next((k for k in orders if self._find_apart(masks, k, count)), -1)
@@ -67,16 +68,16 @@ class Spans:
         largest = -1
         while blocks and largest < WHOLE_ORDER:
             largest += 1
-            blocks &= blocks >> (1 << largest) & _every(2 << largest, width)
+            blocks &= blocks >> (1 << largest) & _period_mask(2 << largest, width)
         return largest
 
     def _joint(self, masks: array[int], count: int) -> int:
-        """The devices from where `count` places on the loop are free."""
+        """Return the devices at which `count` places on the loop, from there on, are free."""
         places = len(self._domains)
         if places < count:
             return 0
         free = bits(masks)
-        free |= bits(masks[: 4 * (count - 1)]) << DOMAIN * places  # round the loop
+        free |= bits(masks[: 4 * (count - 1)]) << DOMAIN * places  # across the end of the loop
         rest, done = count - 1, 1
         while rest:
             step = min(done, rest)
@@ -88,48 +89,49 @@ class Spans:
         return free & self._starts[count]
 
     def _run_places(self, count: int) -> Iterator[int]:
-        """The places where a run of `count` neighbours begins.
+        """Yield the places where a run of `count` neighbours begins.
 
-        A run round the whole loop begins at its first link domain, that answers are the same.
+        A run round the whole loop begins at its first link domain, so that answers are the same
+        each time.
         """
         domains, loop = self._domains, self._loop
-        there = set(domains)
+        domain_set = set(domains)
         length = 0  # of the run that begins at a place; two rounds close the loop
         for turn in reversed(range(2 * len(domains))):
             place = turn % len(domains)
-            length = length + 1 if (domains[place] + 1) % loop in there else 1
+            length = length + 1 if (domains[place] + 1) % loop in domain_set else 1
             if turn < len(domains) and length >= count and (count < loop or not domains[place]):
                 yield place
 
     def _run_starts(self, count: int) -> int:
-        """All bits of those places."""
+        """Return all bits of those places."""
         starts = array("H", bytes(8 * len(self._domains)))
         for place in self._run_places(count):
             starts[4 * place : 4 * place + 4] = _ALL
         return bits(starts)
 
     def _find_apart(self, masks: array[int], order: int, count: int) -> list[int]:
-        """As `find`, in any places."""
+        """Search as `find` does, in any places."""
         width = DOMAIN * len(self._domains)
-        once = _every(DOMAIN, width)
+        once = _period_mask(DOMAIN, width)
         blocks = 0
         for more in _by_hole(bits(masks), order, width):
             blocks |= more
             for offset in range(0, DOMAIN, 1 << order):
-                found = blocks >> offset & once
-                if found.bit_count() >= count:
-                    return [slot + offset for slot in _lowest(found, count)]
+                matches = blocks >> offset & once
+                if matches.bit_count() >= count:
+                    return [slot + offset for slot in _lowest(matches, count)]
         return []
 
 
 def _by_hole(free: int, order: int, width: int) -> Iterator[int]:
-    """The first devices of free aligned blocks of 2**order, those in the smallest holes first.
+    """Yield the starts of free aligned blocks of 2**order, those in the smallest holes first.
 
-    A hole is the largest free block around. Yields as often as there are sizes of holes.
+    A hole is the largest free block around a device. There is one item for each size of holes.
     """
     blocks = larger = _aligned(free, order, width)
     for i in range(order, WHOLE_ORDER):
-        larger &= larger >> (1 << i) & _every(2 << i, width)
+        larger &= larger >> (1 << i) & _period_mask(2 << i, width)
         inside = larger
         for k in range(order, i + 1):
             inside |= inside << (1 << k)
@@ -141,20 +143,20 @@ def _by_hole(free: int, order: int, width: int) -> Iterator[int]:
 
 
 def _aligned(free: int, order: int, width: int) -> int:
-    """The first devices of free aligned blocks of 2**order."""
+    """Return the first devices of free aligned blocks of 2**order, as bits."""
     for i in range(order):
         free &= free >> (1 << i)
-    return free & _every(1 << order, width)
+    return free & _period_mask(1 << order, width)
 
 
 @lru_cache(maxsize=64)
-def _every(step: int, width: int) -> int:
-    """A bit at every multiple of `step` below `width`."""
+def _period_mask(step: int, width: int) -> int:
+    """Return a mask with a bit at every multiple of `step` below `width`."""
     return ((1 << width) - 1) // ((1 << step) - 1)
 
 
 def _lowest(value: int, count: int) -> list[int]:
-    """The positions of the lowest `count` bits."""
+    """Return the positions of the lowest `count` bits."""
     out = []
     for _ in range(count):
         low = value & -value
@@ -164,7 +166,7 @@ def _lowest(value: int, count: int) -> list[int]:
 
 
 def bits(masks: array[int]) -> int:
-    """The masks of quarters as one integer, the first lowest."""
+    """Return the masks of quarters as one integer, the first quarter lowest."""
     if sys.byteorder == "big":
         masks = masks[:]
         masks.byteswap()

@@ -1,8 +1,8 @@
 """Where blocks fit into a quarter of a link domain, and how much harm a new partition does there.
 
-Both are asked on every placement, so they are tables, made once: the first over all masks of
-the 16 devices of a quarter (by joining tables of half the width, about a millisecond), the
-second over the partition counts of the halves of a link domain.
+Both are needed on every placement, so they are tables that are made once. The first is over all
+masks of the 16 devices of a quarter. It is made by joining tables of half the width, in about a
+millisecond. The second is over the partition counts of the halves of a link domain.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ QUARTER = 16
 QUARTER_FULL = (1 << QUARTER) - 1
 #: The order (power of two) of a quarter, a half and a whole link domain.
 QUARTER_ORDER, HALF_ORDER, WHOLE_ORDER = 4, 5, 6
-#: Added to the partition count of a half that can never be whole: some of it is drained or
-#: another allocation's, so small partitions do least harm there.
+#: Added to the partition count of a half that can never be whole, because some of it is drained or
+#: belongs to another allocation. Small partitions do least harm there.
 CRIPPLED = 16
-#: That many partitions beside a half, or more, make no difference to it.
-BESIDE_SAME_FROM = 2
+#: From this number on, further partitions beside a half make no difference to it.
+BUDDY_SAME_FROM = 2
 
 NO_FIT = 255
-_HERE_SAME_FROM = 7
-_COUNTS = 64  # partitions in a half, plus CRIPPLED, stay below this
+_HALF_SAME_FROM = 7
+_COUNTS = 64  # the partitions in a half, plus CRIPPLED, stay below this
 
 
 _SAME = bytes(range(256))
 
 
 def _lower(code: int) -> bytes:
-    """What turns every code into the lower of it and this one, by bytes.translate."""
+    """Return a bytes.translate table that turns every code into the lower of it and this one."""
     return _SAME[:code] + bytes((code,)) * (256 - code)
 
 
@@ -37,9 +37,9 @@ def _higher(code: int) -> bytes:
 
 
 def _join(table: bytes, pick: Callable[[int], bytes], shift: int) -> bytes:
-    """The table over masks of twice the width: the lower, or higher, of both parts' entries.
+    """Return the table over masks of twice the width, from the better of both parts' entries.
 
-    shift: what to add to an entry of the upper part, unless it says that there is none.
+    shift: added to an entry of the upper part, unless that entry means "none".
     """
     return b"".join(
         table.translate(pick(code + shift if code != NO_FIT else code)) for code in table
@@ -50,8 +50,8 @@ def _best_holes(order: int) -> bytes:
     table = bytes((NO_FIT, 0 if order == 0 else NO_FIT))
     for width_order in range(QUARTER_ORDER):
         table = _join(table, _lower, 1 << width_order)[:-1]
-        whole = width_order + 1
-        table += bytes((whole << 4 if whole >= order else NO_FIT,))
+        full = width_order + 1
+        table += bytes((full << 4 if full >= order else NO_FIT,))
     return table
 
 
@@ -65,33 +65,38 @@ def _largest_holes() -> bytes:
 #: BEST_HOLES[order][mask of the free devices]: the smallest hole, the lowest such, that takes an
 #: aligned block of 2**order devices: the hole's order times 16, plus its offset; 255 for none.
 BEST_HOLES = [_best_holes(order) for order in range(QUARTER_ORDER + 1)]
-#: LARGEST_HOLES[mask]: 0 for none, else the order of the largest hole, plus one. A list, since
-#: it is read most often and lists are read faster than bytes.
+#: LARGEST_HOLES[mask]: 0 for none, else the order of the largest hole, plus one. It is a list,
+#: since it is read most often and lists are read faster than bytes.
 LARGEST_HOLES = list(_largest_holes())
-#: Of a half, by LARGEST_HOLES of its quarters; two that are wholly free are one hole.
+#: The largest hole of a half, by LARGEST_HOLES of its quarters. Two wholly free quarters are one
+#: hole.
 JOINED = [
     [max(a, b) + (a == b == QUARTER_ORDER + 1) for b in range(QUARTER_ORDER + 2)]
     for a in range(QUARTER_ORDER + 2)
 ]
 
 
-def _harm(here: int, beside: int) -> float:
-    """What a partition more costs in a half with `here` partitions and `beside` next to it.
+def _harm(half_count: int, buddy_count: int) -> float:
+    """Return the harm of one more partition in a half with `half_count` partitions.
 
-    Partitions end in no order that we know. The more there are in a block the less likely it
-    is to be whole soon, so one more does the less harm: its chance falls by a factor with each.
-    The factors, and the weight of a whole link domain against a half, are those that refused
-    least in simulation; the optimum is flat.
+    buddy_count: partitions in the other half of the link domain. Partitions end in an unknown
+    order. The more of them are in a block, the less likely it is to be whole soon, so one more does
+    less harm: the chance falls by a factor with each. The factors, and the weight of a whole link
+    domain against a half, are those that refused least in simulation; the optimum is flat.
     """
-    half = 0.5**here * (1 - 0.5) if here < _HERE_SAME_FROM else 0.0
-    spoilt = here >= _HERE_SAME_FROM or beside >= BESIDE_SAME_FROM
-    domain = 0.0 if spoilt else 0.55 ** (here + beside) * (1 - 0.55)
+    half = 0.5**half_count * (1 - 0.5) if half_count < _HALF_SAME_FROM else 0.0
+    spoilt = half_count >= _HALF_SAME_FROM or buddy_count >= BUDDY_SAME_FROM
+    domain = 0.0 if spoilt else 0.55 ** (half_count + buddy_count) * (1 - 0.55)
     return half + 1.5 * domain
 
 
 def _files() -> list[list[list[int]]]:
-    most, most_beside = _HERE_SAME_FROM, BESIDE_SAME_FROM
-    classes = [(here, beside) for here in range(most + 1) for beside in range(most_beside + 1)]
+    most, most_buddy = _HALF_SAME_FROM, BUDDY_SAME_FROM
+    classes = [
+        (half_count, buddy_count)
+        for half_count in range(most + 1)
+        for buddy_count in range(most_buddy + 1)
+    ]
     by_harm = sorted(classes, key=lambda pair: (-_harm(*pair), pair))
     holes = range(HALF_ORDER + 2)
     files = {
@@ -99,14 +104,15 @@ def _files() -> list[list[list[int]]]:
         for rank, pair in enumerate(by_harm)
     }
     rows = [
-        [files[here, min(beside, most_beside)] for beside in range(_COUNTS)]
-        for here in range(most + 1)
+        [files[half_count, min(buddy_count, most_buddy)] for buddy_count in range(_COUNTS)]
+        for half_count in range(most + 1)
     ]
     return rows + rows[-1:] * (_COUNTS - len(rows))
 
 
-#: FILES[here][beside][JOINED of a half], by partition counts: the number of its file. The higher,
-#: the less harm one more partition does; at equal harm smaller holes are higher.
+#: FILES[half_count][buddy_count][JOINED of a half] is the number of the half's file, where the
+#: counts are of partitions. A higher number means that one more partition does less harm. At equal
+#: harm, smaller holes have higher numbers.
 NOT_FILED = 0
 FILES = _files()
 #: By order: the numbers of the files whose halves take a block of 2**order devices.

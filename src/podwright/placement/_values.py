@@ -1,4 +1,4 @@
-"""What is asked of placement and what it answers. Values only."""
+"""Requests to placement, and its answers. Values only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Request:
 
 
 class _Made:
-    """A slot in which an index finds again what it made. No part of the value: never compared."""
+    """A slot by which an index recognises what it made.
+
+    It is no part of the value and never compared.
+    """
 
     __slots__ = ("place",)
     place: Any
@@ -43,7 +46,7 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class Placement(_Made):
-    """The devices a request gets. `gcds` splits `blocks` in routing order."""
+    """The devices that a request gets. `gcds` splits `blocks` in routing order."""
 
     allocation: str
     blocks: tuple[Block, ...]
@@ -51,7 +54,7 @@ class Placement(_Made):
 
     @property
     def size(self) -> int:
-        """Devices in all."""
+        """The number of devices."""
         return sum(block.size for block in self.blocks)
 
 
@@ -71,3 +74,10 @@ class Refusal:
     free: int = 0
     largest: int = 0
     nearest_sizes: tuple[int, ...] = ()
+
+
+def are(count: int, noun: str = "") -> str:
+    """Return how many there are, up to the verb: `1 GPU is`, `16 IPUs are`, `0 are`."""
+    if not noun:
+        return f"{count} is" if count == 1 else f"{count} are"
+    return f"1 {noun} is" if count == 1 else f"{count} {noun}s are"

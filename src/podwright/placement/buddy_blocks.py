@@ -1,13 +1,13 @@
-"""Which block of a pod a scheduler's job gets, and how much lies in whole blocks.
+"""Which block of a pod a scheduler's job gets, and how many devices lie in whole blocks.
 
 Native mode decides by it, and `podwright replay` does what native mode would do.
 
-Devices stand on a line, link domain after link domain, each beginning at a multiple of a power of
-two; a block is a power of two of them at a multiple of its size. A job gets the smallest free
-block that suffices, anywhere: then whatever Slurm may start by the counts of `whole` finds its
-place, in whatever order it comes (docs/slurm/mechanisms.md has the proof).
+Devices stand on a line, link domain after link domain. Each link domain begins at a multiple of a
+power of two. A block is a power of two of devices at a multiple of its size. A job gets the
+smallest free block that suffices, anywhere. Then every job that Slurm may start by the counts of
+`whole` finds its place, in whatever order the jobs come (docs/slurm/mechanisms.md has the proof).
 
-Sets of devices are integers, a bit for each.
+Sets of devices are integers with a bit for each device.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from typing import Any
 
 
 class Blocks:
-    """The devices of one pod that can be had. capacity: all that there are, as
-    bits. grid: others of the same length, whose tables serve here too."""
+    """The usable devices of one pod.
+
+    capacity: all devices, as bits. grid: another object of the same length, whose tables are
+    shared.
+    """
 
     def __init__(self, capacity: int, *, grid: Blocks | None = None) -> None:
         self.capacity = capacity
@@ -30,19 +33,21 @@ class Blocks:
         self.orders = len(self._levels(capacity))
 
     def whole(self, order: int) -> int:
-        """Devices that lie in free blocks of 2**order."""
+        """Return the number of devices that lie in free blocks of 2**order."""
         levels = self._levels(self.free)
         return levels[order].bit_count() << order if order < len(levels) else 0
 
     def wholes(self) -> list[int]:
-        """`whole` of each order that the pod has."""
+        """Return `whole` of each order that the pod has."""
         levels = self._levels(self.free)
         counts = [level.bit_count() << order for order, level in enumerate(levels)]
         return counts + [0] * (self.orders - len(counts))
 
     def find(self, order: int) -> int | None:
-        """Where the block for a job of 2**order begins: in the smallest free block that holds it,
-        the lowest of equals. None where there is none."""
+        """Return where the block for a job of 2**order devices begins, or None.
+
+        It lies in the smallest free block that holds it; of equal ones, in the lowest.
+        """
         levels = self._levels(self.free)
         for at in range(order, len(levels)):
             starts = levels[at]
@@ -54,15 +59,15 @@ class Blocks:
         return None
 
     def take(self, start: int, order: int) -> None:
-        """The block is somebody's."""
+        """Take a block."""
         self.free &= ~block(start, order)
 
     def give(self, start: int, order: int) -> None:
-        """The block can be had again, but for devices that the pod lacks."""
+        """Give a block back, except for devices that the pod lacks."""
         self.free |= block(start, order) & self.capacity
 
     def _levels(self, free: int) -> list[int]:
-        """For each order the starts of its free blocks, up to the last that has any."""
+        """Return the starts of free blocks as bits, for each order up to the last with any."""
         levels = []
         order = 0
         while free:
@@ -73,8 +78,11 @@ class Blocks:
 
 
 def fit(blocks: Blocks, orders: Sequence[int]) -> bool:
-    """Do blocks of all these orders find a place in what is free? The largest come first, so the
-    answer is sure."""
+    """Return whether blocks of all these orders fit into what is free together.
+
+    orders: the largest first. Placing the largest first makes the answer exact, since blocks are
+    aligned powers of two.
+    """
     trial = Blocks(blocks.capacity, grid=blocks)
     trial.free = blocks.free
     for order in orders:
@@ -86,31 +94,37 @@ def fit(blocks: Blocks, orders: Sequence[int]) -> bool:
 
 
 def soonest(
-    capacity: int, away: int, held: Iterable[tuple[int, Any]], orders: Sequence[int], *, first: Any
+    capacity: int,
+    away: int,
+    occupied: Iterable[tuple[int, Any]],
+    orders: Sequence[int],
+    *,
+    first: Any,
 ) -> int:
-    """The blocks of these orders, the largest first, whose jobs end soonest, as bits.
+    """Return the blocks of these orders whose jobs end soonest, as bits; 0 if there are too few.
 
-    capacity: all devices; away: those that nobody can have; held: the devices of each job, and
-    when it ends, in whatever sorts; first: an end that is before all of them. Of blocks that end
-    together the one with fewer held devices is taken, then the lowest. 0: there are not so many
-    whole blocks. With larger ones chosen before, each block is as good for what is left as any.
+    capacity: all devices. away: devices that nobody can use. occupied: the devices of each job, and
+    its end, as values that can be compared. orders: the largest first. first: an end before all
+    others. Of blocks that end together, the one with fewer occupied devices is taken, then the
+    lowest. Since larger blocks are chosen first, each block of an order leaves equally much for the
+    orders that follow.
     """
-    jobs = list(held)
+    jobs = list(occupied)
     chosen = 0
     for order in orders:
-        ends: dict[int, tuple[Any, int]] = {}
+        ends_by_block: dict[int, tuple[Any, int]] = {}
         for bits_, end in jobs:
             low = (bits_ & -bits_).bit_length() - 1 >> order
             for at in range(low, (bits_.bit_length() - 1 >> order) + 1):
                 inside = (bits_ >> (at << order) & ((1 << (1 << order)) - 1)).bit_count()
                 if inside:
-                    last, count = ends.get(at, (first, 0))
-                    ends[at] = max(last, end), count + inside
+                    last, count = ends_by_block.get(at, (first, 0))
+                    ends_by_block[at] = max(last, end), count + inside
         best: tuple[Any, int, int] | None = None
         barred = ~capacity | away | chosen
         for at in range(-(-capacity.bit_length() >> order) or 1):
             if not barred >> (at << order) & ((1 << (1 << order)) - 1):
-                last, count = ends.get(at, (first, 0))
+                last, count = ends_by_block.get(at, (first, 0))
                 best = min(best or (last, count, at), (last, count, at))
         if best is None:
             return 0
@@ -119,12 +133,12 @@ def soonest(
 
 
 def block(start: int, order: int) -> int:
-    """The devices of a block."""
+    """Return the devices of a block, as bits."""
     return ((1 << (1 << order)) - 1) << start
 
 
 def every(order: int, length: int) -> int:
-    """The multiples of 2**order below `length`, as bits."""
+    """Return the multiples of 2**order below `length`, as bits."""
     step = 1 << order
     if step >= length:
         return 1
@@ -136,7 +150,7 @@ def every(order: int, length: int) -> int:
 
 
 def bits(places: Iterable[int]) -> int:
-    """A set as an integer."""
+    """Return a set of places as bits."""
     out = 0
     for place in places:
         out |= 1 << place

@@ -1,6 +1,6 @@
-"""How many more blocks of each size fit what is free: what is left over is of no use for them.
+"""How many more blocks of each size fit, and how many free devices they cannot use.
 
-Within link domains; larger requests take whole ones.
+Blocks lie within link domains. Larger requests take whole link domains.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from podwright.placement.buddy_blocks import Blocks
 
 
 class SizeFit(NamedTuple):
-    """size: devices of a block. fits: how many such blocks can be had at once. useless: free
-    devices that are in none of them."""
+    """How blocks of one size fit.
+
+    size: devices of a block. fits: number of such blocks that fit at once. useless: free devices
+    outside all of them.
+    """
 
     size: int
     fits: int
@@ -23,15 +26,18 @@ class SizeFit(NamedTuple):
 
 
 def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
-    """For each size, a power of two up to a link domain. domains: what is free, device by device;
-    each a part whose devices one request may have (a domain, or an allocation's share of it)."""
+    """Return the fit of each legal size that is a power of two, up to a link domain.
+
+    domains: for each part, whether each device is free. One request may have only devices of one
+    part: of a link domain, or of an allocation's share of it.
+    """
     aligned, per = family.block_rule.aligned, family.devices_per_machine
     counts: dict[int, int] = {}
     free = 0
     for domain in domains:
         free += sum(domain)
-        found = _aligned(domain) if aligned else _machines(domain, per)
-        for order, count in enumerate(found):
+        places = _aligned(domain) if aligned else _machines(domain, per)
+        for order, count in enumerate(places):
             counts[order] = counts.get(order, 0) + count
     legal = family.sizes(1 << max(counts, default=0))
     return [
@@ -47,18 +53,18 @@ def _empty(length: int) -> Blocks:
 
 
 def _aligned(domain: Sequence[bool]) -> list[int]:
-    """Blocks by order whose start is a multiple of their size."""
+    """Return, by order, the number of free blocks whose start is a multiple of their size."""
     grid = _empty(len(domain))
     blocks = Blocks(grid.capacity, grid=grid)
     blocks.free = sum(1 << at for at, free in enumerate(domain) if free)
-    return [whole >> order for order, whole in enumerate(blocks.wholes())]
+    return [full_blocks >> order for order, full_blocks in enumerate(blocks.wholes())]
 
 
 def _machines(domain: Sequence[bool], per: int) -> list[int]:
-    """Any devices of one machine, or whole machines."""
+    """Return, by order, the number of free blocks inside one machine, or of whole machines."""
     free = [sum(domain[at : at + per]) for at in range(0, len(domain), per)]
-    whole = sum(count == per for count in free)
+    full_machines = sum(count == per for count in free)
     return [
-        sum(count // size for count in free) if size <= per else whole * per // size
+        sum(count // size for count in free) if size <= per else full_machines * per // size
         for size in (1 << order for order in range(len(domain).bit_length()))
     ]

@@ -1,9 +1,9 @@
-"""What to move, so that a request that fits by count fits by shape as well. Pure.
+"""What to move, so that a request that fits by count fits by shape as well. Pure functions.
 
-Of all places of its shape the one is emptied that costs least: devices times the seconds that each
-in it loses by a move. Nothing moves that cannot, that was asked to twice within an hour, or that
-has no other place meanwhile; and nothing at all where a place would be free by itself before the
-moves have paid.
+Of all places of the request's shape, the cheapest to empty is chosen. The cost of a move is the
+number of devices times the seconds that the job loses. A job does not move if it cannot, if it was
+asked twice within an hour, or if it has no other place meanwhile. Nothing moves at all where a
+place would be free by itself before the moves have paid.
 """
 
 from __future__ import annotations
@@ -15,37 +15,46 @@ from typing import Final, NamedTuple, TypeVar
 
 from podwright.placement.buddy_blocks import Blocks, block, every, fit, soonest
 
-MOST_PER_HOUR: Final = 2  #: times that one is asked to move
+MOST_PER_HOUR: Final = 2  #: how often one job may be asked to move within an hour
 HOUR: Final = 3600.0
-TRIED: Final = 64  #: places for which it is looked where what stands in them could go
+TRIED: Final = 64  #: how many places are examined for where their jobs could go
 
 H = TypeVar("H", bound=Hashable)
 
 
 class InTheWay(NamedTuple):
-    """Somebody who holds devices. size: how many in all. seconds: what a move loses; infinite for
-    who cannot be moved now."""
+    """A job that occupies devices.
+
+    size: number of its devices. seconds: what it loses by a move; infinite if it cannot be moved
+    now.
+    """
 
     size: int
     seconds: float
 
 
 class MovePlan(NamedTuple):
-    """devices: the block that comes free. jobs: who moves, each with the order of its block, in
-    the order in which they are placed anew."""
+    """A plan. devices: the block that becomes free, as bits.
+
+    jobs: the jobs that move, each with the order of its block, in the order in which they are
+    placed.
+    """
 
     devices: int
     jobs: tuple[tuple[int, int], ...]
 
 
 def may_be_asked(asked_at: Iterable[float], now: float) -> bool:
-    """Whether one that was asked to move at these times may be asked now."""
+    """Return whether a job that was asked to move at these times may be asked again now."""
     return sum(at > now - HOUR for at in asked_at) < MOST_PER_HOUR
 
 
 def likely_end(until: float, began: float, now: float) -> tuple[float, bool]:
-    """When somebody's devices may be free, and whether that was said. Where it was not, or was
-    wrong, our guess: it lasts as long as it has so far. until: 0 or infinite for not said."""
+    """Return when a job's devices may be free, and whether the job itself announced that time.
+
+    until: the announced end; 0 or infinite for none. Without an announcement, or after its time,
+    the estimate is that the job lasts as long again as it has so far.
+    """
     if now < until < math.inf:
         return until, True
     return now + max(1.0, now - began), False
@@ -54,12 +63,12 @@ def likely_end(until: float, began: float, now: float) -> tuple[float, bool]:
 def cheapest(
     places: Iterable[Mapping[H, int]], known: Mapping[H, InTheWay], worth: float
 ) -> Iterator[tuple[int, list[H]]]:
-    """The places that are worth emptying, by their numbers, the cheapest first, and who leaves
-    each, the largest first.
+    """Yield (index, jobs, the largest first) of places that are worth emptying, cheapest first.
 
-    places: who has how many devices of each. worth: device-seconds that are won.
+    places: for each place, how many of its devices each job has. worth: device-seconds that are
+    gained.
     """
-    costs = {name: one.size * one.seconds for name, one in known.items()}
+    costs = {name: block.size * block.seconds for name, block in known.items()}
     priced: list[tuple[float, int, Mapping[H, int]]] = []
     for at, inside in enumerate(places):
         cost = sum(costs[name] for name in inside)
@@ -72,20 +81,20 @@ def cheapest(
 def plan_moves(
     blocks: Blocks,
     order: int,
-    held: Mapping[int, tuple[int, float]],
+    occupied: Mapping[int, tuple[int, float]],
     seconds: Mapping[int, float],
     *,
     now: float,
     away: int = 0,
 ) -> MovePlan | None:
-    """The cheapest way to a free block of 2**order devices of a pod; None: there is none that pays.
+    """Return the cheapest way to a free block of 2**order devices of a pod; None if none pays.
 
-    blocks: what is free. held: the devices of each job, and its `likely_end`. seconds: what a move
-    loses, of those that can be moved now. away: devices that nobody can have.
+    blocks: what is free. occupied: the devices of each job, and its `likely_end`. seconds: what a
+    move loses, for each job that can be moved now. away: devices that nobody can use.
     """
     movers: list[tuple[int, int]] = []
     usable = blocks.capacity & ~away
-    for job, (bits, _) in held.items():
+    for job, (bits, _) in occupied.items():
         if job in seconds:
             movers.append((job, bits))
         else:
@@ -97,17 +106,17 @@ def plan_moves(
             if places >> (at << order) & 1:
                 inside.setdefault(at, {})[job] = (bits & block(at << order, order)).bit_count()
     if not inside:
-        return None  # before it is asked what would be free soon, which takes longest
+        return None  # this skips `soonest`, which takes longest
     numbers = sorted(inside)
     known = {job: InTheWay(bits.bit_count(), seconds[job]) for job, bits in movers}
-    soon = soonest(blocks.capacity, away, held.values(), [order], first=now)
-    free_at = max((end for bits, end in held.values() if bits & soon), default=now)
+    soon = soonest(blocks.capacity, away, occupied.values(), [order], first=now)
+    free_at = max((end for bits, end in occupied.values() if bits & soon), default=now)
     worth = (free_at - now) * (1 << order)
     for number, jobs in cheapest([inside[at] for at in numbers], known, worth):
         at = numbers[number]
         devices = block(at << order, order)
         if (blocks.free & devices).bit_count() + sum(inside[at].values()) < 1 << order:
-            continue  # what is neither free nor theirs is somebody's who is leaving
+            continue  # the rest belongs to a job that is ending
         orders = [(known[job].size - 1).bit_length() for job in jobs]
         if _placed(blocks, devices, orders):
             return MovePlan(devices, tuple(zip(jobs, orders, strict=True)))
@@ -115,7 +124,7 @@ def plan_moves(
 
 
 def _whole(bits: int, order: int) -> int:
-    """The starts of the blocks of 2**order that lie in these devices."""
+    """Return the starts of the blocks of 2**order that lie in these devices, as bits."""
     for below in range(order):
         bits &= bits >> (1 << below)
     return bits & every(order, bits.bit_length())
@@ -126,7 +135,7 @@ def _first(bits: int) -> int:
 
 
 def _placed(blocks: Blocks, without: int, orders: Sequence[int]) -> bool:
-    """Do blocks of these orders, the largest first, find a place outside?"""
+    """Return whether blocks of these orders, the largest first, fit outside `without`."""
     rest = Blocks(blocks.capacity, grid=blocks)
     rest.free = blocks.free & ~without
     return fit(rest, orders)

@@ -1,21 +1,25 @@
-"""What would a site gain? Recorded jobs, tried under other ways by the product's own decisions."""
+"""Replays recorded jobs under other ways of scheduling, with the product's own decisions.
+
+A replay shows what a site would gain.
+"""
 
 from podwright.replay._advice import duration
-from podwright.replay._csv import write_anonymous
-from podwright.replay._example import example
 from podwright.replay._figures import distance, figures
-from podwright.replay._ground import Ground
 from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
-from podwright.replay._pod_ground import POLICIES
-from podwright.replay._read import read_lines, read_trace
 from podwright.replay._recorded import recorded
 from podwright.replay._report import Report, replay
-from podwright.replay._sacct import COMMAND as SACCT_COMMAND
-from podwright.replay._simulate import Chances, simulate
+from podwright.replay._run_state import Chances
+from podwright.replay._simulate import simulate
 from podwright.replay._slurm_settings import SIMPLER, SlurmModel, from_conf
-from podwright.replay._trace import BadLine, Skipped, Status, Trace, TraceJob
-from podwright.replay._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
+from podwright.replay.grounds._ground import Ground
+from podwright.replay.grounds._pod_ground import POLICIES
+from podwright.replay.grounds._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
+from podwright.replay.traces._csv import write_anonymous
+from podwright.replay.traces._example import example
+from podwright.replay.traces._read import read_lines, read_trace
+from podwright.replay.traces._sacct import COMMAND as SACCT_COMMAND
+from podwright.replay.traces._trace import BadLine, Skipped, Status, Trace, TraceJob
 
 __all__ = [
     "POLICIES",

@@ -1,4 +1,4 @@
-"""What to change, in words, each with the number behind it. Pure."""
+"""The advice of a report: what to change, in sentences with the number behind each. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from podwright.replay._trace import Trace
+from podwright.replay._ranking import Measures, differ, measures, winner
+from podwright.replay.traces._trace import Trace
 
 
 def advice(
@@ -16,68 +17,91 @@ def advice(
     tried: Mapping[str, Mapping[str, Any]],
     base: Mapping[str, Any],
     *,
+    noise: Measures,
     rounds: bool = True,
 ) -> list[str]:
-    """Sentences. ways: the figures of each; tried: of `base`, one of these, with one thing
-    changed. rounds: do they round sizes up to powers of two?"""
+    """Return sentences of advice.
+
+    ways: the figures of each way. tried: the figures of `base`, which is one of the ways, with one
+    thing changed. noise: the differences that do not count. rounds: whether the ways round sizes up
+    to powers of two.
+    """
     out = [
-        *_best(ways),
+        *_best(ways, noise),
         *(_rounding(trace) if rounds else ()),
         *_refused(ways),
         *_tried(base, tried),
         *_limits(trace),
         *_waits(ways),
     ]
-    return out or ["Nothing stands out: no way wastes more than another, and few jobs wait."]
-
-
-def _best(ways: Sequence[Mapping[str, Any]]) -> list[str]:
-    # The others are measures: no IPU does so.
-    ways = [one for one in ways if not one["way"].endswith((", trim", ", no-shape"))]
-    if len(ways) < 2:
-        return []
-    best = max(ways, key=lambda one: (one["used"], -one["wait"]["mean"]))
-    worst = min(ways, key=lambda one: (one["used"], -one["wait"]["mean"]))
-    gain = best["used"] - worst["used"]
-    if gain < 0.005:
-        return []
-    return [
-        f"Take {best['way']}: it does {best['used']:.1%} of what the devices can, "
-        f"{worst['way']} {worst['used']:.1%}; jobs wait {duration(best['wait']['mean'])} on "
-        f"average, against {duration(worst['wait']['mean'])}."
+    wait = base["wait"]
+    return out or [
+        f"Nothing stands out. Under {base['way']}, half of the jobs wait up to "
+        f"{duration(wait['p50'])}, and one in twenty longer than {duration(wait['p95'])}."
     ]
 
 
+def _best(ways: Sequence[Mapping[str, Any]], noise: Measures) -> list[str]:
+    # These two serve as measures only: IPUs support neither.
+    ways = [row for row in ways if not row["way"].endswith((", trim", ", no-shape"))]
+    all_measures = [measures(row) for row in ways]
+    if not differ(all_measures, noise):
+        return []
+    small = (
+        f"Differences of up to {noise.used:.1%} of use, {duration(noise.wait)} of mean wait and "
+        f"{noise.slowdown:.2g} of mean slowdown are within this trace's noise."
+    )
+    best = winner(all_measures, noise)
+    if best is None:
+        listed = "; ".join(_measured(row) for row in ways)
+        return [f"No clear winner: {listed}. {small}"]
+    second = min(
+        (row for row in ways if row is not ways[best]), key=lambda row: row["wait"]["mean"]
+    )
+    return [
+        f"Take {ways[best]['way']}. {_measured(ways[best])}. The runner-up: "
+        f"{_measured(second)}. {small}"
+    ]
+
+
+def _measured(row: Mapping[str, Any]) -> str:
+    measured = measures(row)
+    return (
+        f"{row['way']} uses {measured.used:.1%} of the devices, with a mean wait of "
+        f"{duration(measured.wait)} and a mean slowdown of {measured.slowdown:.3g}"
+    )
+
+
 def _rounding(trace: Trace) -> list[str]:
-    asked = extra = 0.0
+    requested = extra = 0.0
     odd: dict[int, float] = {}
     count = 0
     for devices, runtime in zip(trace.devices, trace.runtime, strict=True):
-        asked += devices * runtime
+        requested += devices * runtime
         up = 1 << (devices - 1).bit_length()
         if up != devices:
             count += 1
             extra += (up - devices) * runtime
             odd[devices] = odd.get(devices, 0.0) + (up - devices) * runtime
     out = []
-    if extra > 0.01 * asked:
+    if extra > 0.01 * requested:
         most = sorted(odd, key=lambda size: (-odd[size], size))[:3]
         out.append(
             f"{count / len(trace):.1%} of the jobs ask for sizes that are no power of two. Rounded "
-            f"up, all hold {extra / asked:.1%} more device-hours than they asked for; most of that "
-            f"is jobs of {', '.join(map(str, most))}."
+            f"up, all hold {extra / requested:.1%} more device-hours than they asked for; most of "
+            f"that is jobs of {', '.join(map(str, most))}."
         )
     return out
 
 
 def _refused(ways: Sequence[Mapping[str, Any]]) -> list[str]:
     out = []
-    for one in ways:
-        refused = sum(one["refused"].values())
+    for row in ways:
+        refused = sum(row["refused"].values())
         if refused:
-            reason = max(one["refused"], key=lambda word: one["refused"][word])
+            reason = max(row["refused"], key=lambda word: row["refused"][word])
             out.append(
-                f"{one['way']} refuses {refused} jobs ({one['refused_device_hours']:,.0f} "
+                f"{row['way']} refuses {refused} jobs ({row['refused_device_hours']:,.0f} "
                 f"device-hours): {reason}."
             )
     return out
@@ -85,17 +109,17 @@ def _refused(ways: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _tried(first: Mapping[str, Any], tried: Mapping[str, Mapping[str, Any]]) -> list[str]:
     out = []
-    for words, found in tried.items():
-        used = found["used"] * found["devices"] - first["used"] * first["devices"]
+    for words, outcomes in tried.items():
+        used = outcomes["used"] * outcomes["devices"] - first["used"] * first["devices"]
         share = used / max(1e-9, first["used"] * first["devices"])
-        wait = found["wait"]["mean"] - first["wait"]["mean"]
+        wait = outcomes["wait"]["mean"] - first["wait"]["mean"]
         if abs(share) < 0.002 and abs(wait) < max(60.0, 0.02 * first["wait"]["mean"]):
             out.append(f"{words}: no difference worth naming.")
             continue
         more = "more" if share >= 0 else "less"
         out.append(
             f"{words}: {abs(share):.1%} {more} work done in the same time than under "
-            f"{first['way']}, and a mean wait of {duration(found['wait']['mean'])} where it is "
+            f"{first['way']}, and a mean wait of {duration(outcomes['wait']['mean'])} where it is "
             f"{duration(first['wait']['mean'])}."
         )
     return out
@@ -138,7 +162,7 @@ def _waits(ways: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: `45 s`, `12 min`, `3.4 h`, `5.2 d`."""
+    """Return a time for people: `45 s`, `12 min`, `3.4 h`, `5.2 d`."""
     for unit, length, until in (("s", 1, 90), ("min", 60, 5400), ("h", 3600, 172800)):
         if seconds < until:
             value = seconds / length

@@ -16,19 +16,20 @@ mpl.rcParams["svg.hashsalt"] = "podwright"
 mpl.rcParams["svg.fonttype"] = "none"
 
 _DAY, _HOUR = 86400.0, 3600.0
-#: So many jobs are drawn one by one; of more, the first days that hold so many.
+#: The limit of jobs that are drawn one by one. A longer trace is drawn only for its first days that
+#: have at most that many.
 _GANTT = 3000
 
 
 def used(report: Report) -> Figure:
-    """Devices that jobs asked for and had, and those free of no use, over time."""
+    """Draw the devices that jobs asked for and had, and those free of no use, over time."""
     outcomes = report.outcomes
     figure = Figure(figsize=(10, 1.7 * len(outcomes) + 0.6), layout="constrained")
     axes = figure.subplots(len(outcomes), 1, sharex=True, squeeze=False)[:, 0]
     last = int(report.trace.span / outcomes[0].series.width) + 1
     for axis, out in zip(axes, outcomes, strict=True):
         width = out.series.width
-        parts = [np.asarray(one)[:last] / width for one in _parts(out)]
+        parts = [np.asarray(part)[:last] / width for part in _parts(out)]
         days = (np.arange(len(parts[0])) + 0.5) * width / _DAY
         axis.stackplot(
             days,
@@ -49,12 +50,12 @@ def used(report: Report) -> Figure:
 
 def _parts(out: Outcome) -> list[Any]:
     useful = np.asarray(out.series.useful)
-    held = np.asarray(out.series.held)
-    return [useful, np.maximum(0.0, held - useful), np.asarray(out.series.stuck)]
+    occupied = np.asarray(out.series.held)
+    return [useful, np.maximum(0.0, occupied - useful), np.asarray(out.series.stuck)]
 
 
 def waits(report: Report) -> Figure:
-    """Waits of half, and of all but one in twenty, of the jobs of each size."""
+    """Draw the median and the 95th percentile of the waits of each size of jobs."""
     rows = report.figures["ways"]
     sizes = sorted({size["to"] for row in rows for size in row["by_size"]})
     figure = Figure(figsize=(10, 3.6), layout="constrained")
@@ -78,8 +79,9 @@ def waits(report: Report) -> Figure:
 
 
 def distribution(report: Report) -> Figure:
-    """How many of the jobs wait at most so long: under each way, and of each size under the
-    first."""
+    """Draw how many jobs wait at most how long: under each way, and of each size under the first
+    way.
+    """
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     ways, sizes = figure.subplots(1, 2, sharey=True)
     eligible = np.asarray(report.trace.eligible)
@@ -112,7 +114,7 @@ def _share(axis: Any, waits: Any, label: str) -> None:
 
 
 def gantt(report: Report) -> Figure:
-    """Devices by time: a bar for each job, as wide as its devices."""
+    """Draw devices by time, with a bar for each job, as wide as its devices."""
     out, trace = report.outcomes[0], report.trace
     where = np.asarray(out.where).reshape(-1, 3)[:_GANTT]
     when = np.asarray(out.when).reshape(-1, 2)[:_GANTT] / _DAY

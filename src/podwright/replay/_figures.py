@@ -1,4 +1,4 @@
-"""What an outcome comes to in numbers: shares of the devices, waits, who waits most."""
+"""The figures of an outcome: shares of the devices, waits, and the users who wait most."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from podwright.replay._outcome import Outcome
-from podwright.replay._trace import Trace
+from podwright.replay.traces._trace import Trace
 
-#: Run times below this count as this in a bounded slowdown (Feitelson's, 10 s).
+#: A shorter run time counts as this many seconds in a bounded slowdown (Feitelson's, 10 s).
 _BOUND_S = 10.0
 _PERCENT = (50, 95, 99)
 _USER_JOBS = 5
 
 
 def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
-    """All figures of a way. Shares are of its devices until the last submission; times in
-    seconds."""
+    """Return all figures of a way.
+
+    Shares are of the way's devices until the last submission. Times are in seconds.
+    """
     eligible = trace.eligible if out.eligible is None else out.eligible
     ran = [job for job, began in enumerate(out.began) if not math.isnan(began)]
     waits = [max(0.0, out.began[job] - eligible[job]) for job in ran]
     series = out.series
     window = max(trace.span, 1.0)
     area = out.size * window
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "way": out.way,
         "devices": out.size,
         "jobs": len(ran),
@@ -35,32 +37,33 @@ def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
         "free_of_no_use": until(series.stuck, series.width, window) / area,
         "makespan_s": max((end for end in out.ended if not math.isnan(end)), default=0.0),
         "wait": _spread(waits),
-        "bounded_slowdown": _spread(_slowdowns(trace, ran, waits)),
+        "bounded_slowdown": _spread(bounded_slowdowns(trace, ran, waits)),
         "by_size": by_size(trace, ran, waits),
         "users": by_user(trace, ran, waits),
         "events": out.events,
         "simpler": list(out.simpler),
     }
     if out.moves:
-        found["moves"] = out.moves
-        found["moved_device_hours"] = out.moved_seconds / 3600
+        values["moves"] = out.moves
+        values["moved_device_hours"] = out.moved_seconds / 3600
     if out.failed:
-        found["ended_by_failures"] = out.failed
+        values["ended_by_failures"] = out.failed
     if out.wide_jobs:
-        found["extra_link_domains"] = out.extra_domains / out.wide_jobs
-    return found
+        values["extra_link_domains"] = out.extra_domains / out.wide_jobs
+    return values
 
 
 def until(values: Sequence[float], width: float, window: float) -> float:
-    """The area of a series before a moment."""
-    whole = int(window / width)
-    total = sum(values[:whole])
-    if whole < len(values):
-        total += values[whole] * (window - whole * width) / width
+    """Return the area of a series before a moment."""
+    full_windows = int(window / width)
+    total = sum(values[:full_windows])
+    if full_windows < len(values):
+        total += values[full_windows] * (window - full_windows * width) / width
     return total
 
 
-def _slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float]) -> list[float]:
+def bounded_slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float]) -> list[float]:
+    """Return the bounded slowdown of each of these jobs. waits: of the jobs, in seconds."""
     return [
         max(1.0, (wait + trace.runtime[job]) / max(trace.runtime[job], _BOUND_S))
         for job, wait in zip(jobs, waits, strict=True)
@@ -68,7 +71,7 @@ def _slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float]) -> lis
 
 
 def _spread(values: Iterable[float]) -> dict[str, float]:
-    """Mean and percentiles, between neighbours as their distance has it."""
+    """Return the mean and the percentiles, interpolated linearly between neighbours."""
     order = sorted(values)
     if not order:
         return {"mean": 0.0, **{f"p{p}": 0.0 for p in _PERCENT}}
@@ -82,7 +85,7 @@ def _spread(values: Iterable[float]) -> dict[str, float]:
 
 
 def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[dict[str, Any]]:
-    """Jobs of 1, 2, 3 to 4, 5 to 8 ... devices."""
+    """Return the figures of jobs of 1, 2, 3 to 4, 5 to 8 ... devices."""
     levels: dict[int, list[tuple[int, float]]] = {}
     for job, wait in zip(ran, waits, strict=True):
         levels.setdefault((trace.devices[job] - 1).bit_length(), []).append((job, wait))
@@ -90,18 +93,18 @@ def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[di
         {
             "from": (1 << level - 1) + 1 if level > 1 else 1 << level,
             "to": 1 << level,
-            "jobs": len(mine),
-            "device_hours": sum(trace.devices[job] * trace.runtime[job] for job, _ in mine) / 3600,
-            "wait": _spread(wait for _, wait in mine),
+            "jobs": len(waits),
+            "device_hours": sum(trace.devices[job] * trace.runtime[job] for job, _ in waits) / 3600,
+            "wait": _spread(wait for _, wait in waits),
         }
-        for level, mine in sorted(levels.items())
+        for level, waits in sorted(levels.items())
     ]
 
 
 def by_user(
     trace: Trace, ran: Sequence[int], waits: Sequence[float], count: int = 5
 ) -> list[dict[str, Any]]:
-    """Who waits most, of those with five jobs and more: by the mean."""
+    """Return the users with the longest mean waits, among those with five jobs or more."""
     if len(trace.users) < 2:
         return []
     jobs = [0] * len(trace.users)
@@ -123,8 +126,10 @@ def by_user(
     ]
 
 
-def distance(trace: Trace, found: Mapping[str, Any]) -> dict[str, Any]:
-    """How far a simulation is from what was recorded: the recorded value, and the simulated."""
+def distance(trace: Trace, replayed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how far a simulation is from the record: each recorded value beside the
+    simulated one.
+    """
     ran = [job for job, start in enumerate(trace.start) if not math.isnan(start)]
     waits = [max(0.0, trace.start[job] - trace.eligible[job]) for job in ran]
     span = max(trace.span, 1.0)
@@ -132,10 +137,10 @@ def distance(trace: Trace, found: Mapping[str, Any]) -> dict[str, Any]:
     for job in ran:
         begin, end = trace.start[job], trace.start[job] + trace.runtime[job]
         used += max(0.0, min(end, span) - max(begin, 0.0)) * trace.devices[job]
-    recorded, slow = _spread(waits), _spread(_slowdowns(trace, ran, waits))
+    recorded, slow = _spread(waits), _spread(bounded_slowdowns(trace, ran, waits))
     return {
-        "wait_p50_s": [recorded["p50"], found["wait"]["p50"]],
-        "wait_p95_s": [recorded["p95"], found["wait"]["p95"]],
-        "bounded_slowdown_mean": [slow["mean"], found["bounded_slowdown"]["mean"]],
-        "used": [used / span / found["devices"], found["used"]],
+        "wait_p50_s": [recorded["p50"], replayed["wait"]["p50"]],
+        "wait_p95_s": [recorded["p95"], replayed["wait"]["p95"]],
+        "bounded_slowdown_mean": [slow["mean"], replayed["bounded_slowdown"]["mean"]],
+        "used": [used / span / replayed["devices"], replayed["used"]],
     }

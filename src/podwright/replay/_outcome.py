@@ -1,4 +1,4 @@
-"""What a simulation, or a recorded site, came to: when each job began and where."""
+"""The outcome of a simulation, or of a recorded site: when and where each job ran."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ _BINS = 400
 
 @dataclass
 class Series:
-    """Areas over time, in bins of `width` seconds: device-seconds that jobs asked for, had and
-    worked on (useful), held (rounded up), and free while somebody waited who asked for no more
-    (stuck). The last of `bins` holds all that comes later as well."""
+    """Areas over time, in bins of `width` seconds.
+
+    Each bin has device-seconds. useful: that jobs asked for, had and worked on. held: that jobs
+    held, rounded up. stuck: that were free while a job waited that asked for no more. The last of
+    `bins` also contains everything later.
+    """
 
     width: float
     bins: int
@@ -23,12 +26,12 @@ class Series:
 
     @classmethod
     def over(cls, span: float) -> Self:
-        """Bins for so many seconds, and one for what comes later."""
+        """Return bins for this many seconds, and one for everything later."""
         width = max(60.0, span / _BINS)
         return cls(width, int(span / width) + 2)
 
-    def add(self, begin: float, end: float, useful: float, held: float, stuck: float) -> None:
-        """Between two moments so many devices were each of these."""
+    def add(self, begin: float, end: float, useful: float, occupied: float, stuck: float) -> None:
+        """Add these numbers of devices for the time between two moments."""
         if end <= begin:
             return
         width, late = self.width, self.bins - 1
@@ -41,20 +44,23 @@ class Series:
             step = (end if at >= late else min(end, (at + 1) * width)) - begin
             if step > 0:
                 self.useful[at] += step * useful
-                self.held[at] += step * held
+                self.held[at] += step * occupied
                 self.stuck[at] += step * stuck
             begin += step
             at += 1
-            if step <= 0:  # a bin's edge, as floats have it
+            if step <= 0:  # rounding: the step ended on a bin's edge
                 begin = max(begin, at * width)
 
 
 @dataclass
 class Outcome:
-    """One way's result. began, ended: seconds since the trace's first submission, by job; NaN for
-    jobs that were refused. refused: how many for which reason. where: (job, first device, how
-    many) in a row; when: from when to when, for each of those. eligible: where dependencies decide
-    it. moves: how many there were. failed: lives that a failing machine ended.
+    """The result of one way.
+
+    began, ended: seconds since the trace's first submission, by job; NaN for refused jobs. refused:
+    the number of refused jobs by reason. where: a flat list of (job, first device, number of
+    devices). when: a flat list of (begin, end) for the same rows. eligible: when jobs became
+    eligible, if dependencies decided it. moves: the number of moves. failed: the number of runs
+    that a failing machine ended.
     """
 
     way: str
@@ -77,7 +83,9 @@ class Outcome:
     simpler: tuple[str, ...] = ()
 
     def leaves(self, job: int, row: int, at: float) -> None:
-        """A job leaves, at some time, where it has been since that row of `where`."""
+        """Note that a job leaves at `time` the devices that it has had since that row of
+        `where`.
+        """
         where, when = self.where, self.when
         while 3 * row < len(where) and where[3 * row] == job:
             when[2 * row + 1] = at

@@ -1,4 +1,4 @@
-"""Several simulations at once, each in a process of its own; and how far they are."""
+"""Runs several simulations at once, each in a process of its own, and reports their progress."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from multiprocessing.process import BaseProcess
 
 from podwright.errors import PodwrightError
 from podwright.replay._outcome import Outcome
-from podwright.replay._simulate import Chances, simulate
+from podwright.replay._run_state import Chances
+from podwright.replay._simulate import simulate
 from podwright.replay._slurm_settings import SlurmModel
-from podwright.replay._trace import Trace
-from podwright.replay._ways import ReplayWay
+from podwright.replay.grounds._ways import ReplayWay
+from podwright.replay.traces._trace import Trace
 
-#: Called with jobs done and all jobs, of all simulations together.
+#: Called with the number of finished jobs and of all jobs, of all simulations together.
 Progress = Callable[[int, int], None]
 
 
 class SimulationFailed(PodwrightError):
-    """A process that simulated ended without a result."""
+    """The process of a simulation ended without a result."""
 
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """One simulation. stretch: times between submissions are multiplied by it."""
+    """One simulation. stretch: the factor for times between submissions."""
 
     way: ReplayWay
     slurm: SlurmModel
@@ -42,9 +43,10 @@ def run_all(
     processes: int = 0,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """The outcome of each task, in their order. processes: at once; 0: as many as cores.
+    """Return the outcome of each task, in their order.
 
-    Raises SimulationFailed. Whatever ends this, the processes end with it.
+    processes: how many run at once; 0: as many as cores. Raises SimulationFailed. The processes end
+    with this call, however it ends.
     """
     at_once = max(1, min(processes or os.cpu_count() or 1, len(tasks)))
     if at_once == 1:
@@ -59,16 +61,16 @@ def _one_by_one(
     for number, task in enumerate(tasks):
         before = number * len(trace)
 
-        def told(done: int, _: int, before: int = before) -> None:
+        def report(done: int, _: int, before: int = before) -> None:
             if progress:
                 progress(before + done, total)
 
-        outcomes.append(run_task(trace, task, told))
+        outcomes.append(run_task(trace, task, report))
     return outcomes
 
 
 def run_task(trace: Trace, task: ReplayTask, progress: Progress | None = None) -> Outcome:
-    """One simulation."""
+    """Run one simulation."""
     return simulate(trace, task.way.ground(), task.slurm, task.chances, progress=progress)
 
 
@@ -93,19 +95,19 @@ class _Pool:
                     assert isinstance(ready, Connection)
                     number, process = self._running[ready]
                     try:
-                        said = ready.recv()
+                        message = ready.recv()
                     except (EOFError, ConnectionError):
                         raise self._failed(number, process) from None
-                    if isinstance(said, Outcome):
-                        outcomes[number] = said
+                    if isinstance(message, Outcome):
+                        outcomes[number] = message
                         del self._running[ready]
                         ready.close()
                         process.join()
-                        self._tell(number, len(self._trace))
-                    elif isinstance(said, str):
-                        raise SimulationFailed(said)
+                        self._report(number, len(self._trace))
+                    elif isinstance(message, str):
+                        raise SimulationFailed(message)
                     else:
-                        self._tell(number, said)
+                        self._report(number, message)
         finally:
             for _, process in self._running.values():
                 process.terminate()
@@ -114,22 +116,22 @@ class _Pool:
         return [outcomes[number] for number in range(len(self._tasks))]
 
     def _begin(self, number: int) -> None:
-        mine, theirs = self._context.Pipe()
+        own_end, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs,), daemon=True)
-        # Ctrl-C comes to the whole group: one that only begins would die of it with a traceback.
-        # The tracker is there before: starting it unblocks the signal.
+        # Ctrl-C reaches the whole process group, and a process that has just begun would die of it
+        # with a traceback. The tracker is started before, because starting it unblocks the signal.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
-            self._running[mine] = number, process
+            self._running[own_end] = number, process
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        # Not as an argument: what does not fit into the pipe of those waits for ever for a process
-        # that ended before it read them.
+        # The task does not travel as an argument: a large one does not fit into the pipe, and the
+        # parent would wait for ever if the process ended before it read the pipe.
         try:
-            mine.send((self._trace, self._tasks[number]))
+            own_end.send((self._trace, self._tasks[number]))
         except ConnectionError:
             raise self._failed(number, process) from None
 
@@ -138,14 +140,14 @@ class _Pool:
         name = self._tasks[number].way.name
         return SimulationFailed(f"the simulation of {name} ended with {process.exitcode}")
 
-    def _tell(self, number: int, done: int) -> None:
+    def _report(self, number: int, done: int) -> None:
         self._done[number] = done
         if self._progress:
             self._progress(sum(self._done), len(self._trace) * len(self._tasks))
 
 
 def _work(pipe: Connection) -> None:
-    """A process's work. Ctrl-C is its parent's matter, and blocked here."""
+    """Run the task of a process. Ctrl-C is blocked here, since the parent handles it."""
     trace, task = pipe.recv()
     try:
         pipe.send(run_task(trace, task, lambda done, _: pipe.send(done)))

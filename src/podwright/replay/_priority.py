@@ -1,7 +1,7 @@
-"""Who is first in the queue: age, size and fair share, as the multifactor plugin weighs them.
+"""The order of the queue: age, size and fair share, weighted as by the multifactor plugin.
 
-Source: Slurm's Multifactor Priority page, and Fair Tree's for the rank of users. A key that is
-lower goes first; without weights it is the time at which a job could first have begun.
+Source: Slurm's Multifactor Priority page, and Fair Tree's for the rank of users. The job with the
+lowest key is first. Without weights, the key is the time at which the job could first have begun.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ Key = tuple[float, int]
 
 
 class Priorities:
-    """Keys of jobs, and what users have used, decayed. size: devices of the site."""
+    """The keys of jobs, and the decayed usage of users. size: devices of the site."""
 
     def __init__(self, slurm: SlurmModel, size: int, users: int) -> None:
         self._slurm, self._size = slurm, max(1, size)
         self._used = [0.0] * users
         self._factor = [1.0] * users
-        self._running = [0.0] * users  # devices that each has now
+        self._running = [0.0] * users  # the devices that each user has now
         self._since = 0.0
         self._ranked = -1.0
 
     def key(self, job: int, eligible: float, devices: int, user: int, now: float) -> Key:
-        """The place of a job in the queue."""
+        """Return the sort key of a job in the queue."""
         slurm = self._slurm
         if not slurm.ranks:
             return eligible, job
@@ -39,23 +39,23 @@ class Priorities:
         return -worth, job
 
     def is_stale(self, now: float) -> bool:
-        """Is it time that keys are reckoned anew (PriorityCalcPeriod)?"""
+        """Return whether the keys must be computed anew (PriorityCalcPeriod)."""
         return self._slurm.ranks and now - self._ranked >= self._slurm.calc_period
 
     def began(self, user: int, devices: int, now: float) -> None:
-        """A job of a user's runs on so many devices."""
+        """Note that a job of this user has begun to use these devices."""
         if self._slurm.weight_fairshare:
             self._decay(now)
             self._running[user] += devices
 
     def ended(self, user: int, devices: int, now: float) -> None:
-        """It does no more."""
+        """Note that the job has ended."""
         if self._slurm.weight_fairshare:
             self._decay(now)
             self._running[user] -= devices
 
     def rank(self, now: float) -> None:
-        """Reckon the factors of fair share."""
+        """Compute the factors of fair share."""
         self._ranked = now
         if not self._slurm.weight_fairshare:
             return
@@ -70,8 +70,8 @@ class Priorities:
         if passed <= 0:
             return
         half = self._slurm.half_life
-        kept = 0.5 ** (passed / half) if half > 0 else 1.0
+        factor = 0.5 ** (passed / half) if half > 0 else 1.0
         for user, devices in enumerate(self._running):
             if devices or self._used[user]:
-                self._used[user] = self._used[user] * kept + devices * passed
+                self._used[user] = self._used[user] * factor + devices * passed
         self._since = now

@@ -1,22 +1,22 @@
-"""What the trace says happened: its own starts, on the ground that a way would have had."""
+"""The recorded site: the trace's own starts, on the ground that a way would have."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from podwright.replay._ground import Ground, StartAnswer, Unfit
 from podwright.replay._outcome import Series
-from podwright.replay._trace import Trace
+from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
+from podwright.replay.traces._trace import Trace
 
 
 def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
-    """The recorded starts, each given devices when it began.
+    """Return the figures of the recorded starts, where each job gets devices when it began.
 
-    peak: most devices in use at once. overlapping: jobs that ran beside another. placed: jobs that
-    found their devices when they began; without_shape: those for which enough were free and no
-    block; without_room: fewer were free. free_of_no_use: the area that was free while a job had
-    none for its shape.
+    peak: the most devices in use at once. overlapping: jobs that ran beside another. placed: jobs
+    that found their devices when they began. without_shape: jobs for which enough devices were
+    free, but no block. without_room: jobs for which fewer were free. free_of_no_use: the area that
+    was free while a job had no block of its shape.
     """
     events: list[tuple[float, int, int]] = []
     for job, start in enumerate(trace.start):
@@ -27,20 +27,20 @@ def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
     series = Series.over(trace.span)
     used = peak = running = overlapping = placed = shapeless = roomless = refused = 0
     alone: set[int] = set()
-    held: set[int] = set()
+    busy: set[int] = set()
     lacking: set[int] = set()
     last = 0.0
-    for now, begins, job in events:
-        stuck = ground.size - ground.taken if lacking else 0
-        series.add(max(last, 0.0), now, used, ground.taken, stuck)
+    for now, starts, job in events:
+        stuck = ground.size - ground.occupied if lacking else 0
+        series.add(max(last, 0.0), now, used, ground.occupied, stuck)
         last = now
         size = trace.devices[job]
-        if not begins:
+        if not starts:
             used -= size
             running -= 1
             lacking.discard(job)
-            if job in held:
-                held.remove(job)
+            if job in busy:
+                busy.remove(job)
                 ground.give(job)
             alone.discard(job)
             continue
@@ -57,11 +57,11 @@ def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
         except Unfit:
             refused += 1
             continue
-        free = ground.size - ground.taken
+        free = ground.size - ground.occupied
         if ground.take(job, demand, math.inf) is StartAnswer.TAKEN:
-            held.add(job)
+            busy.add(job)
             placed += 1
-        elif free >= ground.held(demand):
+        elif free >= ground.devices_for(demand):
             lacking.add(job)
             shapeless += 1
         else:

@@ -1,4 +1,4 @@
-"""One report: the trace, what was recorded, each way's figures, what to change. A plain dict."""
+"""The report, a plain dict: the trace, the record, each way's figures, and what to change."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from podwright.replay._advice import advice
 from podwright.replay._figures import distance, figures
 from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, run_all
+from podwright.replay._ranking import trace_noise
 from podwright.replay._recorded import recorded
-from podwright.replay._simulate import Chances
-from podwright.replay._slurm_settings import SIMPLER, SlurmModel
-from podwright.replay._trace import Trace
-from podwright.replay._ways import ReplayWay
+from podwright.replay._run_state import Chances
+from podwright.replay._slurm_settings import DEVIATIONS, SIMPLER, SlurmModel
+from podwright.replay.grounds._ways import ReplayWay
+from podwright.replay.traces._trace import Trace
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass
 class Report:
-    """figures: of all, as JSON has them. outcomes: of the ways, for drawings."""
+    """figures: of all ways, in the shape of the JSON. outcomes: of the ways, for drawings."""
 
     trace: Trace
     outcomes: list[Outcome]
@@ -39,27 +40,30 @@ def replay(
     processes: int = 0,
     progress: Progress | None = None,
 ) -> Report:
-    """Everything about a trace under these ways. what_if: change one thing of native mode, too, of
-    the first of its ways.
+    """Simulate a trace under these ways, and return the report.
 
-    The same trace, ways, model and seed give the same figures, byte for byte.
-    Raises SimulationFailed.
+    what_if: also simulate the first way in native mode (or else the first way) with single changes.
+
+    The same trace, ways, model and seed give the same figures, byte for byte. Raises
+    SimulationFailed.
     """
-    tasks = [ReplayTask(way, slurm, chances) for way in ways]
-    base = next((at for at, way in enumerate(ways) if way.kind in ("native", "plugin")), 0)
+    tasks = [ReplayTask(ways_row, slurm, chances) for ways_row in ways]
+    base = next(
+        (at for at, ways_row in enumerate(ways) if ways_row.kind in ("native", "plugin")), 0
+    )
     tried = _what_if(ways[base], slurm, chances) if what_if else {}
     tasks += tried.values()
     before = recorded(trace, ways[0].ground()) if trace.has_starts else None
     if before:
         counted = ReplayWay("as recorded", "native", before["peak"], "no-shape")
-        unbroken = replace(chances, mtbf_s=math.inf)  # its ends are those that were
+        unbroken = replace(chances, mtbf_s=math.inf)  # the recorded runs include failures already
         tasks.append(ReplayTask(counted, replace(slurm, room_s=0.0), unbroken))
     outcomes = run_all(trace, tasks, processes=processes, progress=progress)
     rows = [figures(trace, out) for out in outcomes[: len(ways)]]
     changed = {
         words: figures(trace, out) for words, out in zip(tried, outcomes[len(ways) :], strict=False)
     }
-    found = {
+    summary = {
         "trace": _about(trace),
         "recorded": before,
         "distance": distance(trace, figures(trace, outcomes[-1])) if before else None,
@@ -67,30 +71,42 @@ def replay(
         "chances": {k: v for k, v in asdict(chances).items() if v < math.inf},
         "ways": rows,
         "what_if": {words: _short(row) for words, row in changed.items()},
-        "what_to_change": advice(trace, rows, changed, rows[base], rounds=ways[0].cluster is None),
-        "simpler": list(dict.fromkeys([*SIMPLER, *(w for row in rows for w in row["simpler"])])),
+        "what_to_change": advice(
+            trace,
+            rows,
+            changed,
+            rows[base],
+            noise=trace_noise(trace, outcomes[: len(ways)]),
+            rounds=ways[0].cluster is None,
+        ),
+        "deviations": [
+            words for kind, words in DEVIATIONS.items() if kind in {name.kind for name in ways}
+        ],
+        "simpler": list(
+            dict.fromkeys([*SIMPLER, *(name for row in rows for name in row["simpler"])])
+        ),
     }
-    return Report(trace, outcomes[: len(ways)], found)
+    return Report(trace, outcomes[: len(ways)], summary)
 
 
-def _what_if(way: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
-    """One thing changed, in words."""
-    if way.cluster is not None or way.kind not in ("native", "plugin"):
+def _what_if(variant: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
+    """Return simulations with one thing changed each, by a description of the change."""
+    if variant.cluster is not None or variant.kind not in ("native", "plugin"):
         return {}
-    larger = replace(way, name="larger", size=2 * way.size)
-    free = replace(way, name="no shape", policy="no-shape")
+    larger = replace(variant, name="larger", size=2 * variant.size)
+    free = replace(variant, name="no shape", policy="no-shape")
     out = {}
-    if way.size >= 64:
-        out[f"With a pod of {2 * way.size} devices"] = ReplayTask(larger, slurm, chances)
+    if variant.size >= 64:
+        out[f"With a pod of {2 * variant.size} devices"] = ReplayTask(larger, slurm, chances)
     if slurm.room_s > 0:
         roomless = replace(slurm, room_s=0.0)
         out["With --room-after 0, so that small jobs may pass large ones for ever"] = ReplayTask(
-            way, roomless, chances
+            variant, roomless, chances
         )
-    if way.policy != "no-shape":
+    if variant.policy != "no-shape":
         out["Without shape, any devices as good as others"] = ReplayTask(free, slurm, chances)
-    if way.policy == "best-fit":
-        moved = replace(way, name="moves", policy="moves")
+    if variant.policy == "best-fit":
+        moved = replace(variant, name="moves", policy="moves")
         words = f"If {chances.movable:.0%} of the jobs could be moved ({chances.move_s:g} s each)"
         out[words] = ReplayTask(moved, slurm, chances)
     return out

@@ -1,11 +1,11 @@
-"""Slurm as the simulation has it: its settings, and in words what is simpler than the real one."""
+"""The model of Slurm: its settings, and a list of what is simpler than in the real one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from podwright.replay._tres import duration
+from podwright.replay.traces._tres import duration
 
 SIMPLER = (
     "The main scheduler looks at the queue at each submission and each end, with no pause between "
@@ -25,14 +25,26 @@ SIMPLER = (
 )
 
 
+#: By the kind of a way: the deviation from a real Slurm that exceeded its bound. The report prints
+#: the line of each kind that is replayed. tests/outer/slurm/test_replay.py makes the comparison.
+#: Each bound is the largest deviation of three real Slurms from each other, plus 5 %. Remove a line
+#: only when that test passes on a quiet machine.
+DEVIATIONS = {
+    "static": "The model's mean wait was 9.5 % from that of a real Slurm 22.05 with static "
+    "partitions, where 5.8 % are allowed: read no meaning into smaller differences of mean waits.",
+    "host-mapping": "The model's mean wait was 8.9 % from that of a real Slurm 22.05 with host "
+    "mapping, where 6.4 % are allowed: read no meaning into smaller differences of mean waits.",
+}
+
+
 @dataclass(frozen=True)
 class SlurmModel:
     """Slurm's settings, in seconds, with Slurm's defaults.
 
-    weight_*: of the multifactor plugin; all 0: first come, first served. room_s: after how long
-    the first job in the queue has a block emptied for it (`--room-after` of `podwright slurm
-    configure`); 0: never. sweep_s: how often the service looks for that. overhead_s: how much
-    longer than its program a job holds its devices.
+    weight_*: of the multifactor plugin; all 0: first come, first served. room_s: after how long a
+    block is emptied for the first job in the queue (`--room-after` of `podwright slurm configure`);
+    0: never. sweep_s: how often the service checks that. overhead_s: how much longer than its
+    program a job holds its devices.
     """
 
     bf_interval: float = 30.0
@@ -54,7 +66,7 @@ class SlurmModel:
 
     @property
     def ranks(self) -> bool:
-        """Is the order another than that of submission?"""
+        """Whether the order may differ from that of submission."""
         return bool(self.weight_age or self.weight_size or self.weight_fairshare)
 
 
@@ -79,16 +91,18 @@ _TIMES = {
 
 
 def from_conf(settings: Mapping[str, str], base: SlurmModel | None = None) -> SlurmModel:
-    """The model of a site's slurm.conf. settings: by lower-case name. Raises ValueError for a
-    number that is none."""
-    found: dict[str, float | int | bool] = {}
+    """Return the model of a site's slurm.conf. settings: by lower-case name.
+
+    Raises ValueError for text that is not a number where one belongs.
+    """
+    values: dict[str, float | int | bool] = {}
     for word in settings.get("schedulerparameters", "").lower().split(","):
         name, _, value = word.strip().partition("=")
         if name in _SCHEDULER and value:
             field, unit = _SCHEDULER[name]
-            found[field] = int(value) if isinstance(unit, int) else float(value) * unit
+            values[field] = int(value) if isinstance(unit, int) else float(value) * unit
     if settings.get("prioritytype", "priority/multifactor").lower() == "priority/multifactor":
-        found |= {_WEIGHTS[key]: float(settings[key]) for key in _WEIGHTS if key in settings}
-    found |= {field: duration(settings[key]) for key, field in _TIMES.items() if key in settings}
-    found["favor_small"] = settings.get("priorityfavorsmall", "no").lower() in ("yes", "true", "1")
-    return replace(base or SlurmModel(), **found)  # type: ignore[arg-type]
+        values |= {_WEIGHTS[key]: float(settings[key]) for key in _WEIGHTS if key in settings}
+    values |= {field: duration(settings[key]) for key, field in _TIMES.items() if key in settings}
+    values["favor_small"] = settings.get("priorityfavorsmall", "no").lower() in ("yes", "true", "1")
+    return replace(base or SlurmModel(), **values)  # type: ignore[arg-type]

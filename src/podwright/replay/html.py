@@ -1,6 +1,6 @@
-"""The report as one page that needs nothing else: figures in words and tables, drawings as SVG.
+"""The report as one self-contained page: figures in words and tables, drawings as SVG.
 
-matplotlib draws; it is an optional dependency, `podwright[report]`.
+matplotlib makes the drawings; it is an optional dependency, `podwright[report]`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ svg { max-width: 100%; height: auto } .small { color: #666; font-size: .9em }
 
 
 def check() -> None:
-    """Raises InvalidRequest where nothing can draw."""
+    """Raise InvalidRequest when matplotlib is missing."""
     if importlib.util.find_spec("matplotlib") is None:
         raise InvalidRequest(
             "matplotlib is not installed",
             asked="draw the report's page",
-            would_work="pip install 'podwright[report]'; text and --json need it not",
+            would_work="pip install 'podwright[report]'; the text and --json work without it",
         )
 
 
 def page(report: Report) -> str:
-    """The whole page. Raises InvalidRequest where matplotlib is missing."""
+    """Return the whole page. Raises InvalidRequest when matplotlib is missing."""
     check()
     return "\n".join(_page(report))
 
@@ -50,8 +50,8 @@ def page(report: Report) -> str:
 def _page(report: Report) -> Iterator[str]:
     from podwright.replay import _drawings
 
-    found = report.figures
-    trace = found["trace"]
+    figures = report.figures
+    trace = figures["trace"]
     title = f"Replay of {trace['source']}"
     yield f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
     yield f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
@@ -60,14 +60,14 @@ def _page(report: Report) -> Iterator[str]:
         f"{trace['device_hours']:,.0f} device-hours, up to {trace['largest']} devices."
     )
     yield "<h2>What to change</h2>"
-    yield _list(found["what_to_change"])
+    yield _list(figures["what_to_change"])
     yield "<h2>Each way</h2>"
-    yield _ways(found["ways"])
+    yield _ways(figures["ways"])
     yield "<h2>Devices in use</h2>"
     yield _svg(_drawings.used(report))
     yield "<h2>Waits by size</h2>"
     yield _svg(_drawings.waits(report))
-    yield _sizes(found["ways"])
+    yield _sizes(figures["ways"])
     yield "<h2>How long jobs wait</h2>"
     yield _svg(_drawings.distribution(report))
     if len(report.outcomes[0].where):
@@ -75,15 +75,15 @@ def _page(report: Report) -> Iterator[str]:
         yield f"<h2>Who was where, under {first}</h2>"
         yield _svg(_drawings.gantt(report))
     yield "<h2>Who waits most</h2>"
-    yield _users(found["ways"][0]["users"])
-    yield from _recorded(found)
+    yield _users(figures["ways"][0]["users"])
+    yield from _recorded(figures)
     yield "<h2>How far to trust this</h2>"
-    yield _list([*_left_out(trace), *trace["notes"], *found["simpler"]])
+    yield _list([*_left_out(trace), *trace["notes"], *figures["deviations"], *figures["simpler"]])
     yield "</html>"
 
 
 def _list(sentences: list[str]) -> str:
-    return "<ul>" + "".join(f"<li>{html.escape(one)}" for one in sentences) + "</ul>"
+    return "<ul>" + "".join(f"<li>{html.escape(sentence)}" for sentence in sentences) + "</ul>"
 
 
 def _table(header: list[str], rows: list[list[Any]]) -> str:
@@ -132,14 +132,14 @@ def _users(users: list[dict[str, Any]]) -> str:
     if not users:
         return "<p>The trace names no users, or none has five jobs."
     rows = [
-        [one["user"], one["jobs"], f"{one['device_hours']:,.0f}", duration(one["mean_wait_s"])]
-        for one in users
+        [user["user"], user["jobs"], f"{user['device_hours']:,.0f}", duration(user["mean_wait_s"])]
+        for user in users
     ]
     return _table(["user", "jobs", "device-hours", "mean wait"], rows)
 
 
-def _recorded(found: dict[str, Any]) -> Iterator[str]:
-    before, apart = found["recorded"], found["distance"]
+def _recorded(recorded: dict[str, Any]) -> Iterator[str]:
+    before, apart = recorded["recorded"], recorded["distance"]
     if not before:
         return
     yield "<h2>As recorded</h2>"
@@ -164,10 +164,10 @@ def _recorded(found: dict[str, Any]) -> Iterator[str]:
 def _left_out(trace: dict[str, Any]) -> list[str]:
     out = [f"Left out: {count} {reason}." for reason, count in trace["left_out"].items()]
     if trace["bad_lines"]:
-        shown = "; ".join(
-            f"line {one['number']}: {one['problem']}" for one in trace["bad_lines_shown"]
+        listed = "; ".join(
+            f"line {line['number']}: {line['problem']}" for line in trace["bad_lines_shown"]
         )
-        out.append(f"{trace['bad_lines']} lines could not be read: {shown}.")
+        out.append(f"{trace['bad_lines']} lines could not be read: {listed}.")
     return out
 
 

@@ -1,4 +1,4 @@
-"""How a server comes to the agents of machines: with which key, and by which interface."""
+"""How a server reaches the agents of machines: with which key, and through which interface."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def reach(
     certs: Path | None = None,
     secure: Callable[[], bool] = lambda: False,
 ) -> Machines:
-    """How agents are reached. key: the file of the key that they share with us. own_key: that
-    of one for those on this machine, where no other is named; made when first needed.
+    """Return how agents are reached.
 
-    silence: seconds after which one is given up. interfaces: where announcements count. certs:
-    the folder of our TLS certificates, which a secure server shows to agents. Raises
-    wire.InvalidRequest for a key that cannot be used and for an interface that is not there.
+    key: the file of the key that they share with the server. own_key: the file of a key for agents
+    on this machine, where `key` is not set; it is made when it is first needed. silence: seconds
+    after which a silent agent is given up. interfaces: those on which announcements count. certs:
+    the folder of the server's TLS certificates, which a secure server presents to agents. Raises
+    wire.InvalidRequest for a key that cannot be used and for an interface that does not exist.
     """
     known = {name for _, name in socket.if_nameindex()}
     for name in interfaces:
@@ -76,13 +77,16 @@ def reach(
 
 
 def interface_to(host: str) -> str:
-    """The interface by which a host is reached; empty when it is not. Sends nothing."""
+    """Return the interface through which a host is reached; empty when it is not.
+
+    Nothing is sent.
+    """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, 9))
             ours = probe.getsockname()[0]
             for _, name in socket.if_nameindex():
-                with contextlib.suppress(OSError):  # one without an address
+                with contextlib.suppress(OSError):  # an interface without an address
                     request = struct.pack("256s", name.encode()[:15])
                     answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
                     if socket.inet_ntoa(answer[20:24]) == ours or (

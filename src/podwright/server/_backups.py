@@ -1,13 +1,15 @@
-"""Backup and restore by the command, beside a running server or without one.
+"""Backup, check and restore by a command, beside a running server or without one.
 
-A backup looks at the store and claims nothing, so a server goes on meanwhile. A restore needs
-the store for itself.
+A backup and a check read the store and claim nothing, so a server goes on meanwhile. A restore
+needs the store for itself.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from podwright.controller import StoreFault, find_faults, with_new_chains
+from podwright.server._hardware import HARDWARE, Source
 from podwright.server._shared_store import LEASE, owner_name
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.store import (
@@ -21,17 +23,30 @@ from podwright.store import (
 
 
 async def back_up(storage: Path | str, file: Path) -> int:
-    """Write what a store holds into a file; how many records. Raises wire.PodwrightError."""
+    """Write the store's content into a file.
+
+    Return the number of records. Raises wire.PodwrightError.
+    """
     snapshot = await open_store(storage).peek()
     write_backup(file, backup_text(snapshot))
     return len(snapshot.records)
 
 
-async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int:
-    """Put a backup into a store that no server uses; how many records.
+async def check(storage: Path | str) -> tuple[int, list[StoreFault]]:
+    """Return the number of a store's records, and the inconsistent ones.
 
-    replace: although the store holds something. Raises wire.AlreadyExists when a server uses
-    it, and as store.restore does; the store is then as it was.
+    Raises as `back_up` does.
+    """
+    snapshot = await open_store(storage).peek()
+    faults = find_faults(snapshot.records, snapshot.epoch + 1, {HARDWARE: Source})
+    return len(snapshot.records), faults
+
+
+async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int:
+    """Put a backup into a store that no server uses. Return the number of records.
+
+    replace: overwrite a store that is not empty. Raises wire.AlreadyExists when a server uses the
+    store, and as store.restore does; the store is then unchanged.
     """
     backup = read_backup_file(file)
     path = storage_file(storage)
@@ -42,7 +57,8 @@ async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int
         lock.take()
     try:
         store = open_store(storage, owner=owner_name("restore", 0), ttl=LEASE)
-        await restore(store, backup, replace=replace)
+        anchored = backup._replace(records=with_new_chains(backup.records, str(file)))
+        await restore(store, anchored, replace=replace)
     finally:
         if lock is not None:
             lock.release()
@@ -50,7 +66,7 @@ async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int
 
 
 async def compare(storage: Path | str, file: Path) -> tuple[int, int]:
-    """How many records a backup has, and how many the store; nothing is changed.
+    """Return the numbers of records of a backup and of the store. Nothing is changed.
 
     Raises wire.InvalidRequest for a file that could not be restored.
     """

@@ -1,24 +1,27 @@
-"""What the server counts of its calls: how many, how long, how they ended. No library, no I/O."""
+"""The server's counters of its calls: how many, how long, how they ended. No library, no I/O."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
 
-#: Seconds; a call is counted in the first one that it fits.
+#: Bounds in seconds. A call is counted under the first bound that it does not exceed.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class Figures:
-    """Totals since the start. codes: of refusals. times: per method, calls in each of BOUNDS and
-    beyond the last, and the seconds of all together."""
+    """Totals since the start.
+
+    codes: number of refusals by code. times: for each method, the number of calls up to each of
+    BOUNDS and beyond the last, and the sum of their seconds.
+    """
 
     def __init__(self) -> None:
         self.codes: Counter[str] = Counter()
         self.times: dict[str, tuple[list[int], list[float]]] = {}
 
     def call(self, method: str, seconds: float, code: str = "") -> None:
-        """A call has ended. code: of its refusal, or empty."""
+        """Count a call that has ended. code: of its refusal, or empty."""
         counts, total = self.times.setdefault(method, ([0] * (len(BOUNDS) + 1), [0.0]))
         counts[bisect_left(BOUNDS, seconds)] += 1
         total[0] += seconds

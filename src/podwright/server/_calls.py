@@ -1,4 +1,4 @@
-"""One way into the controller for every front: looked up, counted, and its faults kept inside."""
+"""The one way from every front to the controller: looks calls up, counts them, catches faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from podwright.controller import Caller
 from podwright.errors import Denied, Internal, PodwrightError, Unavailable
@@ -14,7 +14,7 @@ from podwright.server._call_counts import Figures
 from podwright.server._identity import Identity
 from podwright.server._standby import Standby
 from podwright.server._traces import Traces
-from podwright.wire import METHODS, Method, ServerInfo, Value, joined, next_page
+from podwright.wire import METHODS, Method, ServerInfo, TokenRequest, Value, joined, next_page
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
@@ -26,7 +26,8 @@ _Call = Callable[[Caller, Any], Awaitable[Value]]
 class Calls:
     """Carries calls to the controller.
 
-    describe: what the server says of itself to a caller. clock: seconds, never backwards.
+    describe: returns the server's description of itself for a caller. clock: seconds, never
+    backwards.
     """
 
     def __init__(
@@ -51,7 +52,10 @@ class Calls:
         self._table = self._bound(controller)
 
     def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:
-        """Carry calls to this controller from now on. gate: why none may be answered now."""
+        """Carry calls to this controller from now on.
+
+        gate: returns the reason why no call may be answered now, or None.
+        """
         self.controller, self._gate = controller, gate
         self._table = self._bound(controller)
 
@@ -66,9 +70,10 @@ class Calls:
         return table
 
     async def __call__(self, caller: Caller, method: Method, request: Value) -> Any:
-        """The reply. Raises wire.PodwrightError and nothing else, unless it is cancelled.
+        """Carry out a call. Return its reply.
 
-        What changes something is the controller's to finish, even when the caller has gone.
+        Raises wire.PodwrightError and nothing else, unless it is cancelled. The controller finishes
+        a call that changes something, even when the caller has gone.
         """
         if self.traces is None:
             return await self._carried_out(caller, method, request)
@@ -93,11 +98,11 @@ class Calls:
             )
         self.under_way += 1
         self.count += 1
-        begun, code = self._clock(), ""
+        started, code = self._clock(), ""
         try:
             caller, request = self.controller.admitted(caller, request)
             reply = await self._table[method.name](caller, request)
-            return self.controller.shown(caller, reply)
+            return self.controller.redacted(caller, reply)
         except PodwrightError as error:
             code = error.code
             if _log.isEnabledFor(logging.DEBUG):
@@ -112,11 +117,13 @@ class Calls:
         finally:
             self.under_way -= 1
             self.last_end = self._clock()
-            self.figures.call(method.name, self.last_end - begun, code)
+            self.figures.call(method.name, self.last_end - started, code)
 
     async def whole(self, caller: Caller, method: Method, request: Value) -> Any:
-        """The reply as `__call__` has it, a list with all its pages; others are answered between
-        two of them."""
+        """Carry out a call as `__call__` does. Return a list with all its pages.
+
+        Other calls are answered between two pages.
+        """
         pages: list[Value] = []
         page: Value | None = request
         while page is not None:
@@ -131,17 +138,17 @@ class Calls:
 
     @property
     def idle(self) -> bool:
-        """Is nobody served: no call under way, no partition, no lease?"""
+        """Whether nobody is served: there is no call under way, no partition and no lease."""
         return not self.under_way and self.controller.idle
 
     @property
     def standby(self) -> Standby | None:
-        """What is served while another server is active, or None."""
-        found: object = self.controller
-        return found if isinstance(found, Standby) else None
+        """The standby that is served while another server is active, or None."""
+        served: object = self.controller
+        return served if isinstance(served, Standby) else None
 
     def health(self) -> dict[str, str]:
-        """What `/healthz` says: `ok`, or `standby` and who is active."""
+        """Return the body of `/healthz`: `ok`, or `standby` and which server is active."""
         if (standby := self.standby) is not None:
             return {"status": "standby", "active": standby.active}
         refusal = self._gate()
@@ -150,7 +157,7 @@ class Calls:
     async def _server_info(self, caller: Caller, _: Value) -> ServerInfo:
         return await self._describe(caller)
 
-    async def _issue_token(self, caller: Caller, _: Value) -> Value:
+    async def _issue_token(self, caller: Caller, request: Value) -> Value:
         if caller.origin != "unix":
             raise Denied("tokens are given on the Unix socket alone", asked="IssueToken")
-        return self.identity.issue(caller)
+        return self.identity.issue(caller, cast(TokenRequest, request).audience)

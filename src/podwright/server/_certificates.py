@@ -1,7 +1,7 @@
-"""The site's own authority: its certificates for server, clients, agents and users, by openssl.
+"""The site's own authority. It issues certificates for servers, clients, agents and users.
 
 V-IPU's `vipu-server --tls-init` makes an authority and two certificates (V-IPU administrator
-guide); certificates that say whose they are go on from there, and are our choice.
+guide). Certificates that name their owner extend that and are our choice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Final
 from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
 from podwright.wire import SERVER_URI, agent_name
 
-_YEARS: Final = 3650  #: days that the authority and its first two certificates are good for
+_YEARS: Final = 3650  #: days for which the authority and its first two certificates are valid
 _CURVE: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _BOTH: Final = "serverAuth,clientAuth"
-_NAMES: Final = "names"  #: file with the names that certificates were made for, one a line
+_NAMES: Final = "names"  #: the file with the names of the certificates, one on each line
 _HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
-#: Purpose and own names of each. The server calls agents, too: it is a client there.
+#: The purpose and the own names of each side. The server calls agents too, and is a client there.
 _SIDES: Final[dict[str, tuple[str, list[str]]]] = {
     "server": (_BOTH, [f"URI:{SERVER_URI}"]),
     "client": ("clientAuth", []),
@@ -33,10 +33,10 @@ _SIDES: Final[dict[str, tuple[str, list[str]]]] = {
 
 
 def check_name(name: str, action: str) -> str:
-    """A name or an address that a server can have. Raises wire.InvalidRequest."""
-    bare = name.strip("[]")
+    """Return a name or address that a server can have. Raises wire.InvalidRequest."""
+    unbracketed = name.strip("[]")
     try:
-        address = ipaddress.ip_address(bare)
+        address = ipaddress.ip_address(unbracketed)
     except ValueError:
         if not _HOST.fullmatch(name) or name.replace(".", "").isdigit():
             raise InvalidRequest(
@@ -58,28 +58,29 @@ def check_name(name: str, action: str) -> str:
 def make_certificates(
     folder: Path, hosts: Sequence[str], *, days: int = _YEARS, start: float | None = None
 ) -> None:
-    """`folder/server` and `folder/client` with ca.pem, cert.pem and key.pem.
+    """Make `folder/server` and `folder/client` with ca.pem, cert.pem and key.pem.
 
-    hosts: names and addresses of the server's, beside loopback's. start: since when they are
-    good, seconds since 1970. The authority's own key is folder/ca-key.pem: whoever has it can
-    make more. Raises wire.AlreadyExists, and wire.Unavailable without openssl.
+    hosts: names and addresses of the server, in addition to loopback's. days: how long they are
+    valid. start: since when they are valid, seconds since 1970. The authority's own key is
+    folder/ca-key.pem; whoever has it can make more certificates. Raises wire.AlreadyExists, and
+    wire.Unavailable without openssl.
     """
     action = "--tls-init"
     hosts = [check_name(name, action) for name in hosts]
     _check_free(folder, action)
     maker = _Maker(action, days, start)
-    with _Scratch(folder) as made:
-        maker.authority(made)
-        _both_sides(maker, made, made, hosts)
+    with _Scratch(folder) as scratch:
+        maker.authority(scratch)
+        _both_sides(maker, scratch, scratch, hosts)
 
 
 def renew_certificates(
     folder: Path, hosts: Sequence[str] = (), *, days: int = _YEARS, start: float | None = None
 ) -> list[str]:
-    """`folder/server` and `folder/client` anew, of the same authority; returns the names.
+    """Renew `folder/server` and `folder/client` by the same authority. Return the names.
 
-    hosts: as for make_certificates; none: those of before. Each side is replaced as a whole.
-    Raises wire.InvalidRequest, wire.Unavailable without openssl.
+    hosts: as for make_certificates; none: the previous names. Each side is replaced as a whole.
+    Raises wire.InvalidRequest, and wire.Unavailable without openssl.
     """
     action = "--tls-renew"
     _check_authority(folder, action)
@@ -94,22 +95,22 @@ def renew_certificates(
             ) from None
     maker = _Maker(action, days, start)
     hosts = [check_name(name, action) for name in hosts]
-    made, umask = Path(tempfile.mkdtemp(dir=folder)), os.umask(0o077)
+    scratch, umask = Path(tempfile.mkdtemp(dir=folder)), os.umask(0o077)
     try:
-        _both_sides(maker, folder, made, hosts)
+        _both_sides(maker, folder, scratch, hosts)
         for side in _SIDES:
             for name in ("ca.pem", "cert.pem", "key.pem"):
                 (folder / side).mkdir(mode=0o700, exist_ok=True)
-                os.replace(made / side / name, folder / side / name)
-        os.replace(made / _NAMES, folder / _NAMES)
+                os.replace(scratch / side / name, folder / side / name)
+        os.replace(scratch / _NAMES, folder / _NAMES)
     finally:
         os.umask(umask)
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
     return list(hosts)
 
 
 def _both_sides(maker: _Maker, authority: Path, place: Path, hosts: Sequence[str]) -> None:
-    """A certificate for each side in `place`, and for which names they are."""
+    """Make a certificate for each side in `place`, and the file with their names."""
     names = [_kind(name) for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
     for side, (purpose, uris) in _SIDES.items():
         (place / side).mkdir(mode=0o700)
@@ -127,18 +128,18 @@ def make_user_certificate(
     start: float | None = None,
     renew: bool = False,
 ) -> None:
-    """A user's certificate in a new folder, of the authority in the folder of --tls-init.
+    """Make a user's certificate in a new folder, by the authority in the folder of --tls-init.
 
-    renew: in the place of the folder that is there. Raises wire.AlreadyExists,
-    wire.InvalidRequest without the authority's key, wire.Unavailable without openssl.
+    renew: replace an existing folder. Raises wire.AlreadyExists, wire.InvalidRequest without the
+    authority's key, and wire.Unavailable without openssl.
     """
     action = f"create certificate {name}"
     if not renew:
         _check_free(folder, action)
     _check_authority(authority, action)
     maker = _Maker(action, days, start)
-    with _Scratch(folder) as made:
-        maker.issue(authority, made, name, [f"URI:{uri}"], "clientAuth")
+    with _Scratch(folder) as scratch:
+        maker.issue(authority, scratch, name, [f"URI:{uri}"], "clientAuth")
 
 
 def make_agent_certificate(
@@ -152,8 +153,11 @@ def make_agent_certificate(
     start: float | None = None,
     renew: bool = False,
 ) -> None:
-    """The certificate of a machine's agent, which names the machine. number: its own, by which a
-    server believes it alone (wire.agent_name). renew: as for a user's. Raises the same."""
+    """Make the certificate of a machine's agent, which names the machine.
+
+    number: the certificate's own number, by which a server accepts it alone (wire.agent_name).
+    renew: as for a user's. Raises as make_user_certificate does.
+    """
     action = f"create certificate {machine}"
     if not renew:
         _check_free(folder, action)
@@ -161,8 +165,8 @@ def make_agent_certificate(
     maker = _Maker(action, days, start)
     own = dict.fromkeys([machine, agent_name(machine, number), *hosts])
     names = [*map(_kind, own), f"URI:podwright:agent:{machine}"]
-    with _Scratch(folder) as made:
-        maker.issue(authority, made, f"Podwright agent {machine}", names, _BOTH)
+    with _Scratch(folder) as scratch:
+        maker.issue(authority, scratch, f"Podwright agent {machine}", names, _BOTH)
 
 
 def _check_authority(folder: Path, action: str) -> None:
@@ -193,33 +197,35 @@ def _program(action: str) -> str:
 
 
 class _Scratch:
-    """A private folder that becomes `folder` once all is in it, and nothing otherwise."""
+    """A private folder that becomes `folder` once it is complete, and is removed otherwise."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
 
     def __enter__(self) -> Path:
         self._umask = os.umask(0o077)
-        self._made = Path(tempfile.mkdtemp(dir=self._folder.parent))
-        return self._made
+        self._folder_made = Path(tempfile.mkdtemp(dir=self._folder.parent))
+        return self._folder_made
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 old = Path(tempfile.mkdtemp(dir=self._folder.parent))
-                if self._folder.exists():  # a renewal: the old one goes once the new one is there
+                if self._folder.exists():  # the old folder goes once the new one exists
                     self._folder.rename(old / "old")
-                self._made.rename(self._folder)
+                self._folder_made.rename(self._folder)
                 shutil.rmtree(old)
             else:
-                shutil.rmtree(self._made, ignore_errors=True)
+                shutil.rmtree(self._folder_made, ignore_errors=True)
         finally:
             os.umask(self._umask)
 
 
 class _Maker:
-    """openssl, for certificates that are good for some days. start: since when; None: a day ago,
-    since clocks differ."""
+    """Runs openssl, for certificates that are valid for some days.
+
+    start: since when; None: since a day ago, because clocks differ.
+    """
 
     def __init__(self, action: str, days: int, start: float | None) -> None:
         self._program = _program(action)
@@ -230,7 +236,7 @@ class _Maker:
         ]
 
     def authority(self, folder: Path) -> None:
-        """ca.pem and ca-key.pem."""
+        """Make ca.pem and ca-key.pem."""
         extra = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\n"
         key, done = folder / "ca-key.pem", folder / "ca.pem"
         self._sign("Podwright authority", key, done, extra, ["-selfsign", "-keyfile", str(key)])
@@ -238,7 +244,10 @@ class _Maker:
     def issue(
         self, authority: Path, place: Path, common: str, names: Sequence[str], purpose: str
     ) -> None:
-        """ca.pem, cert.pem and key.pem in a folder. names: alternatives, as openssl has them."""
+        """Make ca.pem, cert.pem and key.pem in a folder.
+
+        names: alternative names, in openssl's notation.
+        """
         extra = (
             f"subjectAltName={','.join(names)}\nextendedKeyUsage={purpose}\n"
             "basicConstraints=critical,CA:FALSE\n"

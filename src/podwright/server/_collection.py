@@ -1,7 +1,7 @@
-"""Python's cyclic garbage collector, kept from walking over what a server holds for good.
+"""Keeps Python's cyclic garbage collector away from objects that a server keeps for good.
 
-A start makes millions of objects and hardly a cycle: the collector would look through all of them
-again and again, and a full collection later on would hold up every call for as long.
+A start makes millions of objects and hardly any cycle. The collector would examine all of them
+again and again, and a later full collection would delay every call for as long.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: As gc.set_threshold has them. Calls leave few cycles behind, and Python's own 700 would look
-#: for them several times in each turn of a busy loop.
+#: Values for gc.set_threshold. Calls leave few cycles behind, and Python's default of 700 would
+#: search for them several times in each turn of a busy loop.
 THRESHOLDS = 20_000, 10, 20
 
 
 @contextmanager
 def start_without_collection() -> Iterator[None]:
-    """Collect nothing meanwhile; what there is at the end is never looked through again, and
-    the rest more seldom."""
+    """Disable collection inside the block.
+
+    The objects that exist at its end are never examined again, and later ones are examined less
+    often.
+    """
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,9 @@
 """A server that kills itself at a step that a test names: `PODWRIGHT_FAULT=commit:17:before`.
 
-`kill -9` from outside hits a random instant; what happens between two given steps is reached
-only from inside. The nth commit, SQL statement or call to a machine after the server's start is
-the last thing that it does (`after`), or is never done (`before`). Simulated hardware only.
+`kill -9` from outside hits a random instant. The instant between two given steps can be reached
+only from inside. The nth commit, SQL statement or call to a machine after the server's start is the
+last thing that the server does (`after`), or is never done (`before`). Only a server whose hardware
+is simulated accepts it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KINDS = ("commit", "driver", "statement")
 
 
 class KillPoint:
-    """Counts one kind of step, and kills this process at the nth. Nothing is counted unarmed."""
+    """Counts one kind of step, and kills this process at the nth. It counts only after `arm`."""
 
     def __init__(self, kind: str, nth: int, *, after: bool) -> None:
         self._kind, self._left, self._after = kind, nth, after
@@ -34,7 +35,7 @@ class KillPoint:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> KillPoint | None:
-        """The fault that the environment asks for. Raises wire.InvalidRequest."""
+        """Return the fault that the environment asks for. Raises wire.InvalidRequest."""
         text = environ.get(VARIABLE, "")
         if not text:
             return None
@@ -57,7 +58,7 @@ class KillPoint:
         self._armed = True
 
     def before(self, kind: str) -> bool:
-        """A step is about to be done. Returns whether it is the last one."""
+        """Count a step that is about to be done. Return whether it is the last one."""
         if not self._armed or kind != self._kind:
             return False
         self._left -= 1
@@ -68,15 +69,15 @@ class KillPoint:
         return True
 
     def store(self, store: Any) -> Any:
-        """The store, with its commits counted."""
+        """Return the store, with its commits counted."""
         return _Store(store, self)
 
     def drivers(self, drivers: Mapping[str, Driver]) -> dict[str, Driver]:
-        """The drivers, with their calls counted."""
+        """Return the drivers, with their calls counted."""
         return {name: _Driver(driver, self) for name, driver in drivers.items()}
 
     def connect(self) -> Callable[..., sqlite3.Connection]:
-        """Like sqlite3.connect, with the statements counted."""
+        """Return a replacement for sqlite3.connect that counts the statements."""
         import sqlite3
 
         fault = self
@@ -96,7 +97,7 @@ class KillPoint:
 
 
 def die() -> None:
-    """As `kill -9` from outside: nothing is cleaned up."""
+    """Kill this process, as `kill -9` from outside does: nothing is cleaned up."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -117,7 +118,7 @@ class _Store:
 
 
 class _Driver:
-    """A driver whose calls are counted, but for those that only look."""
+    """A driver whose calls are counted, except those that only read."""
 
     def __init__(self, inner: Driver, fault: KillPoint) -> None:
         self._inner, self._fault = inner, fault

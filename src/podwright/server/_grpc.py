@@ -1,8 +1,9 @@
 """The gRPC front as the server sees it: a port, a gate behind it, and the calls that come through.
 
-The port is ours from the start, so that it is ours or refused before anybody is told of it. The
-gate (podwright.gate) is started when somebody first connects: most commands never use TCP, and a
-user waits for a server that a command starts. One that dies is started again.
+The server binds the port at its start, so that the port is either its own or refused before any
+client learns of it. The gate (podwright.gate) is started when the first client connects: most
+commands never use TCP, and a user waits for a server that a command starts. A gate that dies is
+started again.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ if TYPE_CHECKING:
     from podwright.gate._front import Gate
 
 _log = logging.getLogger("podwright.server")
-#: Seconds for which a gate of a server that was killed may still hold the port.
+#: Seconds for which the gate of a killed server may still hold the port.
 _HANDOVER = 2.0
-_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a gate that died is started again
+_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds after which a gate that died is started again
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class GrpcFront:
     """Serves both protocols on TCP. certs: the folder of TLS certificates; None: no TLS.
 
-    apart: the gate is a process of its own, as a server has it; else it shares this loop.
+    apart: the gate is a process of its own, as in a server; otherwise it shares this loop.
     """
 
     def __init__(self, calls: Calls, certs: Path | None = None, *, apart: bool = False) -> None:
@@ -64,15 +65,15 @@ class GrpcFront:
         self._link: GateLink[Any] | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ending = False
-        self.gates = 0  #: that were started
+        self.gates = 0  #: number of gates that were started
         self._counted = GateCounted()
-        self._ended: Counter[str] = Counter()
+        self._ended_connections: Counter[str] = Counter()
 
     async def start(self, host: str, port: int) -> int:
-        """Answer on this address; port 0 takes a free one. Returns the port.
+        """Answer on this address; port 0 takes a free one. Return the port.
 
-        Raises wire.Unavailable when the address cannot be had, wire.InvalidRequest for
-        certificates that are none.
+        Raises wire.Unavailable when the address cannot be bound, and wire.InvalidRequest for
+        invalid certificates.
         """
         if self._certs is not None:
             check_certificates(self._certs)
@@ -87,14 +88,14 @@ class GrpcFront:
         return int(self._listener.getsockname()[1])
 
     async def stop(self, grace: float) -> None:
-        """Accept no more; calls under way have `grace` seconds."""
+        """Accept no more calls. Calls under way have `grace` seconds to end."""
         if self._listener is None or self._ending:
             return
         self._ending = True
         asyncio.get_running_loop().remove_reader(self._listener)
         self._listener.close()
         if self._link is not None:
-            self._link.say(End(grace))
+            self._link.send(End(grace))
         if self._keeper is not None:
             await asyncio.wait([self._keeper], timeout=grace + 2.0)
             self._keeper.cancel()
@@ -102,15 +103,23 @@ class GrpcFront:
 
     @property
     def connections(self) -> int:
-        """Those that stand, by the gate's last word."""
+        """The number of connections that have a place, by the gate's last report."""
         return self._counted.open
 
+    @property
+    def waiting(self) -> int:
+        """The number of connections that wait for a place, by the gate's last report."""
+        return self._counted.waiting
+
     def ended(self) -> dict[str, int]:
-        """Connections that were ended or not taken, of all gates, by why."""
-        return {why: self._ended[why] + count for why, count in self._counted.ended().items()}
+        """The number of connections that were ended or not accepted, over all gates, by reason."""
+        return {
+            reason: self._ended_connections[reason] + count
+            for reason, count in self._counted.by_reason().items()
+        }
 
     def _first(self) -> None:
-        """Somebody knocks: let there be a gate."""
+        """Start a gate at the first connection."""
         assert self._listener is not None
         asyncio.get_running_loop().remove_reader(self._listener)
         self._keeper = asyncio.create_task(self._keep())
@@ -118,23 +127,23 @@ class GrpcFront:
     async def _keep(self) -> None:
         pause = _PAUSE
         while not self._ending:
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
-                await self._one()
+                await self._run_gate()
             except OSError as error:
                 _log.warning("the gate for gRPC cannot be started: %s", error)
             if self._ending:
                 return
-            pause = _PAUSE if time.monotonic() - begun > 60 else min(2 * pause, _LONGEST_PAUSE)
+            pause = _PAUSE if time.monotonic() - started > 60 else min(2 * pause, _LONGEST_PAUSE)
             _log.warning("the gate for gRPC has ended; the next one starts in %.1f s", pause)
             await asyncio.sleep(pause)
 
-    async def _one(self) -> None:
-        """One gate's life."""
+    async def _run_gate(self) -> None:
+        """Run one gate until it ends."""
         assert self._listener is not None
         ours, theirs = socket.socketpair()
         self.gates += 1
-        self._ended.update(self._counted.ended())
+        self._ended_connections.update(self._counted.by_reason())
         self._counted = GateCounted()
         process: asyncio.subprocess.Process | None = None
         saying: asyncio.Task[None] | None = None
@@ -152,7 +161,7 @@ class GrpcFront:
             for task in self._tasks.values():
                 task.cancel()
             ours.close()
-            if gate is not None and not gate.ended:
+            if gate is not None and not gate.is_closed:
                 await gate.stop(0)
             if process is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -162,7 +171,7 @@ class GrpcFront:
                 await saying
 
     async def _hear(self, link: GateLink[Any]) -> None:
-        """Begin one call in each turn of the loop, so that all others have theirs between."""
+        """Begin one call in each turn of the loop, so that other tasks run in between."""
         try:
             while (word := await link.hear()) is not None:
                 if isinstance(word, Question):
@@ -170,8 +179,8 @@ class GrpcFront:
                     self._tasks[word.id] = task
                 elif isinstance(word, GateCounted):
                     self._counted = word
-                elif (begun := self._tasks.get(word.id)) is not None:
-                    begun.cancel()
+                elif (running := self._tasks.get(word.id)) is not None:
+                    running.cancel()
                 await asyncio.sleep(0)
         finally:
             link.close()
@@ -180,12 +189,14 @@ class GrpcFront:
         try:
             reply = await self._reply(ask)
         except PodwrightError as refusal:
-            link.say(GateRefused(ask.id, refusal.to_json()))
+            link.send(GateRefused(ask.id, refusal.to_json()))
         except Exception:
             _log.exception("%s failed", ask.method)
-            link.say(GateRefused(ask.id, Internal("the server failed", asked=ask.method).to_json()))
+            link.send(
+                GateRefused(ask.id, Internal("the server failed", asked=ask.method).to_json())
+            )
         else:
-            link.say(Done(ask.id, reply))
+            link.send(Done(ask.id, reply))
         finally:
             self._tasks.pop(ask.id, None)
 
@@ -195,14 +206,14 @@ class GrpcFront:
         method = METHODS.get(ask.method)
         if method is None:
             raise InvalidRequest(f"there is no call {ask.method[:100]!r}")
-        if ask.method == "AnnounceAgent":  # a hint, which anybody may give
+        if ask.method == "AnnounceAgent":  # it is a hint, which every caller may give
             caller = ANONYMOUS
         else:
-            shown: ShownService = ask.shown
+            service: ShownService = ask.shown
             if self._calls.traces is not None:
-                TRACE_PARENT.set(dict(shown.metadata).get("traceparent", ""))
+                TRACE_PARENT.set(dict(service.metadata).get("traceparent", ""))
             caller = await self._calls.identity.of_metadata(
-                shown.metadata, shown.proof, shown.certificate
+                service.metadata, service.proof, service.certificate
             )
         try:
             request = msgspec.msgpack.decode(ask.request, type=method.request)
@@ -212,7 +223,7 @@ class GrpcFront:
 
 
 async def _retell(process: asyncio.subprocess.Process) -> None:
-    """What a gate says goes into our log, in its form."""
+    """Write a gate's output into the server's log, in the log's form."""
     assert process.stderr is not None
     while part := await process.stderr.read(4096):
         for line in part.decode("utf-8", "replace").splitlines():
@@ -220,7 +231,7 @@ async def _retell(process: asyncio.subprocess.Process) -> None:
 
 
 async def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket. The gate of a server that was killed may have it for a moment yet."""
+    """Return a listening socket. The gate of a killed server may hold the address for a moment."""
     deadline = time.monotonic() + _HANDOVER
     while True:
         try:
@@ -232,7 +243,7 @@ async def _listen(host: str, port: int) -> socket.socket:
 
 
 async def _within(listener: socket.socket, theirs: socket.socket, certs: Path | None) -> Gate:
-    """A gate on this loop."""
+    """Return a gate that runs on this loop."""
     from podwright.gate._front import Gate
     from podwright.gate._link import to_server
 
@@ -243,7 +254,7 @@ async def _within(listener: socket.socket, theirs: socket.socket, certs: Path | 
 
 
 def check_certificates(folder: Path) -> None:
-    """Can TLS be spoken with them? Raises wire.InvalidRequest."""
+    """Check that the certificates can be used for TLS. Raises wire.InvalidRequest."""
     ca, _, _ = read_certificates(str(folder))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

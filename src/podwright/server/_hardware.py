@@ -1,5 +1,4 @@
-"""Which hardware a server serves: what its store knows, what it was told, what it found, or a
-simulated pod.
+"""The hardware that a server serves: recorded, named by options, detected, or simulated.
 
 The choice is written into the store, so that a restart without any option serves the same.
 """
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.agents import Driver, SimulatedMachine
+from podwright.controller import StoreFault, damaged
 from podwright.errors import InvalidRequest, Unavailable, WrongState
 from podwright.fabric import (
     Cluster,
@@ -34,12 +34,16 @@ from podwright.hosts import host_name
 from podwright.store import Put, Store
 
 DEFAULT_PRESET = "pod16"
-_KIND, _KEY = "server", "hardware"
+#: The kind and the key of the record that says what is served.
+HARDWARE = _KIND, _KEY = "server", "hardware"
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where clusters come from, as the store keeps it: a preset's name, all that files said, or
-    the accelerators of the server's own machine."""
+    """The origin of the clusters, as the store keeps it.
+
+    It is a preset's name, the content of all files, or the accelerators of the server's own
+    machine.
+    """
 
     preset: str = ""
     clusters: tuple[Cluster, ...] = ()
@@ -48,9 +52,9 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class ServedHardware:
-    """The clusters to serve. nothing_found: simulated only because there was nothing else.
+    """The clusters to serve. nothing_found: they are simulated only because nothing else was found.
 
-    news: what the store does not know yet. local: drivers of the server's own machine.
+    news: what the store has not recorded yet. local: drivers of the server's own machine.
     """
 
     clusters: tuple[Cluster, ...]
@@ -61,12 +65,15 @@ class ServedHardware:
 
     @property
     def simulated(self) -> bool:
-        """Is any of it simulated?"""
+        """Whether any of the hardware is simulated."""
         return any(cluster.simulated for cluster in self.clusters)
 
     def drivers(self) -> dict[str, Driver]:
-        """A driver for each machine. Raises wire.InvalidRequest for one that none can drive."""
-        made: dict[str, Driver] = dict(self.local)
+        """Return a driver for each machine.
+
+        Raises wire.InvalidRequest for one without any driver.
+        """
+        by_cluster: dict[str, Driver] = dict(self.local)
         for cluster in self.clusters:
             if self.source.local:
                 continue
@@ -80,21 +87,24 @@ class ServedHardware:
             for domain in cluster.domains:
                 for machine in domain.machines:
                     links = wires.get(machine.name)
-                    made[machine.name] = SimulatedMachine(machine, cluster.family, links=links)
-        return made
+                    by_cluster[machine.name] = SimulatedMachine(
+                        machine, cluster.family, links=links
+                    )
+        return by_cluster
 
     async def remember(self, store: Store) -> None:
-        """Write the choice down, for a restart."""
+        """Record the choice in the store, for a restart."""
         if self.news:
             body = msgspec.json.encode(self.source, enc_hook=rule_name)
             await store.commit([Put(_KIND, _KEY, body)])
 
 
 def detect() -> ServedHardware | None:
-    """The accelerators of this machine; None where it has none, or nothing to read them by, or
-    where a job of Slurm's runs this: then they are Slurm's to give.
+    """Return the accelerators of this machine, or None.
 
-    What must not be lost is kept by the hardware itself, and by the controller's store.
+    None: it has none, or no library to read them by, or the server runs inside a job of Slurm's,
+    which then gives them out. What must not be lost is kept by the hardware itself and by the
+    controller's store.
     """
     from podwright.agents.gpu import may_have_gpus, open_machine
 
@@ -119,20 +129,23 @@ def choose(
     preset_name: str | None = None,
     files: Sequence[Path] = (),
     fallback: bool = True,
+    storage: str = "",
 ) -> ServedHardware:
-    """What to serve. records: what the store holds; it wins over presets and detection.
+    """Return what to serve. records: the store's; they take precedence over presets and detection.
 
-    fallback: a simulated pod where nothing else is; without it an administrator defines clusters.
+    fallback: serve a simulated pod where nothing else exists; without it an administrator defines
+    clusters. storage: the store's name, for messages.
 
-    Raises wire.InvalidRequest for an unknown preset or a bad file, wire.WrongState when the
-    store holds partitions of other clusters than those that are named.
+    Raises wire.Unavailable for a damaged record, wire.InvalidRequest for an unknown preset or an
+    invalid file, and wire.WrongState when the store holds partitions of other clusters than those
+    that are named.
     """
-    stored = _stored(records)
+    stored = _stored(records, storage)
     if preset_name is None and not files:
         if stored is not None:
             return stored
-        if found := detect():
-            return found
+        if detected := detect():
+            return detected
         if not fallback:
             return ServedHardware((), Source(), news=False)
         return ServedHardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
@@ -150,21 +163,26 @@ def choose(
     return named if named.source != stored.source else stored
 
 
-def _stored(records: Mapping[tuple[str, str], bytes]) -> ServedHardware | None:
+def _stored(records: Mapping[tuple[str, str], bytes], storage: str) -> ServedHardware | None:
     body = records.get((_KIND, _KEY))
     if body is None:
         return None
-    source = msgspec.json.decode(body, type=Source, dec_hook=rule_of)
+    try:
+        source = msgspec.json.decode(body, type=Source, dec_hook=rule_of)
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        fault = StoreFault(_KIND, _KEY, f"cannot be read ({error})")
+        raise damaged([fault], storage) from error
     if source.local:
-        found = detect()
-        if found is None:
+        detected = detect()
+        if detected is None:
             raise WrongState(
                 "the store is of this machine's own GPUs, and they cannot be read now",
                 would_work="repair the driver, or name another --storage",
             )
-        return replace(found, news=False)
+        return replace(detected, news=False)
     clusters = _from_preset(source.preset).clusters if source.preset else source.clusters
-    # A family's rules are the program's, not the store's: a newer one may know better.
+    # A family's rules come from the program, not from the store, since a newer program may know
+    # better.
     ours = tuple(replace(c, family=family_named(c.family.name) or c.family) for c in clusters)
     return ServedHardware(ours, source, news=False)
 
@@ -192,8 +210,8 @@ def _from_files(files: Sequence[Path]) -> ServedHardware:
             cluster = load_cluster(path)
         except FabricError as error:
             where = f"{error.path}:{error.line}" if error.line else error.path
-            said = ": ".join(part for part in (where, error.key, error.problem) if part)
-            raise InvalidRequest(said, would_work=error.would_work) from None
+            problem = ": ".join(part for part in (where, error.key, error.problem) if part)
+            raise InvalidRequest(problem, would_work=error.would_work) from None
         names = {f"cluster {cluster.name}"} | {
             f"machine {machine.name}" for domain in cluster.domains for machine in domain.machines
         }

@@ -1,7 +1,7 @@
-"""The HTTP front on a Unix socket: what local commands and scheduler hooks talk to.
+"""The HTTP front on a Unix socket, which local commands and scheduler hooks call.
 
-Every account of the machine may reach it, so heads, bodies, connections and silence are bounded
-(podwright.http), for each uid by itself.
+Every account of the machine may connect to it. Heads, bodies, connections and silence are therefore
+bounded for each uid separately (podwright.http).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from podwright.server._calls import Calls
 from podwright.server._traces import TRACE_PARENT
 from podwright.wire import METHODS, Method, Value
 
-#: Connections of one uid; root's scheduler may open many, a runaway loop may not open all.
+#: The most connections of one uid. root's scheduler may open many; a runaway loop may not open all.
 MAX_CONNECTIONS = 512
 IDLE_SECONDS = 60.0
 
@@ -41,7 +41,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HttpFront:
-    """Serves podwright.v1 as JSON. idle: seconds until a silent connection is closed."""
+    """Serves podwright.v1 as JSON. idle: seconds after which a silent connection is closed."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HttpFront:
         await self.server.start(listener)
 
     async def stop(self, grace: float) -> None:
-        """Accept no more, let calls under way end within `grace` seconds, close the rest."""
+        """Accept no more, give calls under way `grace` seconds to end, and close the rest."""
         await self.server.stop(grace)
 
     async def _answer(self, request: HttpRequest) -> Reply:
@@ -90,7 +90,7 @@ class HttpFront:
 
 
 def complain(status: int, problem: str) -> bytes:
-    """What HTTP itself refuses, as a refusal's JSON."""
+    """Return a refusal of HTTP itself as a refusal's JSON."""
     code = {404: "NOT_FOUND", 500: "INTERNAL"}.get(status, "INVALID_ARGUMENT")
     if status in (413, 431, 503):
         code = "RESOURCE_EXHAUSTED"
@@ -98,7 +98,7 @@ def complain(status: int, problem: str) -> bytes:
 
 
 def refusal(status: int, problem: str, *headers: tuple[bytes, bytes]) -> Reply:
-    """A reply that says what is wrong."""
+    """Return a reply with a refusal."""
     return Reply(status, complain(status, problem), headers=headers)
 
 

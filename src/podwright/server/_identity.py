@@ -1,8 +1,12 @@
-"""Who calls: the kernel's word on a Unix socket; on TCP a token, an access key, a MUNGE
-credential or a certificate, in this order; or nobody.
+"""Who calls.
 
-gRPC cannot ask the kernel for its peer, so the Unix socket hands out tokens that are bound to
-the caller's uid. They are signed with a key that lives and dies with the server process.
+On a Unix socket the kernel says it. On TCP it is a token, an access key, a MUNGE credential or a
+certificate, in this order; otherwise the caller is anonymous.
+
+gRPC cannot ask the kernel for its peer, so the Unix socket issues tokens that are bound to the
+caller's uid. They are signed with a key that lives and dies with the server process. Each is for
+one audience: gRPC calls, or one log-in on the page. The bytes of a token have exactly one spelling.
+A token in another spelling is refused, so that a used token cannot come back in another spelling.
 """
 
 from __future__ import annotations
@@ -17,36 +21,50 @@ import secrets
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podwright.controller import Caller, Role
-from podwright.errors import Unauthenticated, Unavailable
+from podwright.errors import InvalidRequest, Unauthenticated, Unavailable
 from podwright.wire import Token
 
 if TYPE_CHECKING:
     from podwright.hosts import Vouches
 
-#: Seconds that a token lives: long enough for one command to begin its calls.
+#: Seconds for which a token is valid: long enough for one command to begin its calls.
 TOKEN_TTL = 60.0
-_CLAIM = struct.Struct("!qd")  # uid, end of life by our clock
+LINKS = 256  #: the most one-time links of one user that are used within `TOKEN_TTL`
+_CLAIM = struct.Struct("!8sqd8s")  # audience, uid, end by the server's clock, own number
+#: By the audience of a request: its code in the claim.
+_AUDIENCES = {"": b"calls", "page": b"page"}
 _REMEMBERED = 4096
 _USER, _ACCESS = "podwright-user-id", "podwright-access-key"  # wire.messages imports protobuf
 
 ANONYMOUS = Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
 
 
+class _Claim(NamedTuple):
+    """The content of a token. end: of its validity, by the server's clock. number: its own."""
+
+    uid: int
+    end: float
+    number: bytes
+
+
+class _TokenError(Exception):
+    """A token is not valid; the message says why."""
+
+
 class Identity:
     """Turns uids and tokens into callers.
 
-    server_uid: whose server this is; that one and root are administrators.
-    clock: seconds, never backwards. name_of: the name of a uid, or None; may block.
-    secure: refuse callers on TCP who do not say who they are. munge: believes credentials; None:
-    none is believed.
+    server_uid: the uid of the server; that one and root are administrators. clock: seconds, never
+    backwards. name_of: returns the name of a uid, or None; it may block. secure: refuse callers on
+    TCP without credentials. munge: checks MUNGE credentials; None: none is accepted.
     """
 
-    #: Asked for the caller behind a user's name and access key; set by the server.
+    #: Returns the caller behind a user's name and access key. The server sets it.
     authenticate: Callable[[str, str], Awaitable[Caller]] | None = None
-    #: Asked for the caller behind a certificate of a name and a URI; set by the server.
+    #: Returns the caller behind a certificate's name and URI. The server sets it.
     authenticate_certificate: Callable[[str, str], Awaitable[Caller]] | None = None
 
     def __init__(
@@ -60,50 +78,119 @@ class Identity:
     ) -> None:
         self.secure = secure
         self._munge = munge
-        self._few = asyncio.Semaphore(4)  # munged may hang, and must not take all threads along
+        self._few = asyncio.Semaphore(4)  # munged may hang, and must not occupy all threads
         self._administrators = {0, os.geteuid() if server_uid is None else server_uid}
         self._clock = clock
         self._name_of = name_of or _account_name
         self._key = secrets.token_bytes(32)
         self._callers: dict[tuple[int, str], Caller] = {}
+        #: By uid: the number of each used link -> the end of its validity.
+        self._used: dict[int, dict[bytes, float]] = {}
 
     async def of_uid(self, uid: int, origin: str) -> Caller:
-        """The caller behind a uid. Names are asked for once: a directory service may be slow."""
+        """Return the caller behind a uid.
+
+        Names are looked up once, since a directory service may be slow.
+        """
         known = self._callers.get((uid, origin))
         if known is not None:
             return known
         name = await asyncio.to_thread(self._name_of, uid)
         role = Role.ADMINISTRATOR if uid in self._administrators else Role.USER
         if not name or name == ANONYMOUS.name or name.isdecimal():
-            name = str(uid)  # nobody is called as nobody, or by another's number
+            name = str(uid)  # a name must not be `anonymous` or another's number
         caller = Caller(name=name, uid=uid, role=role, origin=origin)
         if len(self._callers) >= _REMEMBERED:
             self._callers.clear()
         self._callers[uid, origin] = caller
         return caller
 
-    def issue(self, caller: Caller) -> Token:
-        """A token for gRPC metadata. Raises wire.Unauthenticated for a caller without a uid."""
+    def issue(self, caller: Caller, audience: str = "") -> Token:
+        """Return a token for gRPC metadata, or for one log-in on the page (audience `page`).
+
+        Raises wire.Unauthenticated for a caller without a uid, and wire.InvalidRequest for an
+        unknown audience.
+        """
         if caller.uid is None:
             raise Unauthenticated("a token is bound to a user id, and you have none here")
-        claim = _CLAIM.pack(caller.uid, self._clock() + TOKEN_TTL)
-        return Token(
-            token=base64.urlsafe_b64encode(claim + self._sign(claim)).decode(), ttl=TOKEN_TTL
-        )
+        if audience not in _AUDIENCES:
+            raise InvalidRequest(
+                f"no token is for the audience {audience[:40]!r}",
+                would_work="page, or none for gRPC calls",
+            )
+        end, number = self._clock() + TOKEN_TTL, secrets.token_bytes(8)
+        claim = _CLAIM.pack(_AUDIENCES[audience], caller.uid, end, number)
+        return Token(token=_text(claim + self._sign(claim)), ttl=TOKEN_TTL)
 
     async def of_token(self, token: str) -> Caller:
-        """The caller that a token was given to. Raises wire.Unauthenticated."""
+        """Return the caller to whom a token for gRPC calls was issued.
+
+        Raises wire.Unauthenticated.
+        """
+        try:
+            claim = self._claim(token, "")
+        except _TokenError as error:
+            raise Unauthenticated(
+                f"the token {error}",
+                would_work="get one with IssueToken on the Unix socket, or call without any",
+            ) from None
+        return await self.of_uid(claim.uid, "tcp")
+
+    async def of_link(self, token: str) -> Caller:
+        """Return the caller to whom a link to the page was issued, and use up the link.
+
+        A used link is remembered until it expires. Each user has room for `LINKS` of them, so that
+        no user can push a used link out of the memory or use up the room of others.
+
+        Raises wire.Unauthenticated, and wire.Unavailable for a user who has used too many.
+        """
+        try:
+            claim = self._claim(token, "page")
+            used = self._used_by(claim.uid)
+            if claim.number in used:
+                raise _TokenError("has been used")
+        except _TokenError as error:
+            raise Unauthenticated(
+                f"the link {error}", would_work="podwright web makes another"
+            ) from None
+        if len(used) >= LINKS:
+            raise Unavailable(
+                f"{LINKS} links of this user were used within {TOKEN_TTL:.0f} s",
+                would_work="podwright web, a minute from now",
+            )
+        used[claim.number] = claim.end
+        return await self.of_uid(claim.uid, "tcp")
+
+    def _used_by(self, uid: int) -> dict[bytes, float]:
+        """Return the links that this user has used, after dropping those that have expired."""
+        now = self._clock()
+        for user, numbers in list(self._used.items()):
+            left = {number: end for number, end in numbers.items() if end > now}
+            if left:
+                self._used[user] = left
+            else:
+                del self._used[user]
+        return self._used.setdefault(uid, {})
+
+    def _claim(self, token: str, audience: str) -> _Claim:
+        """Return the claim of a token of this server for this audience. Raises _TokenError."""
         try:
             raw = base64.b64decode(token, altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             raw = b""
-        claim, signature = raw[: _CLAIM.size], raw[_CLAIM.size :]
-        if len(claim) < _CLAIM.size or not hmac.compare_digest(signature, self._sign(claim)):
-            raise _refused("the token is not one of this server's")
-        uid, end = _CLAIM.unpack(claim)
+        signed, signature = raw[: _CLAIM.size], raw[_CLAIM.size :]
+        if (
+            len(signed) < _CLAIM.size
+            or _text(raw) != token
+            or not hmac.compare_digest(signature, self._sign(signed))
+        ):
+            raise _TokenError("is not one of this server's")
+        purpose, uid, end, number = _CLAIM.unpack(signed)
+        if purpose.rstrip(b"\0") != _AUDIENCES[audience]:
+            raise _TokenError("is not one of this server's for this purpose")
         if self._clock() >= end:
-            raise _refused("the token has expired")
-        return await self.of_uid(uid, "tcp")
+            raise _TokenError("has expired")
+        return _Claim(uid, end, number)
 
     async def of_metadata(
         self,
@@ -111,11 +198,12 @@ class Identity:
         proof: bytes = b"",
         certificate: tuple[str, str] = ("", ""),
     ) -> Caller:
-        """The caller of a gRPC call: `authorization: Bearer …` or `MUNGE …`, a user's name and
-        access key, the user that the connection's certificate names (name and URI), or anonymous.
+        """Return the caller of a gRPC call.
 
-        proof: what a MUNGE credential must carry, of the call that it was made for
-        (wire.munge_payload). Raises wire.Unauthenticated.
+        The caller is identified by `authorization: Bearer …` or `MUNGE …`, by a user's name and
+        access key, or by the connection's certificate (name and URI); otherwise it is anonymous.
+        proof: the payload that a MUNGE credential for this call must carry (wire.munge_payload).
+        Raises wire.Unauthenticated.
         """
         user, access = "", ""
         for key, text in metadata or ():
@@ -124,7 +212,10 @@ class Identity:
                 if scheme.lower() == "munge":
                     return await self._of_munge(token.strip(), proof)
                 if scheme.lower() != "bearer":
-                    raise _refused(f"{scheme[:20]!r} is no way to identify here")
+                    raise Unauthenticated(
+                        f"{scheme[:20]!r} is no way to identify here",
+                        would_work="Bearer and a token, or call without any",
+                    )
                 return await self.of_token(token.strip())
             if key == _USER:
                 user = str(text)
@@ -154,7 +245,7 @@ class Identity:
             )
         try:
             async with self._few:
-                proven = await asyncio.to_thread(self._munge.decode, credential)
+                decoded = await asyncio.to_thread(self._munge.decode, credential)
         except MungeError as error:
             if error.absent:
                 raise Unavailable(f"MUNGE does not answer the server: {error}") from None
@@ -162,18 +253,18 @@ class Identity:
                 f"MUNGE does not believe the credential: {error}",
                 would_work="one key and one clock on both hosts, and a credential for each call",
             ) from None
-        if proven.payload != payload:
+        if decoded.payload != payload:
             raise Unauthenticated("the MUNGE credential was made for another call")
-        return await self.of_uid(proven.uid, "munge")
+        return await self.of_uid(decoded.uid, "munge")
 
     def _sign(self, claim: bytes) -> bytes:
         return hmac.digest(self._key, claim, hashlib.sha256().name)
 
 
 def find_munge(socket: str) -> Vouches:
-    """MUNGE on this machine, which answers. socket: of its daemon; empty: the usual place.
+    """Return MUNGE on this machine, after checking that it answers.
 
-    Raises wire.Unavailable.
+    socket: of its daemon; empty: the usual place. Raises wire.Unavailable.
     """
     from podwright.hosts import Munge, MungeError
 
@@ -189,10 +280,9 @@ def find_munge(socket: str) -> Vouches:
     return munge
 
 
-def _refused(problem: str) -> Unauthenticated:
-    return Unauthenticated(
-        problem, would_work="get one with IssueToken on the Unix socket, or call without any"
-    )
+def _text(token: bytes) -> str:
+    """Return the one spelling of a token's bytes."""
+    return base64.urlsafe_b64encode(token).decode()
 
 
 def _account_name(uid: int) -> str | None:

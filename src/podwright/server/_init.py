@@ -1,4 +1,4 @@
-"""What an administrator does once, before the first start: a new store.
+"""What an administrator does once, before the first start: make a new store.
 
 V-IPU's `vipu-server --init [--secure]` does the same (V-IPU administrator guide).
 """
@@ -18,14 +18,16 @@ _KIND, _KEY = "server", "secure"
 
 
 def is_secure(records: Mapping[tuple[str, str], bytes]) -> bool:
-    """Was the store made by `--init --secure`?"""
+    """Return whether the store was made by `--init --secure`."""
     return (_KIND, _KEY) in records
 
 
 async def make_store(place: Path | str, user: str) -> str:
-    """A new store; with a user's name a secure one. Returns that one's access key, or nothing.
+    """Make a new store.
 
-    Raises wire.AlreadyExists when there is a store.
+    With a user's name it is a secure one, and the user's access key is returned.
+
+    Raises wire.AlreadyExists when the store exists.
     """
     path = storage_file(place)
     if path is not None:
@@ -39,7 +41,7 @@ async def make_store(place: Path | str, user: str) -> str:
             raise _exists(place)
         if not user:
             return ""
-        change, key = first_user(user, store.now())
+        change, key = first_user(user, store.wall())
         await store.commit([Put(_KIND, _KEY, b"true"), change])
         return key
     finally:

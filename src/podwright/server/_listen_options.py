@@ -1,8 +1,9 @@
-"""Where a server answers, as values; which of these places are refused."""
+"""Where a server answers, as values, and which of these addresses are refused."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,11 @@ if TYPE_CHECKING:
 class ListenOptions:
     """Where to listen.
 
-    socket, socket_mode, private_folder: the Unix socket; None: none. idle: seconds until a silent
-    connection to it is closed.
-    host, port: of gRPC; host None: none, port 0: a free one. certs: the folder of its TLS
-    certificates; None: no TLS. apart: gRPC in a process of its own, as vipu-server has it; else on
-    this loop.
-    web: host and port of HTTP that is read only; None: none.
-    anywhere: also beyond loopback, where callers are anonymous unless they hold a token.
+    socket, socket_mode, private_folder: the Unix socket; None: none. idle: seconds after which a
+    silent connection to it is closed. host, port: of gRPC; host None: none, port 0: a free one.
+    certs: the folder of its TLS certificates; None: no TLS. apart: gRPC runs in a process of its
+    own, as in vipu-server; otherwise on this loop. web: host and port of read-only HTTP; None:
+    none. anywhere: also listen beyond loopback, where callers without a token are anonymous.
     """
 
     socket: Path | None
@@ -40,7 +39,10 @@ class ListenOptions:
     anywhere: bool = False
 
     def check(self, *, secure: bool) -> None:
-        """Raises InvalidRequest for a host beyond loopback. secure: callers say who they are."""
+        """Raise InvalidRequest for a host beyond loopback.
+
+        secure: callers must identify themselves.
+        """
         if self.web is not None and not self.anywhere and not is_loopback(self.web[0]):
             raise _unchecked(self.web[0], f"serve HTTP on {self.web[0]}")
         self.check_tls(secure=secure)
@@ -49,7 +51,7 @@ class ListenOptions:
             raise _unchecked(self.host, f"listen on {self.host}")
 
     def check_tls(self, *, secure: bool) -> None:
-        """Raises InvalidRequest where access keys would travel without TLS."""
+        """Raise InvalidRequest where access keys would be sent without TLS."""
         if secure and self.certs is None and self.host is not None and not is_loopback(self.host):
             raise InvalidRequest(
                 "without TLS access keys would travel for all to read",
@@ -68,14 +70,21 @@ def _unchecked(host: str, action: str) -> InvalidRequest:
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What the page in a browser has beside its place. history: where what is now is written down
-    once a minute; None: nowhere. proxy: which says who comes. names: others by which it may be
-    called."""
+    """The options of the page in a browser.
+
+    history: where the present state is recorded once a minute; None: nowhere. proxy: the proxy that
+    names callers. names: further host names of the page. standbys: returns the number of servers
+    that wait to take over; None: the store is this server's alone. other_pods: the pages of other
+    pods, URLs by name. pod: the label `pod` of its metrics; empty: none.
+    """
 
     history: History | None = None
     proxy: SiteProxy | None = None
     names: tuple[str, ...] = ()
+    standbys: Callable[[], int | None] = lambda: None
+    pod: str = ""
+    other_pods: Mapping[str, str] = field(default_factory=dict)
 
 
-#: A page that keeps nothing and believes no proxy.
+#: A page that keeps nothing and trusts no proxy.
 NO_PAGE = PageOptions()

@@ -1,16 +1,17 @@
-"""What the server can see of launches on its own host: their processes, by the mark they carry."""
+"""The launches that the server can see on its own host: their processes, by the mark they carry."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Container
 
-from podwright.hosts import is_here, marked
+from podwright.hosts import is_here, marked, run_lives
 from podwright.wire import RUN_VARIABLE
 
 
 class ThisHost:
-    """Implements controller.Here. machines: those whose devices sit in this host."""
+    """Implements controller.OwnHost. machines: those whose devices are in this host."""
 
     def __init__(self, machines: Container[str]) -> None:
         self._machines = machines
@@ -24,7 +25,16 @@ class ThisHost:
         return machine in self._machines
 
     def is_gone(self, run: str, uid: int) -> bool:
-        """See `Here.is_gone`. The environments of others' processes are root's to read alone."""
+        """See `Here.is_gone`. Only root can read the environments of other users' processes."""
         if os.geteuid() not in (0, uid):
             return False
         return not marked(RUN_VARIABLE, run)
+
+    async def lives(self, run: str, uid: int) -> bool | None:
+        """See `Here.lives`.
+
+        It runs in a thread, since it takes many milliseconds on a busy host.
+        """
+        if os.geteuid() not in (0, uid):
+            return None
+        return await asyncio.to_thread(run_lives, RUN_VARIABLE, run)

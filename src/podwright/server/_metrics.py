@@ -1,7 +1,7 @@
-"""The server's figures in Prometheus' text. Names are our choice; units are Prometheus'.
+"""The server's metrics in Prometheus' text format. Names are our choice; units are Prometheus'.
 
-They are gathered at most once in a few seconds, page by page, and written down beside the loop: a
-scrape waits for them, nobody waits for a scrape. prometheus_client is imported by the first one.
+They are gathered at most once in a few seconds, page by page, and formatted in a thread. A scrape
+waits for them, and no call waits for a scrape. The first scrape imports prometheus_client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from podwright._version import __version__
 from podwright.errors import Unavailable
@@ -23,23 +25,24 @@ from podwright.server._call_counts import BOUNDS, Figures
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-#: Seconds for which gathered figures are good.
+#: Seconds for which gathered metrics are reused.
 FRESH = 5.0
 _LISTS = (
     *("ListClusters", "ListDevices", "ListPartitions"),
     *("ListLeases", "ListAgents", "ListWaiters"),
 )
 KIND = "text/plain; version=0.0.4; charset=utf-8"
-#: A name without its prefix, its words, labels, and the value.
+#: A gauge: its name without the prefix, its description, labels, and the value.
 Gauge = tuple[str, str, Mapping[str, str], float]
 
 
 class Metrics:
-    """figures: of the calls. totals: other counters. now: what is so at this moment, by gauge.
+    """The metrics of a server.
 
-    ended: connections that the server ended or did not take, by door and why.
-    lists: asks for one of the server's lists, whole. Raises wire.PodwrightError.
-    clock: seconds, never backwards.
+    figures: of the calls. totals: returns other counters. now: returns the gauges.
+    ended_connections: returns the connections that the server ended or did not accept, by listener
+    and reason. lists: returns one of the server's lists, whole; raises wire.PodwrightError. pod:
+    the label `pod` of each metric; empty: none. clock: seconds, never backwards.
     """
 
     def __init__(
@@ -47,20 +50,21 @@ class Metrics:
         figures: Figures,
         totals: Callable[[], Mapping[str, int]],
         now: Callable[[], Iterable[Gauge]],
-        ended: Callable[[], Mapping[tuple[str, str], int]],
+        ended_connections: Callable[[], Mapping[tuple[str, str], int]],
         lists: Callable[[str], Awaitable[Any]],
         *,
+        pod: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._figures, self._totals, self._now, self._lists = figures, totals, now, lists
-        self._ended = ended
-        self._clock = clock
+        self._ended_connections = ended_connections
+        self._pod, self._clock = pod, clock
         self._text = b""
         self._until = 0.0
         self._gathering: asyncio.Task[None] | None = None
 
     async def text(self) -> bytes:
-        """All of them. Raises wire.PodwrightError when the server cannot say."""
+        """Return all metrics. Raises wire.PodwrightError when the server cannot answer."""
         if self._clock() >= self._until:
             if self._gathering is None or self._gathering.done():
                 self._gathering = asyncio.create_task(self._gather())
@@ -69,11 +73,11 @@ class Metrics:
 
     async def _gather(self) -> None:
         await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
-        found = [*self._calls(), *self._moment()]
+        families = [*self._calls(), *self._moment()]
         listed: Sequence[Any] = ()
-        with contextlib.suppress(Unavailable):  # one that stands by knows no more
+        with contextlib.suppress(Unavailable):  # a standby has no more metrics
             listed = [await self._lists(method) for method in _LISTS]
-        self._text = await asyncio.to_thread(_written, found, listed)
+        self._text = await asyncio.to_thread(_written, families, listed, self._pod)
         self._until = self._clock() + FRESH
 
     def _calls(self) -> Iterable[Metric]:
@@ -95,14 +99,14 @@ class Metrics:
         for code, count in sorted(self._figures.codes.items()):
             errors.add_metric([code], count)
         yield errors
-        ended = CounterMetricFamily(
+        connections_ended = CounterMetricFamily(
             "podwright_connections_ended",
             "Connections that the server ended, or did not take.",
             labels=["door", "reason"],
         )
-        for labels, count in sorted(self._ended().items()):
-            ended.add_metric(labels, count)
-        yield ended
+        for labels, count in sorted(self._ended_connections().items()):
+            connections_ended.add_metric(labels, count)
+        yield connections_ended
         for name, count in sorted(self._totals().items()):
             yield CounterMetricFamily(f"podwright_{name}", f"How many {name}, in all.", count)
 
@@ -123,18 +127,31 @@ class Metrics:
         yield from families.values()
 
 
-def _written(found: Sequence[Metric], listed: Sequence[Any]) -> bytes:
-    """In a thread: counting 16,384 devices and writing it down would hold everybody up."""
-    return metrics_text([*found, *(_things(*listed) if listed else ())])
+def pod_name(storage: Path | str, host: str) -> str:
+    """Return the label `pod` where no option sets it: it tells this server's store from others.
+
+    A server and its standbys share a database and therefore a name, `HOST/DATABASE`. A file belongs
+    to one host and has the name of that host. host: this host's name.
+    """
+    if isinstance(storage, Path) or "://" not in storage:
+        return host
+    place = urlsplit(storage)
+    return f"{place.netloc.rpartition('@')[2] or host}/{place.path.strip('/')}".rstrip("/")
+
+
+def _written(metrics: Sequence[Metric], listed: Sequence[Any], pod: str = "") -> bytes:
+    """Format metrics. It runs in a thread, since 16,384 devices would delay every call."""
+    families = [*metrics, *(_things(*listed) if listed else ())]
+    return metrics_text(families, {"pod": pod} if pod else {})
 
 
 def _things(*listed: Any) -> list[Metric]:
-    """What the lists say, in numbers."""
+    """Return the metrics that are counted from the lists."""
     clusters = listed[0].clusters
     devices, partitions = listed[1].devices, listed[2].partitions
     leases, agents, waiters = listed[3].leases, listed[4].agents, listed[5].waiters
     cluster_of = {info.name: info.cluster for info in partitions}
-    held: Counter[tuple[str, ...]] = Counter(
+    counts: Counter[tuple[str, ...]] = Counter(
         (cluster_of.get(lease.partition, ""), lease.state) for lease in leases
     )
     return [
@@ -151,7 +168,7 @@ def _things(*listed: Any) -> list[Metric]:
             ("cluster", "state"),
             Counter((p.cluster, p.ready_state.value) for p in partitions),
         ),
-        _gauge("leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), held),
+        _gauge("leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), counts),
         _gauge("waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})),
         _gauge(
             "machine_up",

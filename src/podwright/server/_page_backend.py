@@ -1,7 +1,9 @@
-"""What stands behind the page: this server's calls, made in the name of who is logged in."""
+"""The backend of the page: this server's calls, made in the name of the user who is logged in."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -10,18 +12,24 @@ from podwright._version import __version__
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
 from podwright.history import Past
-from podwright.page import Page, SiteProxy, Who
+from podwright.page import EVENTS, Page, SiteProxy, Who
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS
 from podwright.server._identity import ANONYMOUS
 from podwright.store import History
-from podwright.wire import METHODS, EventsRequest, ListRequest
+from podwright.wire import METHODS, EventInfo, EventList, EventsRequest, ListRequest
 
 _LATER = 2**53  #: no event has such a number
+#: Windows before the last event, in microseconds, in which events are searched: an hour, a day,
+#: all.
+_WINDOWS = (3600 * 10**6, 86400 * 10**6, _LATER)
 
 
 class PageVisitor(NamedTuple):
-    """Who looks at the page. made: when its user was created, where it is one of the server's."""
+    """A caller of the page.
+
+    made: when the server's user was created, if it is one of the server's.
+    """
 
     caller: Caller
     made: float = 0.0
@@ -33,48 +41,72 @@ class PageVisitor(NamedTuple):
 
     @property
     def role(self) -> Role:
-        """What it may do."""
+        """The role, which decides what the caller may do."""
         return self.caller.role
 
 
 class PageServer:
-    """The page's server. Its callers are `PageVisitor`s."""
+    """The page's backend. Its callers are `PageVisitor`s."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(
+        self,
+        calls: Calls,
+        standbys: Callable[[], int | None],
+        other_pods: Callable[[], dict[str, object]],
+    ) -> None:
+        self._calls, self._standbys, self._other_pods = calls, standbys, other_pods
 
     def anonymous(self) -> Who | None:
-        """Who shows nothing; nobody, where the server is secure."""
+        """Return the caller without credentials; None where the server is secure."""
         return None if self._calls.identity.secure else PageVisitor(ANONYMOUS)
 
     async def by_token(self, token: str) -> Who:
-        """The caller of a one-time link."""
-        return self._visitor(await self._calls.identity.of_token(token))
+        """Return the caller of a one-time link."""
+        return self._visitor(await self._calls.identity.of_link(token))
 
     async def by_key(self, name: str, key: str) -> Who:
-        """The caller of an access key."""
+        """Return the caller of an access key."""
         return self._visitor(await self._calls.controller.authenticate(name[:100], key[:200]))
 
     def by_proxy(self, name: str) -> Who:
-        """The caller whom the site's proxy names: a user of this server's."""
+        """Return the user of this server whom the site's proxy names."""
         return self._visitor(self._calls.controller.named_by_proxy(name))
 
     def known(self, who: Who) -> bool:
-        """Is it still the same user in the same role?"""
+        """Return whether it is still the same user in the same role."""
         return self._visitor(_caller(who)) == who
 
     async def listed(self, who: Who, method: str) -> Any:
-        """A list, whole."""
+        """Return a list, whole."""
         caller = _caller(who)
         if method == "ListEvents":
-            last = (await self._calls(caller, METHODS[method], EventsRequest(since=_LATER))).last
-            since = max(0, last - 1000)
-            return await self._calls(caller, METHODS[method], EventsRequest(since=since))
+            return await self._newest_events(caller)
         known = METHODS[method]
         return await self._calls.whole(caller, known, known.request())
 
+    async def _newest_events(self, caller: Caller) -> EventList:
+        """Return the newest events that the caller may see: at least EVENTS, if there are so many.
+
+        A list begins after a number and goes forward. Numbers are microseconds, so a window of time
+        is a window of numbers. The window widens until it holds enough events.
+        """
+        method = METHODS["ListEvents"]
+        last = (await self._calls(caller, method, EventsRequest(since=_LATER))).last
+        newest: list[EventInfo] = []
+        for window in _WINDOWS:
+            newest, since = [], max(0, last - window)
+            while True:
+                page = await self._calls(caller, method, EventsRequest(since=since))
+                newest += page.events
+                if not page.events or page.events[-1].number >= last:
+                    break
+                since = page.events[-1].number
+            if len(newest) >= EVENTS:
+                break
+        return EventList(events=newest, last=last)
+
     async def act(self, who: Who, method: str, body: bytes) -> bytes:
-        """A call, and its reply."""
+        """Make a call. Return its reply as JSON."""
         known = METHODS[method]
         try:
             request = msgspec.json.decode(body, type=known.request)
@@ -83,30 +115,40 @@ class PageServer:
         return msgspec.json.encode(await self._calls(_caller(who), known, request))
 
     def audience(self, who: Who) -> str:
-        """All administrators see the same; everybody else what is theirs."""
+        """Return a name of the caller's view: one for all administrators, else the caller's own."""
         caller = _caller(who)
         if caller.role is Role.ADMINISTRATOR:
             return "administrators"
         return f"{caller.origin} {caller.role.value} {caller.name}"
 
     async def own(self, who: Who) -> str | None:
-        """Its name, where a part of what others have is private."""
+        """Return the caller's name where a part of others' things is private to it; else None."""
         caller = _caller(who)
         await self._calls(caller, METHODS["ListClusters"], ListRequest(page_size=1))
         private = self._calls.controller.private & {"partitions", "devices", "waiters"}
         return caller.name if private and caller.role is not Role.ADMINISTRATOR else None
 
     def counted(self) -> int:
-        """What has changed, as far as the store and the events know."""
+        """Return a number that grows with every change that the store and the events know of."""
         return self._calls.controller.changes
 
+    def conditions(self, who: Who) -> dict[str, object] | None:
+        """Return the server's own conditions, for administrators."""
+        if _caller(who).role is not Role.ADMINISTRATOR or self._calls.standby is not None:
+            return None
+        return {**self._calls.controller.conditions(time.time()), "standbys": self._standbys()}
+
+    def other_pods(self) -> dict[str, object]:
+        """Return, by name, the URL of each pod's page and its health."""
+        return self._other_pods()
+
     def describe(self) -> dict[str, object]:
-        """The server, for the page's head."""
+        """Return the server's description for the page's head."""
         return {"version": __version__, "simulated": self._calls.controller.simulated}
 
     def _visitor(self, caller: Caller) -> PageVisitor:
-        found, made = self._calls.controller.user_of(caller)
-        return PageVisitor(found, made)
+        user, created = self._calls.controller.user_of(caller)
+        return PageVisitor(user, created)
 
 
 def _caller(who: Who) -> Caller:
@@ -119,11 +161,17 @@ def make_page(
     safe_login: bool,
     history: History | None = None,
     proxy: SiteProxy | None = None,
+    standbys: Callable[[], int | None] = lambda: None,
+    other_pods: Callable[[], dict[str, object]] = dict,
 ) -> Page:
-    """The page of a server. safe_login: whether access keys may travel to it. history: what was.
-    proxy: which says who comes."""
+    """Return the page of a server.
+
+    safe_login: whether access keys may be sent to it. history: the pod's past. proxy: the proxy
+    that names callers. standbys: returns the number of servers that wait to take over; None: the
+    store is this server's alone. other_pods: returns URL and health by name.
+    """
     return Page(
-        PageServer(calls),
+        PageServer(calls, standbys, other_pods),
         lambda code: STATUS.get(code, 500),
         safe_login=safe_login,
         past=None if history is None else Past(history),

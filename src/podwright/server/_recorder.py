@@ -1,7 +1,7 @@
-"""Writes down once a minute what the pod is like, off the way of every call.
+"""Records once a minute what the pod is like, without delaying any call.
 
-A minute in which nothing changed costs one number. Whatever goes wrong here is said once in the
-log and tried again with the next minute: the server never waits for it.
+A minute in which nothing changed costs one number. A failure here is logged once and tried again
+with the next minute; the server never waits for it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ MINUTE: Final = 60.0
 
 
 class Recorder:
-    """ask: the server's own lists, whole. counted: grows with every change. epoch: the store's.
+    """Records the pod's state.
 
-    now: seconds since 1970.
+    ask: returns one of the server's own lists, whole. counted: returns a number that grows with
+    every change. epoch: returns the store's. now: seconds since 1970.
     """
 
     def __init__(
@@ -40,18 +41,18 @@ class Recorder:
         self._history, self._ask, self._counted, self._epoch = history, ask, counted, epoch
         self._now, self._sleep = now, sleep
         self._writer = Writer()
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, int] | None = None  # None: what is there may have changed
         self._last = 0
         self._problem = ""
 
     async def run(self) -> None:
-        """With each minute that begins, without end."""
+        """Record each minute at its beginning, without end."""
         while True:
             await self._sleep(MINUTE - self._now() % MINUTE)
             await self.record()
 
     async def record(self) -> None:
-        """Write down what is so now, unless this minute is written already."""
+        """Record the present state, unless this minute is recorded already."""
         at = int(self._now() // MINUTE)
         if at <= self._last or not self._epoch():
             return  # the clock was set back, or another server is active
@@ -80,8 +81,10 @@ class Recorder:
         if self._seen != (epoch, counted):
             snapshot = await take(self._ask, self._now, topics=TOPICS)
         if self._last and at > self._last + 1:
-            self._writer.forget()  # it stood still
+            self._writer.forget()  # the recorder was stopped for a while
             snapshot = snapshot or await take(self._ask, self._now, topics=TOPICS)
         row = await asyncio.to_thread(self._writer.add, at, snapshot)
         await self._history.write(row, since=at - KEEP, most=MOST, epoch=epoch)
-        self._seen, self._last = (epoch, counted), at
+        # Readings change without being counted.
+        measures = bool(snapshot and snapshot.get("readings"))
+        self._seen, self._last = None if measures else (epoch, counted), at

@@ -33,9 +33,9 @@ APIS = ["virmgrpc", "podwright.v1"]
 class Server:
     """Serves a controller, which it starts and closes.
 
-    page: what the page in a browser has. counters: what else GetServerInfo counts. clock: seconds,
-    never backwards. traces: spans of calls go there.
-    Raises wire.InvalidRequest for a host beyond loopback.
+    page: the options of the page. counters: returns further counters for GetServerInfo. clock:
+    seconds, never backwards. traces: receives spans of calls. Raises wire.InvalidRequest for a host
+    beyond loopback.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Server:
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self.calls.traces = traces
         self._http = HttpFront(self.calls, idle=listen.idle, clock=clock)
-        self._web = WebFront(self.calls, self._totals, self._gauges, page, self._ended)
+        self._web = WebFront(self.calls, self._totals, self._gauges, page, self._ended_connections)
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:
-        """Own the socket, recover the controller, answer.
+        """Take the socket, recover the controller, and answer.
 
-        Raises wire.AlreadyExists when another server has the socket, wire.Unavailable when the
+        Raises wire.AlreadyExists when another server has the socket, and wire.Unavailable when the
         store, the socket or the port cannot be had. Nothing is left behind then.
         """
         if self._place is not None:
@@ -90,13 +90,13 @@ class Server:
         except BaseException:
             await self.stop(0)
             raise
-        tell_ready()  # also when it stands by: it answers, and says so
+        tell_ready()  # also for a standby, which answers that it stands by
 
     async def stop(self, grace: float = 5.0) -> bool:
-        """Accept no more, finish what is under way, close the controller.
+        """Accept no more calls, finish those under way, and close the controller.
 
-        grace: seconds for calls to end; after that their callers lose them, but a step on
-        hardware that has begun still ends. Returns whether no partition and no lease is left.
+        grace: seconds for calls to end. After that their callers lose them, but a step on hardware
+        that has begun still ends. Returns whether no partition and no lease is left.
         """
         if self._place is not None:
             self._place.hide()
@@ -116,28 +116,28 @@ class Server:
         return self.controller.idle
 
     def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:
-        """Serve this controller, already started, in the place of what was served.
+        """Serve this controller, which has started, in place of the present one.
 
-        gate: asked at each call; why none may be answered now, or None.
+        gate: called at each call; returns why none may be answered now, or None.
         """
         self.controller = controller
         self.calls.adopt(controller, gate)
 
     def make_secure(self) -> None:
-        """Callers on TCP must say who they are from now on, as the store demands.
+        """Require callers on TCP to identify themselves from now on, as the store demands.
 
-        Raises wire.InvalidRequest where their keys would travel without TLS.
+        Raises wire.InvalidRequest where their keys would be sent without TLS.
         """
         self._listen.check_tls(secure=True)
         self.calls.identity.secure = True
 
     @property
     def page(self) -> str:
-        """Where the page is for browsers; empty where there is none."""
+        """The address of the page for browsers; empty where there is none."""
         return self._web.address
 
     async def until_idle(self, seconds: float) -> None:
-        """Return when nobody was served for so long: no call, partition or lease."""
+        """Return when nobody was served for `seconds`: there was no call, partition or lease."""
         while True:
             quiet = self._clock() - self.calls.last_end
             if quiet < seconds:
@@ -154,26 +154,26 @@ class Server:
         }
 
     def _totals(self) -> dict[str, int]:
-        """What only grows, for /metrics."""
+        """Return the counters for /metrics, which only grow."""
         return {
             "calls": self.calls.count,
             "gate_starts": self._grpc.gates if self._grpc is not None else 0,
             **self._counters(),
         }
 
-    def _ended(self) -> dict[tuple[str, str], int]:
-        """Connections by door and why the server ended them, for /metrics."""
-        found = {
-            (name, why): count
+    def _ended_connections(self) -> dict[tuple[str, str], int]:
+        """Return connections by listener and the reason why the server ended them, for /metrics."""
+        counts = {
+            (name, reason): count
             for name, door in self._doors().items()
-            for why, count in (("refused", door.refused), ("evicted", door.evicted))
+            for reason, count in (("refused", door.refused), ("evicted", door.evicted))
         }
         if self._grpc is not None:
-            found |= {("grpc", why): count for why, count in self._grpc.ended().items()}
-        return found
+            counts |= {("grpc", reason): count for reason, count in self._grpc.ended().items()}
+        return counts
 
     def _gauges(self) -> list[Gauge]:
-        """What is so at this moment, for /metrics."""
+        """Return the gauges for /metrics."""
         active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
         stand = {name: len(door) for name, door in self._doors().items()}
@@ -181,11 +181,23 @@ class Server:
             stand["grpc"] = self._grpc.connections
         return [
             ("active", "1: this server is active; 0: it stands by.", {}, int(active)),
+            (
+                "read_only",
+                "1: the store cannot be written, since its disk is full; 0: it can.",
+                {},
+                int(getattr(self.controller, "read_only", None) is not None),
+            ),
             ("epoch", "How often the store was opened: each restart and takeover.", {}, epoch),
             ("calls_under_way", "Calls that are being answered.", {}, self.calls.under_way),
             *(
                 ("connections", "Connections that stand.", {"door": name}, count)
                 for name, count in stand.items()
+            ),
+            (
+                "connections_waiting",
+                "Connections to gRPC that wait for a place.",
+                {},
+                self._grpc.waiting if self._grpc is not None else 0,
             ),
         ]
 
@@ -211,4 +223,6 @@ class Server:
             standby=standby is not None,
             active=standby.active if standby is not None else "",
             page=self.page,
+            fabric=self.controller.fabric,
+            read_only=failure.problem if (failure := self.controller.read_only) else "",
         )

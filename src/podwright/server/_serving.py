@@ -1,4 +1,4 @@
-"""A server's life as a process: locks, store, hardware, fronts, and every way it ends."""
+"""A server's life as a process: locks, store, hardware, fronts, and every way in which it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -22,12 +22,14 @@ from podwright.http import more_descriptors
 from podwright.page import SiteProxy
 from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
+from podwright.server._fabrics import FabricOptions, fabric_driver
 from podwright.server._faults import KillPoint
 from podwright.server._hardware import ServedHardware, choose
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
 from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
+from podwright.server._metrics import pod_name
 from podwright.server._server import Server
 from podwright.server._shared_store import (
     LEASE,
@@ -39,18 +41,26 @@ from podwright.server._shared_store import (
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
 from podwright.server._traces import open_traces
-from podwright.store import Opened, SQLiteStore, Store, open_store, storage_file
+from podwright.store import (
+    Opened,
+    ReadOnlyStore,
+    SQLiteStore,
+    Store,
+    open_store,
+    shown_place,
+    storage_file,
+)
 
 _log = logging.getLogger("podwright.server")
 _events = logging.getLogger("podwright.events")
 
-#: Seconds that calls under way have when the server is told to end.
+#: Seconds that calls under way have when the server is asked to end.
 GRACE = 5.0
-#: Seconds in which a user's server that ends makes room for the next.
+#: Seconds within which a user's server that ends makes room for the next one.
 _HANDOVER = 10.0
-#: Seconds until it is tried again whether a full disk has room.
+#: Seconds between two checks whether a full disk has room again.
 _LOOK_AGAIN = 2.0
-#: What commands leave in the folder of a user's server, which goes with it.
+#: Files that commands leave in the folder of a user's server. They are removed with the folder.
 _LEFT_BY_COMMANDS = ("server.log", "start.lock")
 
 
@@ -58,18 +68,20 @@ _LEFT_BY_COMMANDS = ("server.log", "start.lock")
 class ServingOptions:
     """What to serve and where. user: a server for one user, in the background.
 
-    storage: a file, or the place of a store as store.open_store reads it.
-    idle: seconds without partition, lease or call after which it ends; None: never.
-    socket_mode: 0600, or 0666 for a server of all users. private: the socket's folder is ours.
-    agent_key: what agents must know. own_key: what those on this machine must, without it.
-    silence: seconds after which one of them is given up. interfaces: where they may announce
-    themselves. secure: callers on TCP say who they are; so does a store that was made so. certs:
-    the folder of TLS certificates.
-    web: host and port of HTTP that is read only; web_names: by which it may be called; proxy: which
-    says who comes to its page. munge: believe MUNGE's credentials; its socket,
-    empty for the usual one; None: do not. nmx, nmx_login, nmx_authority: where NMX-M answers, the
-    file of our user there, and the certificates to believe it by. visible: what callers see of
-    others' things.
+    storage: a file, or the place of a store as store.open_store reads it. idle: seconds without
+    partition, lease or call after which the server ends; None: never. socket_mode: 0600, or 0666
+    for a server of all users. private: the socket's folder belongs to the server's user only.
+
+    agent_key: the key that agents must have. own_key: the key for agents on this machine where
+    agent_key is not set. silence: seconds after which a silent agent is given up. interfaces: those
+    on which agents may announce themselves. secure: callers on TCP must identify themselves; a
+    store that was made secure requires it too. certs: the folder of TLS certificates.
+
+    web: host and port of read-only HTTP. web_names: its further host names. proxy: the proxy that
+    names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
+    in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
+    accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
+    several machines. visible: what callers see of others' things.
     """
 
     storage: Path | str
@@ -86,26 +98,26 @@ class ServingOptions:
     agent_key: Path | None = None
     own_key: Path | None = None
     silence: float = 10.0
-    nmx: str | None = None
-    nmx_login: Path | None = None
-    nmx_authority: Path | None = None
+    fabric: FabricOptions | None = None
     interfaces: tuple[str, ...] = ()
     secure: bool = False
     certs: Path | None = None
     web: tuple[str, int] | None = None
     web_names: tuple[str, ...] = ()
     proxy: SiteProxy | None = None
+    pod: str = ""
+    other_pods: Mapping[str, str] = field(default_factory=dict)
     munge: str | None = None
     visible: Visible | None = None
     administrators: frozenset[str] = frozenset()
 
 
 async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware], None]) -> None:
-    """Serve until a signal, idleness, or the store's failure, which is raised.
+    """Serve until a signal or idleness, or until the store fails; that failure is raised.
 
-    ready: called once all answers. Raises wire.PodwrightError when it cannot begin.
+    ready: called once all fronts answer. Raises wire.PodwrightError when the server cannot begin.
     """
-    # grpc's own lines on standard error say what our refusals say better.
+    # grpc's own lines on standard error are silenced, since Podwright's refusals are clearer.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     more_descriptors()
     prepare_folder(options.socket.parent, private=options.private)
@@ -130,7 +142,10 @@ async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware
 
 
 async def _take(lock: Lock, options: ServingOptions) -> bool:
-    """The right to the store. A user's second server yields to a first that answers: False."""
+    """Take the lock of the store. Return whether this server has it.
+
+    A user's second server gives way to a first one that answers, and gets False.
+    """
     deadline = time.monotonic() + _HANDOVER
     while True:
         try:
@@ -154,7 +169,7 @@ async def _serve_shared(
 
     def open_anew() -> SharedStore:
         store = open_store(options.storage, owner=owner, ttl=LEASE)
-        if not isinstance(store, SharedStore):  # another package's
+        if not isinstance(store, SharedStore):  # a store of another package
             store = cast(SharedStore, UnsharedStore(store))
         return store if fault is None else cast(SharedStore, fault.store(store))
 
@@ -171,30 +186,36 @@ async def _serve_shared(
         return hardware
 
     def drivers(hardware: ServedHardware) -> Mapping[str, Driver]:
-        found = hardware.drivers()
-        return found if fault is None else fault.drivers(found)
+        by_cluster = hardware.drivers()
+        return by_cluster if fault is None else fault.drivers(by_cluster)
 
     await serve_shared(
         store,
         server,
         standby,
-        chosen,
-        ready,
-        stop,
-        lambda failed: _until_end(stop, failed),
-        _machines(options, lambda: server.calls.identity.secure),
-        drivers,
-        options.visible,
-        open_anew,
+        choose=chosen,
+        ready=ready,
+        stop=stop,
+        until_end=lambda failed: _until_end(stop, failed),
+        machines=_machines(options, lambda: server.calls.identity.secure),
+        drivers=drivers,
+        visible=options.visible,
+        anew=open_anew,
     )
 
 
 def _chosen(records: Mapping[tuple[str, str], bytes], options: ServingOptions) -> ServedHardware:
-    return choose(records, preset_name=options.preset, files=options.files, fallback=options.user)
+    return choose(
+        records,
+        preset_name=options.preset,
+        files=options.files,
+        fallback=options.user,
+        storage=shown_place(options.storage),
+    )
 
 
 def _machines(options: ServingOptions, secure: Callable[[], bool]) -> Machines:
-    machines = replace(
+    return replace(
         reach(
             options.agent_key,
             options.silence,
@@ -204,13 +225,8 @@ def _machines(options: ServingOptions, secure: Callable[[], bool]) -> Machines:
             secure=secure,
         ),
         administrators=options.administrators,
+        fabric=fabric_driver(options.fabric),
     )
-    if options.nmx is None:
-        return machines
-    from podwright.agents.gpu import Nmx, Racks
-
-    nmx = Nmx(options.nmx, login=options.nmx_login, authority=options.nmx_authority)
-    return replace(machines, fabric=lambda place: Racks(nmx, place))
 
 
 async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | None]) -> None:
@@ -238,13 +254,16 @@ def _server_for(
         page=PageOptions(
             names=options.web_names,
             proxy=options.proxy,
+            other_pods=options.other_pods,
             history=store.history(),
+            standbys=lambda: getattr(store, "standbys", None),
+            pod=options.pod or pod_name(options.storage, socket.gethostname()),
         ),
         identity=Identity(
             secure=secure or options.secure,
             munge=None if options.munge is None else find_munge(options.munge),
         ),
-        # Of whom it serves then: one that stood by has taken over.
+        # The controller is read at each call, since a standby serves another one after a takeover.
         counters=lambda: {"commits": store.commits, **server.controller.moves},
         traces=open_traces(os.environ),
     )
@@ -254,9 +273,9 @@ def _server_for(
 async def _reopened(
     stop: asyncio.Event, file: Path, make: Callable[[Store], Controller]
 ) -> Controller | None:
-    """A controller over the store once that can be written again; None when told to stop.
+    """Return a controller over the store once the disk has room again; None when asked to stop.
 
-    Raises wire.PodwrightError for any other reason why it cannot be opened.
+    Raises wire.PodwrightError for any other reason why the store cannot be opened.
     """
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
@@ -272,7 +291,7 @@ async def _reopened(
         controller = make(store)
         try:
             await controller.start(opened)
-        except Unavailable as error:  # there was room to open it, and no more
+        except Unavailable as error:  # there was room to open the store, but for no more
             if not error.data.get("full"):
                 raise
             continue
@@ -286,8 +305,18 @@ async def _serve(
     stop = asyncio.Event()
     _on_signals(stop)
     fault = KillPoint.from_environment(os.environ)
-    store = SQLiteStore(file, connect=fault.connect() if fault else None)
-    records = (await store.open()).records if file.exists() else {}  # noqa: ASYNC240 (one look)
+    store: Store = SQLiteStore(file, connect=fault.connect() if fault else None)
+    records: Mapping[tuple[str, str], bytes] = {}
+    full: Unavailable | None = None
+    if file.exists():  # noqa: ASYNC240 (one look)
+        try:
+            records = (await store.open()).records
+        except Unavailable as error:
+            if not error.data.get("full"):
+                raise
+            full = error
+            store = await _read_only(SQLiteStore(file), error)
+            records = (await store.open()).records
     try:
         with start_without_collection():
             hardware = _chosen(records, options)
@@ -303,21 +332,24 @@ async def _serve(
                     drivers,
                     version=__version__,
                     machines=_machines(options, lambda: options.secure or is_secure(records)),
-                    visible=options.visible,
-                    here=ThisHost(hardware.local),
+                    visible=(options.visible or Visible()).settled(
+                        secure=options.secure or is_secure(records)
+                    ),
+                    own_host=ThisHost(hardware.local),
                 )
 
             controller = make(store)
             server = _server_for(options, controller, store, secure=is_secure(records))
             await server.start()
-            lock.hold()  # it may be new
+            lock.hold()  # it may have been created just now
     except BaseException:
         await store.close()
         raise
     failure: PodwrightError | None = None
     idle = None
     try:
-        await hardware.remember(store)
+        if full is None:
+            await hardware.remember(store)
         ready(server, hardware)
         if options.idle is not None:
             idle = asyncio.create_task(_end_when_idle(server, options.idle, stop))
@@ -327,11 +359,11 @@ async def _serve(
             if failure is None or (old := server.controller).read_only is None:
                 break
             _events.error("read only: %s", failure.message)
-            failure = None  # told to stop meanwhile, it ends well
-            again = await _reopened(stop, file, make)
-            if again is None:
+            failure = None  # if it is asked to stop meanwhile, it ends well
+            reopened = await _reopened(stop, file, make)
+            if reopened is None:
                 break
-            server.adopt(again, lambda: None)
+            server.adopt(reopened, lambda: None)
             _events.info("the store can be written again: serving as before")
             await old.close()
     finally:
@@ -343,13 +375,24 @@ async def _serve(
     return empty
 
 
+async def _read_only(store: SQLiteStore, reason: Unavailable) -> ReadOnlyStore:
+    """Return the content of a store on a full disk.
+
+    Raises wire.Unavailable as `SQLiteStore.peek` does.
+    """
+    return ReadOnlyStore(store.name, await store.peek_alone(), reason, store.history())
+
+
 async def _end_when_idle(server: Server, seconds: float, stop: asyncio.Event) -> None:
     await server.until_idle(seconds)
     stop.set()
 
 
 def _on_signals(stop: asyncio.Event) -> None:
-    """The first signal ends the server with grace, the second at once: a crash is survived."""
+    """End the server gracefully at the first signal, and at once at the second.
+
+    Ending at once is safe, since the server survives a crash.
+    """
 
     def end(number: int) -> None:
         if stop.is_set():
@@ -369,7 +412,7 @@ def _answers(path: Path) -> bool:
 
 
 def _remove(options: ServingOptions, file: Path) -> None:
-    """An empty store of a user's server goes with it, and what commands left beside it."""
+    """Remove the empty store of a user's server, and the files that commands left beside it."""
     for end in ("", "-wal", "-shm", "-history", "-history-journal"):
         file.with_name(file.name + end).unlink(missing_ok=True)
     for name in _LEFT_BY_COMMANDS:

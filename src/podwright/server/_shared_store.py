@@ -1,10 +1,14 @@
-"""Two servers on one store: one is active by a lease in it, the other stands by.
+"""Two servers on one store: a lease in the store decides which is active; the other stands by.
 
-Both answer from the start, the standby with refusals alone. When the active one lets the lease
-go, or it runs out, the standby opens the store. From then on the store refuses every commit of
-the old server, and machines refuse its calls; it notices at its next renewal and ends.
-Where the database's disk is full, the active one reads on as long as it can renew its lease, and
-opens the store anew until that can be written.
+Both answer from the start, the standby with refusals only. When the active server gives the lease
+up, or the lease runs out, the standby opens the store. From then on the store refuses every commit
+of the old server, and machines refuse its calls. The old server notices at its next renewal and
+ends.
+
+Where the database's disk is full, the active server continues to read as long as it can renew its
+lease, and opens the store anew until it can be written. A server that starts in that time serves
+reads as well. It cannot claim the store, so two servers may read side by side. The first that finds
+room becomes active, and the other ends at its next check.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailabl
 from podwright.server._collection import start_without_collection
 from podwright.server._hardware import ServedHardware
 from podwright.server._standby import Standby
-from podwright.store import Opened, Store, Turn
+from podwright.store import Opened, ReadOnlyStore, Snapshot, Store, Turn
 
 if TYPE_CHECKING:
     from podwright.server._server import Server
@@ -32,38 +36,38 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.server")
 _events = logging.getLogger("podwright.events")
 
-#: Seconds that a lease on the store lives: what a killed server's clients wait for, at most.
+#: Seconds for which a lease on the store lives. Clients of a killed server wait at most that long.
 LEASE = 2.5
 _RENEW = 0.7
 _POLL = 0.25
-#: Seconds until it is tried again whether a full disk has room.
+#: Seconds between two checks whether a full disk has room again.
 _LOOK_AGAIN = 2.0
 
 
 @runtime_checkable
 class SharedStore(Store, Protocol):
-    """A store that several servers may want, one at a time; see store.PostgresStore."""
+    """A store that several servers share, one active at a time; see store.PostgresStore."""
 
     async def turn(self) -> Turn:
-        """Whose turn it is."""
+        """Return whose turn it is."""
         ...
 
     async def renew(self) -> None:
-        """Move the end of our lease."""
+        """Move the end of this server's lease."""
         ...
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the store."""
         ...
 
     @property
     def held(self) -> bool:
-        """Whether our lease lives."""
+        """Whether this server's lease lives."""
         ...
 
 
 class UnsharedStore:
-    """A store of one server, as one that several may want: it is always our turn."""
+    """Adapts the store of a single server to `SharedStore`: it is always this server's turn."""
 
     held = True
 
@@ -74,32 +78,36 @@ class UnsharedStore:
         return getattr(self._inner, name)
 
     async def turn(self) -> Turn:
-        """Ours."""
+        """Return that it is this server's turn."""
         return Turn("", 0.0)
 
     async def renew(self) -> None:
-        """There is nothing to renew."""
+        """Do nothing: there is no lease."""
 
 
 def owner_name(host: str, port: int) -> str:
-    """Who we are, for others to read: unique for every process."""
+    """Return this server's name for others to read. It is unique for every process."""
     return f"{socket.gethostname()}, {host}:{port}, process {os.getpid()}"
 
 
 class Active:
-    """The right to the store, from the turn on. failure: why it is over."""
+    """The right to the store, from this server's turn on. failure: why the right is over, or None.
+
+    read_only: the store that is served instead where the disk is full; else None.
+    """
 
     def __init__(self, store: SharedStore, standby: Standby) -> None:
         self.store = store
         self._standby = standby
         self._renewal: asyncio.Task[None] | None = None
         self.failure: PodwrightError | None = None
+        self.read_only: ReadOnlyStore | None = None
 
     async def take(self, stop: asyncio.Event) -> Opened | None:
-        """Wait for our turn and open the store; None when told to stop.
+        """Wait for this server's turn and open the store; None when asked to stop.
 
-        Raises wire.PodwrightError when the store cannot be reached at the first attempt: its
-        place may be wrong. Later the database may come and go.
+        Raises wire.PodwrightError when the store cannot be reached at the first attempt, since its
+        place may be wrong. After that the database may come and go.
         """
         reached = False
         while not stop.is_set():
@@ -117,14 +125,27 @@ class Active:
                 if not reached:
                     raise
                 self._stands_by("")
+                if error.data.get("full"):
+                    snapshot = await self.store.peek()
+                    return await self.only_read(snapshot, error).open()
                 _log.warning("standing by: %s", error.message)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), _POLL)
         return None
 
+    def only_read(self, snapshot: Snapshot, why: PodwrightError) -> ReadOnlyStore:
+        """Serve this snapshot from now on, since nothing can be written."""
+        name = getattr(self.store, "name", "")
+        self.read_only = ReadOnlyStore(name, snapshot, why, self.store.history())
+        return self.read_only
+
     def refusal(self) -> PodwrightError | None:
-        """Why no call may be answered now: we may have been asleep while another took over."""
-        if self.store.held:
+        """Return why no call may be answered now, or None.
+
+        This process may have been stopped while another server took over. The check uses this
+        host's own clock, so it needs no answer of the database.
+        """
+        if self.read_only is not None or self.store.held:
             return None
         return Unavailable(
             "this server's lease on its store has run out",
@@ -138,13 +159,16 @@ class Active:
         self._standby.active = active
 
     async def switch(self, store: SharedStore) -> None:
-        """Another handle of the store, which was opened since, is ours now."""
+        """Use another handle of the store, which has been opened, from now on."""
         await self.end()
+        if self.read_only is not None:  # otherwise its controller closes the handle before
+            self.read_only = None
+            await self.store.close()
         self.store = store
         self._renewal = asyncio.create_task(self._renew())
 
     async def end(self) -> None:
-        """Renew no more."""
+        """Stop renewing the lease."""
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
@@ -155,9 +179,9 @@ class Active:
             try:
                 await self.store.renew()
             except PodwrightError as error:
-                if not error.data.get("full"):  # else there may be room before the lease is over
+                if not error.data.get("full"):  # there may be room again before the lease ends
                     self.failure = error
-            except Exception as error:  # whatever it is: without a lease nothing may be answered
+            except Exception as error:  # without a lease nothing may be answered
                 _log.exception("the lease on the store is renewed no more")
                 self.failure = Internal(f"the lease on the store is not renewed: {error}")
 
@@ -166,6 +190,7 @@ async def serve_shared(
     store: SharedStore,
     server: Server,
     standby: Standby,
+    *,
     choose: Callable[[Opened], ServedHardware],
     ready: Callable[[Server, ServedHardware], None],
     stop: asyncio.Event,
@@ -175,11 +200,12 @@ async def serve_shared(
     visible: Visible | None = None,
     anew: Callable[[], SharedStore] | None = None,
 ) -> None:
-    """Stand by, then serve. server: one that serves `standby`, not started.
+    """Stand by, then serve. server: one that serves `standby` and has not started.
 
-    until_end: returns when we are told to stop, or when what it asks names a failure, which
-    is raised here. drivers: those of the hardware. anew: another handle of the same store, for
-    when a full disk has room again; without it the server ends when the disk is full.
+    until_end: returns when the server is asked to stop, or when the function that it gets names a
+    failure, which is raised here. drivers: returns those of the hardware. anew: returns another
+    handle of the same store, for when a full disk has room again; without it the server ends when
+    the disk is full.
     """
     active = Active(store, standby)
     failure: PodwrightError | None = None
@@ -200,13 +226,20 @@ async def serve_shared(
                     its_drivers,
                     version=__version__,
                     machines=machines,
-                    visible=visible,
+                    visible=(visible or Visible()).settled(secure=server.calls.identity.secure),
                 )
 
-            controller = make(store)
-            await controller.start(opened)
+            controller = make(active.read_only or store)
+            try:
+                await controller.start(opened)
+            except Unavailable as error:  # there was room to open the store, but for no more
+                if not error.data.get("full"):
+                    raise
+                snapshot = Snapshot(opened.epoch - 1, store.now(), opened.records)
+                controller = make(active.only_read(snapshot, error))
+                await controller.start()
         server.adopt(controller, active.refusal)
-        await hardware.remember(store)
+        await _remember(hardware, active.read_only or store)
         ready(server, hardware)
 
         def failed() -> PodwrightError | None:
@@ -218,12 +251,13 @@ async def serve_shared(
             if failure is None or controller.read_only is None or anew is None:
                 break
             _events.error("read only: %s", failure.message)
-            failure = None  # told to stop meanwhile, it ends well
-            again = await _reopened(active, anew, make, stop)
-            if again is None:
+            failure = None  # if it is asked to stop meanwhile, it ends well
+            reopened = await _reopened(active, anew, make, stop)
+            if reopened is None:
                 break
-            old, controller = controller, again
+            old, controller = controller, reopened
             server.adopt(controller, active.refusal)
+            await _remember(hardware, active.store)
             _events.info("the store can be written again: serving as before")
             await old.close()
     finally:
@@ -234,15 +268,23 @@ async def serve_shared(
         raise failure
 
 
+async def _remember(hardware: ServedHardware, store: Store) -> None:
+    try:
+        await hardware.remember(store)
+    except Unavailable as error:
+        if not error.data.get("full"):  # it is recorded once there is room
+            raise
+
+
 async def _reopened(
     active: Active,
     anew: Callable[[], SharedStore],
     make: Callable[[Store], Controller],
     stop: asyncio.Event,
 ) -> Controller | None:
-    """A controller over the store once that can be written; None when told to stop.
+    """Return a controller over the store once it can be written; None when asked to stop.
 
-    Raises wire.PodwrightError where another server has it now, or it fails in another way.
+    Raises wire.PodwrightError where another server has the store now, or it fails in another way.
     """
     tried: SharedStore | None = None
     while not stop.is_set():
@@ -255,7 +297,7 @@ async def _reopened(
         try:
             opened = await store.open()
             await active.switch(store)
-            if tried is not None:  # it holds nothing any more
+            if tried is not None:  # this handle is no longer used
                 await tried.close()
             tried = store
             controller = make(store)

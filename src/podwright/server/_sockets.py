@@ -1,7 +1,7 @@
-"""Who owns a socket path: one server at a time, by a lock that dies with its process.
+"""Who owns a socket path: one server at a time, by a lock that ends with its process.
 
-The lock file stands beside what it guards and says which process holds it. It is taken before
-anything else is touched, so that two servers never meet over one socket or one store.
+The lock file stands beside the file that it guards and names the process that holds it. It is taken
+before anything else is touched, so that two servers never use one socket or one store at once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,24 @@ _LONGEST = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)
 class Lock:
     """The right to a path, held until `release` or the end of the process.
 
-    inode: to the very file, by whatever path: links and mounts are other names for it.
+    inode: also lock the file itself, whatever path leads to it: links and mounts give it other
+    names.
     """
 
-    def __init__(self, path: Path, what: str, *, inode: bool = False) -> None:
+    def __init__(self, path: Path, subject: str, *, inode: bool = False) -> None:
         self.path = path.with_name(path.name + ".lock")
         self._guarded = path if inode else None
-        self._what = what
+        self._subject = subject
         self._file = self._inode = -1
 
     def take(self) -> None:
-        """Take it. Raises wire.AlreadyExists when another process has it, naming it."""
+        """Take the lock. Raises wire.AlreadyExists, which names the process that has it.
+
+        `release` removes the lock file. A process that opened the file before that would lock a
+        file without a name, while another process creates and locks a new file at the same path.
+        After locking, this method therefore checks that the path still names the locked file, and
+        starts again if it does not.
+        """
         while True:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -46,25 +53,27 @@ class Lock:
             except BlockingIOError:
                 holder = os.pread(file, 20, 0).decode("ascii", "replace").strip()
                 os.close(file)
+                process = f" (process {holder})" if holder else ""
                 raise AlreadyExists(
-                    f"another server{f' (process {holder})' if holder else ''} uses {self._what}",
+                    f"another server{process} uses {self._subject}",
                     would_work="use that one, end it, or name another place",
                     holder=holder,
                 ) from None
-            os.close(file)  # its last holder removed the file between our two steps
+            os.close(file)  # its last holder removed the file between the two steps
         self._file = file
         try:
             self.hold()
         except BaseException:
             self.release()
             raise
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # it is for people; a full disk has no room for it
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def hold(self) -> None:
-        """Take the file itself, too, once it is there. Raises wire.AlreadyExists.
+        """Lock the file itself too, once it exists. Raises wire.AlreadyExists.
 
-        It stays open: SQLite's own locks would go with any end of this file that is closed.
+        It stays open: closing any descriptor of this file would release SQLite's own locks.
         """
         if self._guarded is None or self._inode >= 0:
             return
@@ -79,13 +88,17 @@ class Lock:
         except BlockingIOError:
             os.close(file)
             raise AlreadyExists(
-                f"another server uses {self._what}, by another path",
+                f"another server uses {self._subject}, by another path",
                 would_work="use that one, end it, or name another place",
             ) from None
         self._inode = file
 
     def release(self) -> None:
-        """Give it up, and leave no file."""
+        """Release the lock, and remove its file.
+
+        The file is removed while the lock is still held, so that it cannot be another holder's
+        file.
+        """
         if self._inode >= 0:
             os.close(self._inode)
             self._inode = -1
@@ -98,7 +111,8 @@ class Lock:
 class SocketPlace:
     """A Unix socket that this server owns.
 
-    mode: of the socket, 0600 or 0666. private: its folder must be ours and nobody else's.
+    mode: of the socket, 0600 or 0666. private: its folder must belong to this user and be closed to
+    others.
     """
 
     def __init__(self, path: Path, *, mode: int = 0o600, private: bool = False) -> None:
@@ -109,7 +123,7 @@ class SocketPlace:
         self._socket: socket.socket | None = None
 
     def take(self) -> None:
-        """Own the path, before anything listens there.
+        """Take the path, before anything listens there.
 
         Raises wire.InvalidRequest, wire.Denied, wire.Unavailable or wire.AlreadyExists.
         """
@@ -127,7 +141,7 @@ class SocketPlace:
             raise
 
     def listen(self) -> socket.socket:
-        """The listening socket. It carries its mode before the first caller can connect."""
+        """Return the listening socket. It has its mode before the first caller can connect."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(str(self.path))
@@ -141,12 +155,12 @@ class SocketPlace:
         return listener
 
     def hide(self) -> None:
-        """Whoever comes now finds no socket. The path stays ours."""
+        """Remove the socket, so that new callers find none. The path stays this server's."""
         if self._socket is not None:
             self.path.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Listen no more, and give up the path."""
+        """Stop listening, and give up the path."""
         self.hide()
         if self._socket is not None:
             self._socket.close()
@@ -184,13 +198,13 @@ def prepare_folder(folder: Path, *, mode: int = 0o755, private: bool = False) ->
     """
     try:
         folder.mkdir(mode=0o700 if private else mode, parents=True, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise _unusable(folder, error) from None
     if private and (
-        not stat.S_ISDIR(found.st_mode)
-        or found.st_uid != os.geteuid()
-        or stat.S_IMODE(found.st_mode) & 0o077
+        not stat.S_ISDIR(status.st_mode)
+        or status.st_uid != os.geteuid()
+        or stat.S_IMODE(status.st_mode) & 0o077
     ):
         raise Denied(
             f"the folder {folder} is not private to you",

@@ -1,8 +1,8 @@
 """What a server answers while another one is active on the store that both share.
 
-It stands in the controller's place, so that both fronts serve it as they would a controller. A
-client that knows several addresses goes on to the next; `GetServerInfo` and `/healthz` say who
-is active.
+It takes the controller's place, so that both fronts serve it as they would serve a controller. A
+client that knows several addresses goes on to the next. `GetServerInfo` and `/healthz` say which
+server is active.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from podwright.wire import Value
 
 
 class Standby:
-    """In the place of a controller. active: who is, in that one's words; empty: nobody known."""
+    """Takes a controller's place. active: the active server's name for itself; empty: not known."""
 
     failure: PodwrightError | None = None
     idle = False
     simulated = False
+    fabric = ""
     epoch = 0
     changes = 0
     moves: Mapping[str, int] = MappingProxyType({})
@@ -32,27 +33,27 @@ class Standby:
         self.clusters: list[Cluster] = []
 
     async def start(self) -> None:
-        """Nothing to recover."""
+        """Do nothing: there is nothing to recover."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
-        """The one that is active knows more."""
+        """Return caller and request unchanged: only the active server knows more of the caller."""
         return caller, request
 
     read_only = None
 
     def user_of(self, caller: Caller) -> tuple[Caller, float]:
-        """The one that is active knows more."""
+        """Return the caller unchanged: only the active server knows more of it."""
         return caller, 0.0
 
-    def shown(self, caller: Caller, reply: Any) -> Any:
-        """What this one says of itself is for all."""
+    def redacted(self, caller: Caller, reply: Any) -> Any:
+        """Return the reply unchanged: a standby's description of itself is public."""
         return reply
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """Every call of podwright.v1, refused."""
+        """Return a function that refuses any call of podwright.v1."""
         if name.startswith("_"):
             raise AttributeError(name)
 
@@ -62,7 +63,7 @@ class Standby:
         return refuse
 
     def refusal(self, action: str = "") -> Unavailable:
-        """This one is not the one to ask."""
+        """Return the refusal that names the active server."""
         who = f"; active is {self.active}" if self.active else ""
         return Unavailable(
             f"this server stands by for another one{who}",

@@ -1,8 +1,8 @@
-"""OpenTelemetry: a span for each call, where the site has said where traces go.
+"""OpenTelemetry: a span for each call, where the site has set an address for traces.
 
-By the variables of its specification (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME,
-OTEL_TRACES_SAMPLER …) and by its own SDK, which is loaded only then. A caller that sends a
-`traceparent` (W3C Trace Context) finds our span in its trace.
+The variables of its specification (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME,
+OTEL_TRACES_SAMPLER …) configure it. Its own SDK sends the spans and is loaded only then. A caller
+that sends a `traceparent` (W3C Trace Context) finds the server's span in its trace.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("podwright.server")
 
-#: What a caller sent of the trace that it is in; empty for none. Each call is a task of its own.
+#: The trace context that a caller sent; empty for none. Each call is a task with a value of its
+#: own.
 TRACE_PARENT: ContextVar[str] = ContextVar("traceparent", default="")
-#: Where traces go. Either is enough.
+#: Variables with the address for traces. Either is enough.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-#: Seconds for what was not yet sent when the server ends.
+#: Seconds for sending the remaining spans when the server ends.
 _LAST = 3.0
 
 
@@ -45,7 +46,7 @@ class Traces:
 
     @contextmanager
     def call(self, method: str, caller: Caller) -> Iterator[Callable[[str], None]]:
-        """A call's span; what it gives is told the code of a refusal."""
+        """Open a call's span. Yield a function that records the code of a refusal."""
         parent = TRACE_PARENT.get()
         attributes = {
             "rpc.system": "podwright",
@@ -70,15 +71,15 @@ class Traces:
             yield refused
 
     async def close(self) -> None:
-        """Send what was not yet sent, for at most three seconds."""
-        # Not asyncio's threads, which the process would wait for.
+        """Send the remaining spans, for at most three seconds."""
+        # It does not use asyncio's threads, for which the process would wait.
         thread = threading.Thread(target=self._provider.shutdown, daemon=True)
         thread.start()
         await asyncio.to_thread(thread.join, _LAST)
 
 
 def open_traces(environ: Mapping[str, str]) -> Traces | None:
-    """What the site's variables ask for; None where they ask for nothing, or it is not there."""
+    """Return the traces that the site's variables ask for; None without them or the SDK."""
     named = next((name for name in ENDPOINTS if environ.get(name)), None)
     if named is None or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None

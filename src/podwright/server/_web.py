@@ -1,7 +1,8 @@
-"""HTTP on TCP: the page, and to read only: is the server well, its figures, its lists as JSON.
+"""HTTP on TCP: the page, and, read-only, the server's health, its metrics and its lists as JSON.
 
-For people, probes, Prometheus and dashboards. Only the page asks who somebody is, so it stays on
-loopback unless told otherwise, and gives lists only where anonymous callers may read.
+It is for people, probes, Prometheus and dashboards. Only the page asks who the caller is. The front
+therefore stays on loopback unless an option says otherwise, and gives lists only where anonymous
+callers may read.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import msgspec
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
-from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
 from podwright.page import BODY, Page
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._listen_options import PageOptions
 from podwright.server._metrics import KIND, Gauge, Metrics
+from podwright.server._other_pods import OtherPods
 from podwright.server._page_backend import make_page
 from podwright.server._recorder import Recorder
 from podwright.wire import METHODS, ListRequest, Value, plain
@@ -37,16 +39,19 @@ _LISTS = {
     "leases": "ListLeases",
     "agents": "ListAgents",
 }
-#: A probe asks, hears and goes, and a page that is open says something every few seconds: who is
-#: silent makes room at once.
+#: A probe asks, gets its answer and goes, and an open page sends something every few seconds. A
+#: connection that is silent may therefore be closed at once to make room.
 LIMITS = Limits(connections=1024, each=512, idle=15.0, body=BODY, held=64 * BODY, patience=0.0)
 
-#: Items of a list that are written before somebody else is answered.
+#: Items of a list that are formatted before other requests are answered.
 _AT_ONCE = 100
 
 
-def _asked(query: str) -> ListRequest:
-    """What a query wants of a list: its fields by name, once each. Raises InvalidRequest."""
+def _parsed_query(query: str) -> ListRequest:
+    """Parse a query into a list request: its fields by name, each at most once.
+
+    Raises InvalidRequest.
+    """
     said = parse_qs(query, keep_blank_values=True)
     known = ListRequest.__struct_fields__
     for name, values in said.items():
@@ -64,8 +69,11 @@ def _asked(query: str) -> ListRequest:
 
 
 class WebFront:
-    """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics.
-    page: what the page has. ended: see Metrics."""
+    """Answers GET.
+
+    counters: returns totals since the start, for /metrics. gauges: returns the gauges, for
+    /metrics. page: the options of the page. ended_connections: see Metrics.
+    """
 
     def __init__(
         self,
@@ -73,42 +81,48 @@ class WebFront:
         counters: Callable[[], dict[str, int]],
         gauges: Callable[[], list[Gauge]],
         page: PageOptions,
-        ended: Callable[[], dict[tuple[str, str], int]],
+        ended_connections: Callable[[], dict[tuple[str, str], int]],
     ) -> None:
         self._calls = calls
         self._page_options = page
-        self._recording: asyncio.Task[None] | None = None
-        self.metrics = Metrics(calls.figures, counters, gauges, ended, self._listed)
+        self._tasks: list[asyncio.Task[None]] = []
+        self.metrics = Metrics(
+            calls.figures, counters, gauges, ended_connections, self._listed, pod=page.pod
+        )
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
         self.page: Page | None = None
         self.address = ""
 
     async def start(self, host: str, port: int) -> int:
-        """Answer at this address; port 0 takes a free one. Returns the port.
+        """Answer at this address; port 0 takes a free one. Return the port.
 
-        Raises wire.Unavailable when the address cannot be had.
+        Raises wire.Unavailable when the address cannot be bound.
         """
+        other_pods = OtherPods(self._page_options.other_pods)
         self.page = make_page(
             self._calls,
             safe_login=is_loopback(host),
             history=self._page_options.history,
             proxy=self._page_options.proxy,
+            standbys=self._page_options.standbys,
+            other_pods=other_pods.topic,
         )
-        self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
-        self._names.update(self._page_options.names)
+        names = {host, "localhost", socket.gethostname(), *self._page_options.names}
+        self._names = {name.lower() for name in names}
         port = await self.server.open(host, port, "another --http-port")
         self.address = f"http://{_as_host(host)}:{port}/"
         if (history := self._page_options.history) is not None:
             recorder = Recorder(history, self._listed, self._counted, self._epoch)
-            self._recording = asyncio.create_task(recorder.run())
+            self._tasks.append(asyncio.create_task(recorder.run()))
+        self._tasks.append(asyncio.create_task(other_pods.run()))
         return port
 
     async def stop(self) -> None:
-        """Accept no more; what is under way has a second."""
-        if self._recording is not None:
-            self._recording.cancel()
-            await asyncio.gather(self._recording, return_exceptions=True)
+        """Accept no more. Requests under way have a second to end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.page is not None:
             await self.page.close()
         await self.server.stop(1.0)
@@ -126,19 +140,21 @@ class WebFront:
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "it is to be read only", (b"allow", b"GET, HEAD"))
         if not self._is_here(request):
-            return refusal(421, f"this is not {_name(request)[:80]}")
+            return refusal(421, f"this is not {request.header('host')[:80]}")
         try:
-            return await self._found(request)
+            return await self._route(request)
         except PodwrightError as error:
             body = msgspec.json.encode(error.to_json(), enc_hook=str)
             return Reply(STATUS.get(error.code, 500), body)
 
     def _is_here(self, request: HttpRequest) -> bool:
-        """A web page whose name was made to point here must not read what is here."""
-        name = _name(request)
-        return name in self._names or name.replace(".", "").isdigit()
+        """Return whether the request names this server.
 
-    async def _found(self, request: HttpRequest) -> Reply:
+        A web page whose name was made to point here must not read what is here.
+        """
+        return names_this_server(request, self._names)
+
+    async def _route(self, request: HttpRequest) -> Reply:
         path = request.path
         if path == "/healthz":
             return await self._health()
@@ -147,8 +163,8 @@ class WebFront:
         if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
             if self._calls.identity.secure:
                 return refusal(401, "a secure server gives lists to those it knows alone")
-            found = await self._ask(method, _asked(request.query))
-            return Reply(200, await _as_json(found))
+            reply = await self._ask(method, _parsed_query(request.query))
+            return Reply(200, await _as_json(reply))
         known = ", ".join(["/healthz", "/metrics", *(f"/v1/{name}" for name in _LISTS)])
         return refusal(404, f"there is no {path[:80]}; there are {known}")
 
@@ -166,39 +182,40 @@ class WebFront:
         return self._calls.controller.changes
 
     def _epoch(self) -> int:
-        """Of the store, while this server is active; else 0."""
+        """Return the store's epoch while this server is active, else 0."""
         active = self._calls.health()["status"] == "ok"
         return int(getattr(self._calls.controller, "epoch", 0)) if active else 0
 
     async def _listed(self, method: str) -> Any:
-        """A list as the server itself sees it: of what is private it tells numbers alone."""
+        """Return a list as the server itself sees it.
+
+        Of private things only their numbers are published.
+        """
         return await self._calls.whole(_OURSELVES, METHODS[method], ListRequest())
 
 
-async def _as_json(found: Value) -> bytes:
-    """A list with every field. Others are answered between some of its items and the next."""
+async def _as_json(reply: Value) -> bytes:
+    """Return a list as JSON with every field. Other requests are answered between parts of it."""
     tree: dict[str, Any] = {}
-    for name in found.__struct_fields__:
-        value = getattr(found, name)
+    for name in reply.__struct_fields__:
+        value = getattr(reply, name)
         if not isinstance(value, list):
             tree[name] = plain(value)
             continue
         items: list[bytes] = []
         for at in range(0, len(value), _AT_ONCE):
-            some = plain(value[at : at + _AT_ONCE])
-            items += [msgspec.json.encode(item, enc_hook=str) for item in some]
+            chunk = plain(value[at : at + _AT_ONCE])
+            items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
             await asyncio.sleep(0)
         tree[name] = msgspec.Raw(b"[%b]" % b",".join(items))
     return msgspec.json.encode(tree, enc_hook=str)
 
 
 def _as_host(host: str) -> str:
-    """As it stands in an address; one that means all is this machine's name."""
+    """Return a host as it stands in an address.
+
+    An address that means all becomes this machine's name.
+    """
     if host in ("0.0.0.0", "::", ""):
         return socket.gethostname()
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def _name(request: HttpRequest) -> str:
-    host = request.header("host")
-    return host if host.endswith("]") else host.rpartition(":")[0] or host

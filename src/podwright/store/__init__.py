@@ -11,6 +11,7 @@ from podwright.store._history_rows import History, MemoryHistory, Row, SQLiteHis
 from podwright.store._memory import MemoryStore
 from podwright.store._postgres import PostgresStore, Turn
 from podwright.store._protocol import Change, Delete, Opened, Put, Snapshot, Store
+from podwright.store._read_only import ReadOnlyStore
 from podwright.store._sqlite import SQLiteStore
 from podwright.store._url import open_store, shown_place, shows_password, storage_file
 
@@ -23,6 +24,7 @@ __all__ = [
     "Opened",
     "PostgresStore",
     "Put",
+    "ReadOnlyStore",
     "Row",
     "SQLiteHistory",
     "SQLiteStore",

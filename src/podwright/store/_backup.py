@@ -1,11 +1,11 @@
 """Backups: a store as text, and a store from that text.
 
-A backup is what the store held between two commits, which is all that a restart needs: a step
-that was under way is finished or undone, as after a crash. One line says what the file is, one
-line follows for each record, and the last one proves that nothing is missing.
+A backup holds the store as it was between two commits. That is enough for a restart: a step that
+was under way is finished or undone, as after a crash. The first line says what the file is, one
+line follows for each record, and the last line proves that nothing is missing.
 
-A store that is restored goes on with much higher epochs. Machines remember the highest that they
-have seen and refuse older ones, and the lost store may have been opened many times since.
+A store that is restored continues with much higher epochs. Machines remember the highest epoch that
+they have seen and refuse lower ones, and the lost store may have been opened many times since.
 """
 
 from __future__ import annotations
@@ -19,51 +19,61 @@ from pathlib import Path
 import msgspec
 
 from podwright.errors import InvalidRequest, Unavailable, WrongState
+from podwright.store._format import OURS, Format, check
 from podwright.store._protocol import Snapshot, Store
 
-VERSION = 1
-#: How often a store may have been opened after its backup was taken.
+#: The version of the file. From 2 on, the first line names the format, and builds without it
+#: refuse.
+VERSION = 2
+#: The number of times that a store may have been opened since its backup was taken.
 _EPOCHS = 10_000
 _KIND = "podwright-backup"
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """The first line. time: of the store, seconds since 1970. records: how many lines follow."""
+    """The first line of a backup.
+
+    time: the store's clock, seconds since 1970. records: number of lines that follow. format,
+    oldest_reader: of the records, as in `_format`.
+    """
 
     file: str
     version: int
     epoch: int
     time: float
     records: int
+    format: int = 1
+    oldest_reader: int = 1
 
 
 class _Foot(msgspec.Struct, frozen=True):
-    """The last line: of all before it, as bytes."""
+    """The last line of a backup. sha256: the digest of all bytes before it."""
 
     sha256: str
 
 
 def backup_text(snapshot: Snapshot) -> str:
-    """A snapshot as the text of a backup file."""
+    """Return a snapshot as the text of a backup file."""
     lines = [
         msgspec.json.encode(
-            _Head(_KIND, VERSION, snapshot.epoch, snapshot.time, len(snapshot.records))
+            _Head(_KIND, VERSION, snapshot.epoch, snapshot.time, len(snapshot.records), *OURS)
         )
     ]
     lines.extend(
-        msgspec.json.encode((kind, key, body))  # the body travels as base64
+        msgspec.json.encode((kind, key, body))  # msgspec writes the body as base64
         for (kind, key), body in sorted(snapshot.records.items())
     )
-    whole = b"\n".join(lines) + b"\n"
-    foot = msgspec.json.encode(_Foot(hashlib.sha256(whole).hexdigest()))
-    return (whole + foot + b"\n").decode()
+    content = b"\n".join(lines) + b"\n"
+    foot = msgspec.json.encode(_Foot(hashlib.sha256(content).hexdigest()))
+    return (content + foot + b"\n").decode()
 
 
 def read_backup(text: str, name: str = "the backup") -> Snapshot:
-    """A snapshot from the text of a backup file.
+    """Return the snapshot in the text of a backup file.
 
-    name: of the file, for messages. Raises wire.InvalidRequest for another program's file, one
-    that is damaged or cut off, and one of a newer Podwright.
+    name: of the file, for messages. Raises wire.InvalidRequest for another program's file and for
+    one that is damaged or cut off. Raises wire.InvalidRequest or wire.Unavailable for a newer
+    Podwright's.
     """
     first, _, _ = text.partition("\n")
     try:
@@ -81,17 +91,18 @@ def read_backup(text: str, name: str = "the backup") -> Snapshot:
             f"this one knows {VERSION})",
             would_work="restore it with the newer one",
         )
-    whole, _, last = text.rstrip("\n").rpartition("\n")
+    body, _, last = text.rstrip("\n").rpartition("\n")
     try:
         head = msgspec.json.decode(first, type=_Head)
         foot = msgspec.json.decode(last, type=_Foot)
-        if foot.sha256 != hashlib.sha256(f"{whole}\n".encode()).hexdigest():
+        if foot.sha256 != hashlib.sha256(f"{body}\n".encode()).hexdigest():
             raise _damaged(name)
-        records = dict(_records(whole.split("\n")[1:]))
+        records = dict(_records(body.split("\n")[1:]))
     except (msgspec.MsgspecError, UnicodeError):
         raise _damaged(name) from None
     if len(records) != head.records:
         raise _damaged(name)
+    check(Format(head.format, head.oldest_reader), name)
     return Snapshot(head.epoch, head.time, records)
 
 
@@ -109,9 +120,9 @@ def _damaged(name: str) -> InvalidRequest:
 
 
 def write_backup(path: Path, text: str) -> None:
-    """Write a backup file, private to its owner (0600), whole or not at all; replaces one.
+    """Write a backup file, private to its owner (0600), as a whole or not at all.
 
-    Raises wire.Unavailable when it cannot be written.
+    An existing file is replaced. Raises wire.Unavailable when the file cannot be written.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -130,7 +141,7 @@ def write_backup(path: Path, text: str) -> None:
 
 
 def read_backup_file(path: Path) -> Snapshot:
-    """The snapshot in a file. Raises wire.InvalidRequest."""
+    """Return the snapshot in a file. Raises wire.InvalidRequest."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -141,10 +152,10 @@ def read_backup_file(path: Path) -> Snapshot:
 
 
 async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> None:
-    """Put a backup into a store that nobody serves; it is closed afterwards.
+    """Put a backup into a store that no server uses, and close the store.
 
-    replace: although the store holds something. Raises wire.WrongState for one that does, and
-    as `Store.open` and `Store.commit` do; then the store is as it was.
+    replace: overwrite a store that is not empty. Without it, such a store raises wire.WrongState.
+    Raises as `Store.open` and `Store.commit` do; then the store is unchanged.
     """
     opened = await store.open()
     try:

@@ -1,8 +1,8 @@
-"""Group commit: what the durable stores have in common.
+"""Group commit: the common part of the durable stores.
 
 One thread owns the database. Commits that wait at the same time share one transaction, so many
-clients cost as many waits for the disk as one. A failure after which nobody can tell what became
-durable ends the handle: only opening anew reads the truth.
+clients cost as many disk syncs as one. After a failure that leaves it unknown what became durable,
+the handle refuses all further work: only opening the database anew reads the truth.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from podwright.errors import Fenced, InvalidRequest, PodwrightError, Unavailable
@@ -19,11 +20,12 @@ from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
 
-#: One caller's changes, and what it waits for.
+    from podwright.store._database_thread import DatabaseThread
+
+#: One caller's changes, and the future that the caller awaits.
 _Waiting = tuple[Sequence[Change], "asyncio.Future[None]"]
-#: (kind, key) -> body, or None where the record goes.
+#: (kind, key) -> body, or None where the record is deleted.
 Final = Mapping[tuple[str, str], bytes | None]
 _T = TypeVar("_T")
 
@@ -31,8 +33,8 @@ _T = TypeVar("_T")
 class GroupStore(ABC):
     """A `Store` whose database is called from a thread of its own.
 
-    name: the database as messages name it, without secrets. A subclass opens, writes and closes;
-    each of these runs in the thread.
+    name: the database's name for messages, without secrets. A subclass implements the methods that
+    open, read, write and close the database; each of them runs in the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,54 +46,58 @@ class GroupStore(ABC):
         self._waiting: deque[_Waiting] = deque()
         self._handing_over = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: DatabaseThread | None = None
 
     # -- what a database does, in the thread -------------------------------------------------
 
     @abstractmethod
     def _open_database(self) -> tuple[Opened, Clock]:
-        """Claim the database."""
+        """Claim the database. Return its records and its clock."""
 
     @abstractmethod
     def _write(self, final: Final, now: float) -> bool:
-        """Write one transaction. Returns False, having written nothing, when a newer server has
-        opened the store. Raises PodwrightError."""
+        """Write one transaction. Return whether it was written.
+
+        False means that a newer server has opened the store and that nothing was written. Raises
+        PodwrightError.
+        """
 
     @abstractmethod
     def _read(self) -> Snapshot:
-        """All records, as of one instant."""
+        """Return all records, as of one instant."""
 
     @abstractmethod
     def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
-        """Put these records in the place of all others; see Store. Returns as `_write`."""
+        """Replace all records by these; see Store. Return as `_write` does."""
 
     @abstractmethod
     def _close_database(self) -> None:
-        """Let go; nothing may be open."""
+        """Close the database. It may already be closed."""
 
     @abstractmethod
     def _nothing_written(self, error: BaseException) -> bool:
-        """Whether it is certain that the transaction that failed left nothing behind."""
+        """Return whether it is certain that the failed transaction has written nothing."""
 
     # -- the door ----------------------------------------------------------------------------
 
     async def open(self) -> Opened:
-        """Claim the database, made when missing; see Store.
+        """Claim the database, and create it if it is missing; see Store.
 
-        Raises wire.Unavailable when it cannot be opened, is damaged, is not ours, or was written
-        by a newer Podwright.
+        Raises wire.Unavailable when it cannot be opened, is damaged, belongs to another program, or
+        was written by a newer Podwright.
         """
         import asyncio
-        from concurrent.futures import ThreadPoolExecutor
+
+        from podwright.store._database_thread import DatabaseThread
 
         await self.close()
         self._broken = None
         self._loop = asyncio.get_running_loop()
-        thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        thread = DatabaseThread()
         try:
-            opened, clock = await self._loop.run_in_executor(thread, self._open_database)
+            opened, clock = await thread.run(self._open_database)
         except BaseException:
-            thread.shutdown(wait=False)
+            thread.end()
             raise
         self._thread, self._clock, self._epoch = thread, clock, opened.epoch
         return opened
@@ -99,48 +105,65 @@ class GroupStore(ABC):
     async def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none, durably; see Store.
 
-        A caller that is cancelled cannot tell whether they were applied: they mostly are.
+        A caller that is cancelled cannot know whether its changes were applied; mostly they are.
+
+        Two callers that change one record in the same group are applied in the order of their
+        calls: the queue keeps that order, and the later change replaces the earlier one in the
+        transaction.
         """
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             raise self._not_open()
         group = tuple(changes)
-        _check_text(group)  # here, so that it fails alone and not with its neighbours
+        _check_text(group)  # checked here, so that a bad name fails alone
         done = loop.create_future()
         self._waiting.append((group, done))
         if not self._handing_over:
-            # Not at once: what other tasks commit in this turn of the loop goes with it.
+            # The hand-over waits for the end of this turn of the loop, so that commits of other
+            # tasks in the same turn join the group.
             self._handing_over = True
             loop.call_soon(self._hand_over, thread)
         await done
 
     async def read(self) -> Snapshot:
-        """All records as of one instant; see Store."""
+        """Return all records as of one instant; see Store."""
         return await self._in_thread(self._read_fenced)
 
     async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
-        """Put these records in the place of all others; see Store."""
+        """Replace all records by these; see Store."""
         await self._in_thread(lambda: self._checked(lambda: self._replace(records, epoch)))
 
     def now(self) -> float:
-        """The store's clock; see Store."""
+        """Return the time of the store's clock; see Store."""
         if self._clock is None:
             raise self._not_open()
         return self._clock.now()
 
+    def wall(self) -> float:
+        """Return the wall clock's time; see Store."""
+        if self._clock is None:
+            raise self._not_open()
+        return self._clock.wall()
+
     async def close(self) -> None:
-        """Finish what waits, then close the database. Closing twice is no error."""
+        """Write the waiting commits, then close the database. A second call does nothing.
+
+        The thread runs its work in order, so commits that were queued before are written before the
+        database closes. A hand-over that is still scheduled then finds nothing left to write.
+        """
         loop, thread, self._thread = self._loop, self._thread, None
         if loop is None or thread is None:
             return
         thread.submit(self._write_waiting)
-        await loop.run_in_executor(thread, self._close_database)
+        try:
+            await thread.run(self._close_database)
+        finally:
+            thread.end()
         self._clock = None
-        thread.shutdown(wait=False)
 
     @property
     def commits(self) -> int:
-        """Transactions so far."""
+        """The number of transactions so far."""
         return self._commits
 
     # -- inside ------------------------------------------------------------------------------
@@ -148,19 +171,19 @@ class GroupStore(ABC):
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         if self._loop is None or self._thread is None:
             raise self._not_open()
-        return await self._loop.run_in_executor(self._thread, work)
+        return await self._thread.run(work)
 
-    def _hand_over(self, thread: ThreadPoolExecutor) -> None:
+    def _hand_over(self, thread: DatabaseThread) -> None:
         self._handing_over = False
         thread.submit(self._write_waiting)
 
     def _write_waiting(self) -> None:
-        """In the store's thread: everything that waits, as one transaction."""
+        """Write all waiting commits as one transaction. It runs in the store's thread."""
         group: list[_Waiting] = []
         while self._waiting:
             group.append(self._waiting.popleft())
         if not group:
-            return  # an earlier turn took it
+            return  # an earlier call took them
         final: dict[tuple[str, str], bytes | None] = {}
         for changes, _ in group:
             for change in changes:
@@ -168,23 +191,22 @@ class GroupStore(ABC):
         error: BaseException | None = None
         try:
             assert self._clock is not None
-            now = self._clock.now()
-            self._checked(lambda: self._write(final, now))
-        except BaseException as exception:  # whatever it is, the callers wait for it
+            self._checked(partial(self._write, final, self._clock.now()))
+        except BaseException as exception:  # the callers wait for any error
             error = exception
         assert self._loop is not None
-        with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+        with suppress(RuntimeError):  # the loop has ended, and with it the callers
             self._loop.call_soon_threadsafe(_settle, group, error)
 
     def _checked(self, transaction: Callable[[], bool]) -> None:
-        """Run a transaction of ours; after one whose outcome is unknown no other follows."""
+        """Run a transaction. After one whose outcome is unknown, refuse every further one."""
         if self._broken is not None:
             raise self._broken
         try:
             ours = transaction()
         except BaseException as error:
             if not self._nothing_written(error):
-                # What became durable shows only when the database is read anew.
+                # Only reading the database anew shows what became durable.
                 self._broken = Unavailable(
                     f"the store {self.name} failed before ({error})",
                     would_work="open it anew, which reads what became durable",

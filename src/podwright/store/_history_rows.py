@@ -1,8 +1,8 @@
-"""What was, beside what is: rows of an hour or less, each replaced as a whole while it grows.
+"""The pod's history: rows of an hour or less. A row is replaced as a whole while it grows.
 
-Not among the records: those are read whole at each start and go into backups. A history that
-cannot be written or read hurts nothing else, so it has a file of its own, and each call opens and
-closes it.
+The history is kept apart from the records, which are read whole at each start and go into backups.
+A history that cannot be written or read affects nothing else, so it has a file of its own, and each
+call opens and closes that file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _TABLE: Final = (
 
 
 class Row(NamedTuple):
-    """start, last: minutes since 1970 that it tells of, both included. sums, body: the writer's."""
+    """One row.
+
+    start, last: minutes since 1970, both included. sums, body: opaque bytes of the writer.
+    """
 
     start: int
     last: int
@@ -36,27 +39,33 @@ class Row(NamedTuple):
 
 
 class History(Protocol):
-    """Rows by their first minute. All raise wire.Unavailable where it cannot be had."""
+    """Rows by their first minute.
+
+    All methods raise wire.Unavailable where the history cannot be reached.
+    """
 
     async def write(self, row: Row, *, since: int, most: int, epoch: int) -> None:
-        """Put a row in the place of the one with its start; without sums and body: move its last.
+        """Write a row, in place of the one with the same start.
 
-        Rows that ended before the minute `since` go, and the oldest while all are more than `most`
-        bytes. epoch: as the store's; a shared one refuses an older. Raises wire.Fenced.
+        A row without body only moves `last`.
+
+        since: rows that ended before this minute are deleted. most: bytes of all rows; while they
+        are more, the oldest is deleted. epoch: the store's; a shared history refuses an older one
+        with wire.Fenced.
         """
         ...
 
     async def sums(self, since: int, until: int) -> list[Row]:
-        """Rows with some minute in since..until, oldest first, without their bodies."""
+        """Return rows with some minute in since..until, oldest first, without their bodies."""
         ...
 
     async def at(self, minute: int) -> Row | None:
-        """The row that tells of a minute, whole; None: nothing was written then."""
+        """Return the whole row that contains a minute; None if nothing was written then."""
         ...
 
 
 class MemoryHistory:
-    """A `History` that is forgotten with the process."""
+    """A `History` in memory, which is lost with the process."""
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
@@ -69,24 +78,24 @@ class MemoryHistory:
         elif old is not None:
             rows[row.start] = old._replace(last=row.last)
         for start in sorted(rows):
-            size = sum(len(one.sums) + len(one.body) for one in rows.values())
+            size = sum(len(row.sums) + len(row.body) for row in rows.values())
             if rows[start].last >= since and size <= most:
                 break
             del rows[start]
 
     async def sums(self, since: int, until: int) -> list[Row]:
-        """Rows of a span; see History."""
-        found = (self._rows[start] for start in sorted(self._rows))
-        return [row._replace(body=b"") for row in found if row.last >= since and row.start <= until]
+        """Return rows of a span; see History."""
+        rows = (self._rows[start] for start in sorted(self._rows))
+        return [row._replace(body=b"") for row in rows if row.last >= since and row.start <= until]
 
     async def at(self, minute: int) -> Row | None:
-        """The row of a minute; see History."""
-        found = max((start for start in self._rows if start <= minute), default=None)
-        return None if found is None or self._rows[found].last < minute else self._rows[found]
+        """Return the row of a minute; see History."""
+        latest = max((start for start in self._rows if start <= minute), default=None)
+        return None if latest is None or self._rows[latest].last < minute else self._rows[latest]
 
 
 class SQLiteHistory:
-    """A `History` in a file, private to its owner. connect: like sqlite3.connect."""
+    """A `History` in a file, private to its owner. connect: a replacement for sqlite3.connect."""
 
     def __init__(
         self, path: Path, *, connect: Callable[..., sqlite3.Connection] | None = None
@@ -99,11 +108,11 @@ class SQLiteHistory:
         await asyncio.to_thread(self._write, row, since, most)
 
     async def sums(self, since: int, until: int) -> list[Row]:
-        """Rows of a span; see History."""
+        """Return rows of a span; see History."""
         return await asyncio.to_thread(self._sums, since, until)
 
     async def at(self, minute: int) -> Row | None:
-        """The row of a minute; see History."""
+        """Return the row of a minute; see History."""
         return await asyncio.to_thread(self._at, minute)
 
     def _write(self, row: Row, since: int, most: int) -> None:
@@ -115,9 +124,9 @@ class SQLiteHistory:
             else:
                 db.execute("UPDATE history SET last = ? WHERE start = ?", (row.last, row.start))
             db.execute("DELETE FROM history WHERE last < ?", (since,))
-            kept = "SELECT start, length(sums) + length(body) FROM history ORDER BY start DESC"
+            sizes = "SELECT start, length(sums) + length(body) FROM history ORDER BY start DESC"
             total = 0
-            for start, size in db.execute(kept).fetchall():
+            for start, size in db.execute(sizes).fetchall():
                 total += size
                 if total > most:
                     db.execute("DELETE FROM history WHERE start <= ?", (start,))
@@ -129,12 +138,12 @@ class SQLiteHistory:
             return []
         with self._opened() as db:
             db.execute(_TABLE)
-            found = db.execute(
+            rows = db.execute(
                 "SELECT start, last, sums, x'' FROM history WHERE last >= ? AND start <= ?"
                 " ORDER BY start",
                 (since, until),
             )
-            return [Row(*row) for row in found]
+            return [Row(*row) for row in rows]
 
     def _at(self, minute: int) -> Row | None:
         if not self.path.exists():

@@ -1,8 +1,8 @@
-"""A store without a disk: for tests and for servers that may forget.
+"""A store without a disk: for tests, and for servers whose state may be lost.
 
-It behaves as the durable ones do, fencing included, and can be told to fail at a given commit,
-before or after the changes became durable: the two instants between which a controller must
-not be able to tell. The records outlive the handle; `again()` gives the next server its own.
+It behaves as the durable stores do, fencing included. It can be made to fail at a given commit,
+before or after the changes become durable. A controller must be unable to distinguish these two
+cases. The records outlive the handle: `reopened()` gives the next server a handle of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 
 class _Disk:
-    """What several handles share, as several servers share a database."""
+    """The state that several handles share, as several servers share a database."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], bytes] = {}
@@ -40,8 +40,8 @@ class MemoryStore:
         self._fail_lasting = False
         self._fail_error: PodwrightError | None = None
 
-    def again(self) -> MemoryStore:
-        """Another server's handle on the same records."""
+    def reopened(self) -> MemoryStore:
+        """Return another server's handle on the same records."""
         other = MemoryStore(wall=self._wall, monotonic=self._monotonic)
         other._disk = self._disk
         return other
@@ -56,9 +56,9 @@ class MemoryStore:
     ) -> None:
         """Make the nth commit from now fail.
 
-        durable: its changes are kept all the same, as when the answer got lost.
-        lasting: every later commit of this handle fails too, keeping nothing, as when the
-        process had died. error: what to raise, else wire.Unavailable.
+        durable: its changes are kept all the same, as when the answer was lost. lasting: every
+        later commit of this handle fails too and keeps nothing, as when the process had died.
+        error: the exception to raise; by default wire.Unavailable.
         """
         self._fail_in, self._fail_durable = nth, durable
         self._fail_lasting, self._fail_error = lasting, error
@@ -73,7 +73,7 @@ class MemoryStore:
         return Opened(disk.epoch, dict(disk.records))
 
     async def commit(self, changes: Sequence[Change]) -> None:
-        """Apply all changes or none; see Store. Gives way to other tasks first, as a disk does."""
+        """Apply all changes or none; see Store. Other tasks run first, as during a disk write."""
         import asyncio
 
         group = list(changes)
@@ -100,16 +100,16 @@ class MemoryStore:
             raise self._failure()
 
     async def read(self) -> Snapshot:
-        """All records; see Store."""
+        """Return all records; see Store."""
         disk = self._disk
         return Snapshot(disk.epoch, disk.time, dict(disk.records))
 
     async def peek(self) -> Snapshot:
-        """The same without claiming them; see Store."""
+        """Return all records without claiming them; see Store."""
         return await self.read()
 
     async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
-        """Put these records in the place of all others; see Store."""
+        """Replace all records by these; see Store."""
         await self.commit(())
         self._disk.records = dict(records)
         self._disk.epoch = max(self._disk.epoch, epoch)
@@ -128,20 +128,26 @@ class MemoryStore:
         return self._fail_error or Unavailable("the store failed, as it was told to")
 
     def now(self) -> float:
-        """The store's clock; see Store."""
+        """Return the time of the store's clock; see Store."""
         if self._clock is None:
             raise Unavailable("the store is not open")
         return self._clock.now()
 
+    def wall(self) -> float:
+        """Return the wall clock's time; see Store."""
+        if self._clock is None:
+            raise Unavailable("the store is not open")
+        return self._clock.wall()
+
     def history(self) -> MemoryHistory:
-        """Its history, which outlives the handle too."""
+        """Return the store's history, which outlives the handle too."""
         return self._disk.history
 
     async def close(self) -> None:
-        """Let go; the records stay for `again()`."""
+        """Close the handle. The records stay for `reopened()`."""
         self._clock = None
 
     @property
     def commits(self) -> int:
-        """Commits of this handle so far."""
+        """The number of commits of this handle so far."""
         return self._commits

@@ -1,7 +1,9 @@
-"""The store of two servers: a PostgreSQL database that both reach, active by a lease in it.
+"""The store of two servers: a PostgreSQL database that both reach.
 
-A commit is one statement that renews the lease, checks the epoch and writes: a server that
-hangs in the middle of it leaves no transaction open that a second one would wait for, and a
+A lease in it decides who is active.
+
+A commit is one statement that renews the lease, checks the epoch and writes. A server that hangs in
+the middle of it therefore leaves no transaction open that another server would wait for, and a
 server whose epoch is over writes nothing. Times are the database's, so that two machines whose
 clocks differ agree on when a lease has run out.
 """
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("podwright.store")
 
-#: One transaction: without the row of our epoch nothing is written.
+#: One transaction. Without a row of this server's epoch nothing is written.
 _COMMIT = """
 WITH ours AS (
     UPDATE podwright.server SET time = %(now)s,
@@ -48,6 +50,13 @@ UPDATE podwright.server SET deadline = extract(epoch FROM clock_timestamp())::fl
 WHERE epoch = %s
 """
 _GIVE_BACK = "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s"
+#: The name of a standby's connection in PostgreSQL's list of connections.
+_STANDBY = "podwright-standby"
+_COUNT = 5.0  #: seconds between two counts of standbys
+_STANDBYS = """
+SELECT count(DISTINCT pid) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = %s
+"""
 _TURN = """
 SELECT epoch, time, owner, deadline - extract(epoch FROM clock_timestamp())::float8,
        extract(epoch FROM clock_timestamp())::float8
@@ -56,7 +65,7 @@ FROM podwright.server
 
 
 class Turn(NamedTuple):
-    """Whose turn it is. owner: who is or was active. left: seconds until its lease ends."""
+    """The state of the lease. owner: who is or was active. left: seconds until the lease ends."""
 
     owner: str
     left: float
@@ -65,9 +74,13 @@ class Turn(NamedTuple):
 class PostgresStore(GroupStore):
     """A `Store` in a PostgreSQL database (15 or newer), in its schema `podwright`.
 
-    url: `postgresql://…` as libpq reads it. owner: who we are, for the others to read.
-    ttl: seconds that our lease lives after a commit or `renew`; 0: no lease, `open` takes the
-    store from whoever has it. wall: in place of the database's clock, for tests.
+    url: `postgresql://…` as libpq reads it. owner: this server's name, which other servers show.
+    ttl: seconds for which the lease lives after a commit or `renew`; 0: there is no lease, and
+    `open` takes the store from any other server. wall: replaces the database's clock in tests.
+
+    A server may believe in its lease only for as long as the database does. It therefore reads its
+    own monotonic clock before it sends the statement that moves the lease's end, and counts the ttl
+    from there: the database counts from a later instant.
     """
 
     def __init__(
@@ -87,31 +100,38 @@ class PostgresStore(GroupStore):
         self._db: psycopg.Connection[Any] | None = None
         self._watch: psycopg.Connection[Any] | None = None
         self._held_until = 0.0
+        #: The number of servers that wait to take over, counted at a renewal; None: not known yet.
+        self.standbys: int | None = None
+        self._count_at = 0.0
 
     # -- the lease ---------------------------------------------------------------------------
 
     async def turn(self) -> Turn:
-        """Whose turn it is, without taking it. Raises wire.Unavailable.
+        """Return the state of the lease, without taking it. Raises wire.Unavailable.
 
-        Asked again and again by a standby: its connection is kept until `open` or `close`.
+        A standby calls it again and again, so its connection is kept until `open` or `close`.
         """
         import asyncio
 
         return await asyncio.to_thread(self._turn)
 
     async def renew(self) -> None:
-        """Move the end of our lease to a full ttl from now. Raises as `commit` does."""
+        """Move the end of this server's lease to a full ttl from now. Raises as `commit` does."""
         await self._in_thread(lambda: self._checked(self._renew))
 
     @property
     def held(self) -> bool:
-        """Whether nobody else can be active, by our own clock. One that hung learns it here."""
+        """Whether the lease still lives by this server's own clock, so that no other can be active.
+
+        A server that hung for longer than the ttl learns from it that its lease is over.
+        """
         return not self.ttl or self._monotonic() < self._held_until
 
     def _turn(self) -> Turn:
         try:
             if self._watch is None:
                 self._watch = schema.connect(self._url)
+                self._watch.execute(f"SET application_name = '{_STANDBY}'")
             with schema.translated(self.name):
                 if not schema.exists(self._watch):
                     return Turn("", 0.0)
@@ -132,12 +152,16 @@ class PostgresStore(GroupStore):
         until = self._monotonic() + self.ttl
         with schema.translated(self.name):
             ours = self._db.execute(_RENEW, (self.ttl, self._epoch)).rowcount == 1
+            if ours and self._monotonic() >= self._count_at:
+                self._count_at = self._monotonic() + _COUNT
+                row = self._db.execute(_STANDBYS, (_STANDBY,)).fetchone()
+                self.standbys = row[0] if row else None
         if ours:
             self._held_until = until
         return ours
 
     async def close(self) -> None:
-        """Finish what waits, give the lease back, let go. Closing twice is no error."""
+        """Write the waiting commits, give the lease back, and close. A second call does nothing."""
         await super().close()
         self._stop_watching()
 
@@ -156,8 +180,13 @@ class PostgresStore(GroupStore):
                     assert row is not None
                     epoch, last, owner, left, database_time = row
                     if self.ttl and left > 0 and owner != self._owner:
-                        raise _taken(self.name, owner, left)
-                    clock = Clock(self._wall or (lambda: database_time), self._monotonic, last)
+                        raise _taken_by(self.name, owner, left)
+                    opened_at = self._monotonic()
+
+                    def wall() -> float:
+                        return float(database_time) + self._monotonic() - opened_at
+
+                    clock = Clock(self._wall or wall, self._monotonic, last)
                     db.execute(
                         "UPDATE podwright.server SET epoch = %s, time = %s, owner = %s,"
                         " deadline = extract(epoch FROM clock_timestamp())::float8 + %s",
@@ -175,7 +204,7 @@ class PostgresStore(GroupStore):
         assert self._db is not None
         until = self._monotonic() + self.ttl
         puts = [(*record, body) for record, body in final.items() if body is not None]
-        gone = [record for record, body in final.items() if body is None]
+        deleted = [record for record, body in final.items() if body is None]
         with schema.translated(self.name):
             row = self._db.execute(
                 _COMMIT,
@@ -186,8 +215,8 @@ class PostgresStore(GroupStore):
                     "kinds": [kind for kind, _, _ in puts],
                     "keys": [key for _, key, _ in puts],
                     "bodies": [body for _, _, body in puts],
-                    "gone_kinds": [kind for kind, _ in gone],
-                    "gone_keys": [key for _, key in gone],
+                    "gone_kinds": [kind for kind, _ in deleted],
+                    "gone_keys": [key for _, key in deleted],
                 },
             ).fetchone()
         if row is None or row[0] != 1:
@@ -219,13 +248,15 @@ class PostgresStore(GroupStore):
             return _snapshot(self._db)
 
     def history(self) -> PostgresHistory:
-        """Its history: a table of the same database."""
+        """Return the store's history: a table of the same database."""
         return PostgresHistory(self._url)
 
     async def peek(self) -> Snapshot:
-        """What the database holds, without claiming it: a server that uses it goes on.
+        """Return what the database holds, without claiming it.
 
-        Raises wire.NotFound where there is no store yet, wire.Unavailable.
+        A server that uses it is not disturbed.
+
+        Raises wire.NotFound where there is no store yet, and wire.Unavailable.
         """
         import asyncio
 
@@ -252,7 +283,7 @@ class PostgresStore(GroupStore):
         import psycopg
 
         try:
-            if self._broken is None:  # the next server need not wait
+            if self._broken is None:  # the next server need not wait for its end
                 db.execute(
                     "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s", (self._epoch,)
                 )
@@ -276,7 +307,7 @@ def _records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:
         return {(kind, key): body for kind, key, body in rows}
 
 
-def _taken(name: str, owner: str, left: float) -> AlreadyExists:
+def _taken_by(name: str, owner: str, left: float) -> AlreadyExists:
     return AlreadyExists(
         f"another server{f' ({owner})' if owner else ''} is active on the store {name}",
         would_work="wait until it ends, or until its lease runs out",

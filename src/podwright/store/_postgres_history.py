@@ -14,7 +14,7 @@ from podwright.store._history_rows import Row
 if TYPE_CHECKING:
     import psycopg
 
-#: Made when it is first written, so that an older Podwright still takes the database.
+#: Made at the first write, so that an older Podwright still accepts the database.
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS podwright.history (start bigint PRIMARY KEY, last bigint NOT NULL,"
     " sums bytea NOT NULL, body bytea NOT NULL)"
@@ -39,45 +39,46 @@ DELETE FROM podwright.history WHERE last < %s OR start <= (
 
 
 class PostgresHistory:
-    """A `History` in the schema `podwright`. url: as the store's."""
+    """A `History` in the schema `podwright`. url: the store's."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._made = False
+        self._table_made = False
 
     async def write(self, row: Row, *, since: int, most: int, epoch: int) -> None:
         """Write a row; see History."""
         await asyncio.to_thread(self._write, row, since, most, epoch)
 
     async def sums(self, since: int, until: int) -> list[Row]:
-        """Rows of a span; see History."""
+        """Return rows of a span; see History."""
         return await asyncio.to_thread(self._sums, since, until)
 
     async def at(self, minute: int) -> Row | None:
-        """The row of a minute; see History."""
+        """Return the row of a minute; see History."""
         return await asyncio.to_thread(self._at, minute)
 
     def _write(self, row: Row, since: int, most: int, epoch: int) -> None:
         with self._opened() as db:
-            if not self._made:
+            if not self._table_made:
                 db.execute(_TABLE)
-            # One statement each: nothing stays open that a newer server would wait for.
+            # Each statement is a transaction, so nothing stays open that a newer server would wait
+            # for.
             done = db.execute(_PUT if row.body else _MOVE, {**row._asdict(), "epoch": epoch})
             if not done.rowcount and not _ours(db, epoch):
                 raise Fenced(f"a newer server has opened the store since epoch {epoch}")
             db.execute(_OLDEST, (since, most))
-        self._made = True
+        self._table_made = True
 
     def _sums(self, since: int, until: int) -> list[Row]:
         with self._opened() as db:
             if not _exists(db):
                 return []
-            found = db.execute(
+            rows = db.execute(
                 "SELECT start, last, sums, ''::bytea FROM podwright.history"
                 " WHERE last >= %s AND start <= %s ORDER BY start",
                 (since, until),
             )
-            return [Row(*row) for row in found]
+            return [Row(*row) for row in rows]
 
     def _at(self, minute: int) -> Row | None:
         with self._opened() as db:

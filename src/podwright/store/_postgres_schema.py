@@ -1,7 +1,7 @@
-"""How the PostgreSQL database is reached, made, brought up to date, and how its errors read.
+"""How the PostgreSQL database is reached, created and upgraded, and how its errors are reported.
 
-Apart from the store itself, as with SQLite: this part changes with each version of the schema.
-No message carries a password: the URL is shown without, and libpq's own words have none.
+It is a module apart from the store, as with SQLite, since it changes with each version of the
+schema. No message carries a password: the URL is shown without it, and libpq's messages have none.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.store._format import Format, after, check
 
 if TYPE_CHECKING:
     import psycopg
 
 _log = logging.getLogger("podwright.store")
 
-#: Statements that lead from version i to i+1. Append; never edit.
+#: The statements that lead from version i to i+1. Append to them; never edit them.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE podwright.server (only_one boolean PRIMARY KEY CHECK (only_one),"
@@ -29,11 +30,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         'CREATE TABLE podwright.records (kind text COLLATE "C" NOT NULL,'
         ' key text COLLATE "C" NOT NULL, body bytea NOT NULL, PRIMARY KEY (kind, key))',
     ),
+    (  # for builds that know no format numbers: they refuse this version. See `_format`.
+        "ALTER TABLE podwright.server ADD COLUMN format integer NOT NULL DEFAULT 1",
+        "ALTER TABLE podwright.server ADD COLUMN oldest_reader integer NOT NULL DEFAULT 1",
+    ),
 )
+#: The first version with the columns `format` and `oldest_reader`.
+_NUMBERED = 2
 
-#: Two servers that start at once must not both make the schema: "Podw" as a lock's number.
+#: The number of an advisory lock ("Podw"): two servers that start at once must not both make the
+#: schema.
 _LOCK = 0x506F6477
-#: Given to libpq unless the URL says otherwise: a peer that is gone is noticed within seconds.
+#: Options for libpq that the URL does not set itself: they detect a lost peer within seconds.
 _DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "3",
@@ -42,12 +50,12 @@ _DEFAULTS = {
     "tcp_user_timeout": "5000",
     "application_name": "vipu-server",
 }
-#: A connection that is lost, in the class names of SQLSTATE: 08 connection, 57P admin shutdown.
+#: SQLSTATEs of a lost connection, by their beginning: 08 connection, 57P administrator's shutdown.
 _LOST = ("08", "57P")
 
 
 def shown(url: str) -> str:
-    """The URL as messages may show it: without password. Raises wire.InvalidRequest."""
+    """Return the URL for messages, without its password. Raises wire.InvalidRequest."""
     try:
         parts = urlsplit(url)
         query = urlencode(
@@ -63,14 +71,14 @@ def shown(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Does the URL carry a password?"""
+    """Return whether the URL carries a password."""
     parts = urlsplit(url)
     login = parts.netloc.rpartition("@")[0]
     return ":" in login or any("password" in key.lower() for key, _ in parse_qsl(parts.query))
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """A connection in autocommit mode. Raises wire.Unavailable."""
+    """Return a connection in autocommit mode. Raises wire.Unavailable."""
     name = shown(url)
     try:
         import psycopg
@@ -88,7 +96,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
             would_work="postgresql://user@host/database",
         ) from None
     try:
-        # Only libpq knows the password; whatever fails below is told without the URL.
+        # Only libpq gets the password. Errors after this line are reported without the URL.
         db = psycopg.connect(url, autocommit=True, **{**_DEFAULTS, **_known(given)})
     except psycopg.Error as error:
         raise Unavailable(
@@ -107,45 +115,53 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
 
 def _known(given: dict[str, Any]) -> dict[str, Any]:
-    """Those of our defaults that the URL sets itself."""
+    """Return those of the default options that the URL sets itself."""
     return {key: value for key, value in given.items() if key in _DEFAULTS}
 
 
 def make_durable(db: psycopg.Connection[Any], name: str) -> None:
-    """A commit that was answered must survive the database's machine, whatever its settings."""
-    (mode,) = _one(db, "SHOW synchronous_commit")
+    """Make an acknowledged commit survive a crash of the database's machine in any settings."""
+    (mode,) = _single_row(db, "SHOW synchronous_commit")
     if mode in ("off", "local"):
         db.execute("SET synchronous_commit = on")
-    (fsync,) = _one(db, "SHOW fsync")
+    (fsync,) = _single_row(db, "SHOW fsync")
     if fsync != "on":
         _log.warning("%s runs with fsync = off: a power cut may lose what was answered", name)
 
 
 def exists(db: psycopg.Connection[Any]) -> bool:
-    """Whether our tables are there."""
-    return _one(db, "SELECT to_regclass('podwright.server') IS NOT NULL")[0] is True
+    """Return whether the store's tables exist."""
+    return _single_row(db, "SELECT to_regclass('podwright.server') IS NOT NULL")[0] is True
 
 
 def migrate(db: psycopg.Connection[Any], name: str) -> None:
-    """Bring the schema to this version, inside the caller's transaction.
+    """Upgrade the schema to this version, inside the caller's transaction.
 
     Raises wire.Unavailable for another program's schema and for a newer Podwright's.
     """
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
     version = check_version(db, name)
-    if version == len(MIGRATIONS):
-        return
     if not version:
         db.execute("CREATE SCHEMA IF NOT EXISTS podwright")
         db.execute("REVOKE ALL ON SCHEMA podwright FROM PUBLIC")
-    for step in MIGRATIONS[version:]:
-        for statement in step:
-            db.execute(statement)
-    db.execute(f"COMMENT ON SCHEMA podwright IS 'Podwright''s store, version {len(MIGRATIONS)}'")
+    if version < len(MIGRATIONS):
+        for step in MIGRATIONS[version:]:
+            for statement in step:
+                db.execute(statement)
+        words = f"Podwright''s store, version {len(MIGRATIONS)}"
+        db.execute(f"COMMENT ON SCHEMA podwright IS '{words}'")
+    numbers = after(stored_format(db))
+    if numbers != stored_format(db):
+        db.execute("UPDATE podwright.server SET format = %s, oldest_reader = %s", numbers)
+
+
+def stored_format(db: psycopg.Connection[Any]) -> Format:
+    """Return the format numbers of a schema whose tables have them."""
+    return Format(*_single_row(db, "SELECT format, oldest_reader FROM podwright.server"))
 
 
 def check_version(db: psycopg.Connection[Any], name: str) -> int:
-    """The version of the schema, 0 where there is none. Raises as `migrate` does."""
+    """Return the version of the schema; 0 if it does not exist. Raises as `migrate` does."""
     row = db.execute(
         "SELECT obj_description(oid, 'pg_namespace'),"
         " (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid)"
@@ -166,12 +182,14 @@ def check_version(db: psycopg.Connection[Any], name: str) -> int:
             f"this one knows {len(MIGRATIONS)})",
             would_work="run the newer Podwright, or name another database",
         )
+    if version >= _NUMBERED:
+        check(stored_format(db), f"the store {name}")
     return version
 
 
 @contextmanager
 def translated(name: str) -> Iterator[None]:
-    """PostgreSQL's errors as refusals that name the database."""
+    """Turn PostgreSQL's errors into refusals that name the database."""
     import psycopg
 
     try:
@@ -202,10 +220,10 @@ def _refusal(name: str, error: psycopg.Error) -> PodwrightError:
 
 
 def nothing_written(error: BaseException, db: psycopg.Connection[Any] | None) -> bool:
-    """Whether it is certain that the failed transaction left nothing behind.
+    """Return whether it is certain that the failed transaction has written nothing.
 
-    The database said so itself, by an error of its own over a connection that still stands.
-    Where the connection was lost, the commit may have been done and its answer lost.
+    That is so where the database itself reported the error, over a connection that still stands. If
+    the connection was lost, the commit may have been carried out and its answer lost.
     """
     import psycopg
 
@@ -216,7 +234,7 @@ def nothing_written(error: BaseException, db: psycopg.Connection[Any] | None) ->
     return bool(state) and not state.startswith(_LOST) and db is not None and not db.closed
 
 
-def _one(db: psycopg.Connection[Any], statement: str) -> tuple[Any, ...]:
+def _single_row(db: psycopg.Connection[Any], statement: str) -> tuple[Any, ...]:
     row = db.execute(statement).fetchone()
     assert row is not None
     return tuple(row)

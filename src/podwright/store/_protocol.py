@@ -1,8 +1,8 @@
-"""The store's door: what the controller may ask of durable state, whichever database is behind.
+"""The interface of a store: what the controller may ask of durable state in any database.
 
-Records are JSON documents under a kind and a key. A commit is atomic and durable when it
-returns, carries the server's epoch and is refused when a newer server has opened the store.
-Several commits that wait at the same time may share one transaction (group commit).
+Records are JSON documents under a kind and a key. A commit is atomic, and durable when it returns.
+It carries the server's epoch and is refused when a newer server has opened the store. Several
+commits that wait at the same time may share one transaction (group commit).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a record; one that is not there is no error."""
+    """Remove a record. Removing one that does not exist is no error."""
 
     kind: str
     key: str
@@ -32,14 +32,14 @@ Change = Put | Delete
 
 
 class Opened(NamedTuple):
-    """What `open` found. epoch: ours from now on. records: (kind, key) -> body."""
+    """The result of `open`. epoch: this server's from now on. records: (kind, key) -> body."""
 
     epoch: int
     records: dict[tuple[str, str], bytes]
 
 
 class Snapshot(NamedTuple):
-    """All records as of one instant. time: the store's clock then, seconds since 1970."""
+    """All records as of one instant. time: of the store's clock, seconds since 1970."""
 
     epoch: int
     time: float
@@ -47,53 +47,66 @@ class Snapshot(NamedTuple):
 
 
 class Store(Protocol):
-    """Durable state. One owner at a time, by epoch."""
+    """Durable state with one owner at a time, who is identified by an epoch."""
 
     async def open(self) -> Opened:
-        """Claim the store: the epoch grows by one, and every older server is fenced.
+        """Claim the store. The epoch grows by one, and every older server is fenced.
 
-        Raises wire.Unavailable when the database cannot be opened, with its path or address.
+        Raises wire.Unavailable, with the path or address, when the database cannot be opened.
         """
         ...
 
     async def commit(self, changes: Sequence[Change]) -> None:
-        """Apply all changes or none; durable on return.
+        """Apply all changes or none. They are durable when the call returns.
 
-        Raises wire.Fenced when a newer server has opened the store, wire.Unavailable when the
-        database failed; in both cases nothing was applied, or (a lost connection) it cannot be
-        told and the caller must stop and open anew.
+        Raises wire.Fenced when a newer server has opened the store, and wire.Unavailable when the
+        database failed. In both cases nothing was applied, or, after a lost connection, the outcome
+        is unknown. The caller must then stop and open the store anew.
         """
         ...
 
     async def read(self) -> Snapshot:
-        """Everything that is durable at one instant, between two commits, for a backup."""
+        """Return all that is durable at one instant, between two commits, for a backup."""
         ...
 
     async def peek(self) -> Snapshot:
-        """The same without `open`: a server that uses the store goes on. Raises as `open` does."""
+        """Return the same without `open`.
+
+        A server that uses the store is not disturbed. Raises as `open`.
+        """
         ...
 
     async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
-        """Put these records in the place of all others, or change nothing.
+        """Replace all records by these, or change nothing.
 
-        The next `open` has an epoch above `epoch`; this handle must not commit any more.
-        Raises as `commit` does.
+        The next `open` has an epoch above `epoch`. This handle must not commit any more. Raises as
+        `commit` does.
         """
         ...
 
     def now(self) -> float:
-        """Seconds since 1970 by the store's clock: never backwards, steady between calls."""
+        """Return seconds since 1970 by the store's clock.
+
+        It never runs backwards or jumps between calls.
+        """
+        ...
+
+    def wall(self) -> float:
+        """Return seconds since 1970 by the wall clock, for time stamps.
+
+        It may jump in either direction.
+        """
         ...
 
     def history(self) -> History:
-        """Where what was is kept beside the records; the store need not be open."""
+        """Return the history that is kept beside the records. The store need not be open."""
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and let go."""
+        """Finish what is under way and close."""
         ...
 
     @property
     def commits(self) -> int:
-        """Durable commits (transactions) so far, for the benchmark."""
+        """The number of durable commits (transactions) so far, for the benchmark."""
         ...

@@ -1,7 +1,7 @@
-"""How the SQLite file is made, recognised, brought up to date, and how its errors read.
+"""How the SQLite file is created, recognised and upgraded, and how its errors are reported.
 
-Apart from the store itself, because this part changes with each version of the file and that
-one does not.
+It is a module apart from the store, because it changes with each version of the file and the store
+does not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podwright.errors import PodwrightError, Unavailable
+from podwright.store._format import Format, after, check
 
 if TYPE_CHECKING:
     import sqlite3
 
-#: Marks the file as ours (PRAGMA application_id): "Podw".
+#: Marks the file as Podwright's (PRAGMA application_id): "Podw".
 APPLICATION = 0x506F6477
 
-#: Statements that lead from version i to i+1 (PRAGMA user_version). Append; never edit.
+#: The statements that lead from version i to i+1 (PRAGMA user_version). Append to them; never edit
+#: them.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE server (only INTEGER PRIMARY KEY CHECK (only = 1),"
@@ -30,16 +32,29 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL,"
         " PRIMARY KEY (kind, key)) WITHOUT ROWID",
     ),
+    (  # for builds that know no format numbers: they refuse this version. See `_format`.
+        "ALTER TABLE server ADD COLUMN format INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE server ADD COLUMN oldest_reader INTEGER NOT NULL DEFAULT 1",
+    ),
 )
+#: The first version with the columns `format` and `oldest_reader`.
+_NUMBERED = 2
 
-#: How long another process may hold the file before it counts as in use, in seconds.
+#: SQLite's codes for a file beside the store that could not be created (CANTOPEN, IOERR). On a full
+#: disk, that is the cause.
+_NO_ROOM = (14, 10)
+
+#: Seconds for which another process may hold the file before it counts as in use.
 _BUSY = 5.0
 
 
-def connect(path: Path, opener: Callable[..., sqlite3.Connection] | None) -> sqlite3.Connection:
-    """Open the file with the durability that the store's door promises.
+def connect(
+    path: Path, opener: Callable[..., sqlite3.Connection] | None, *, alone: bool = False
+) -> sqlite3.Connection:
+    """Open the file with the durability that the store's interface promises.
 
-    Raises wire.Unavailable.
+    alone: no other process uses the file. Then SQLite uses no shared memory, which would need room
+    on the disk (sqlite.org/wal.html, section 8). Raises wire.Unavailable.
     """
     import sqlite3
 
@@ -55,8 +70,11 @@ def connect(path: Path, opener: Callable[..., sqlite3.Connection] | None) -> sql
             path, timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
         try:
+            if alone:
+                db.execute("PRAGMA locking_mode = EXCLUSIVE")
             _check_ours(db, path)  # before anything changes the file
-            # FULL: in WAL mode NORMAL would lose the latest commits with the power.
+            # With FULL a commit survives a power failure. In WAL mode, NORMAL would lose the
+            # latest commits.
             db.execute("PRAGMA synchronous = FULL")
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
@@ -80,29 +98,31 @@ def _make_private(path: Path) -> None:
     _check_folder(path)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        found = os.fstat(handle)
-        if found.st_mode & 0o022 or found.st_uid not in (os.geteuid(), 0):
-            raise _untrusted(path, path, found)
-        if found.st_mode & 0o077:
+        status = os.fstat(handle)
+        if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+            raise _untrusted(path, path, status)
+        if status.st_mode & 0o077:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
 
 
 def _check_folder(path: Path) -> None:
-    """Who may write into the folder can put another file in the store's place."""
-    found = path.parent.stat()
-    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        raise _untrusted(path, path.parent, found)
+    """Refuse a folder that others may write into: they could replace the store by another file."""
+    status = path.parent.stat()
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        raise _untrusted(path, path.parent, status)
 
 
-def _untrusted(path: Path, what: Path, found: os.stat_result) -> Unavailable:
-    who = "all" if found.st_mode & 0o002 else "its group" if found.st_mode & 0o020 else "its owner"
+def _untrusted(path: Path, subject: Path, status: os.stat_result) -> Unavailable:
+    who = (
+        "all" if status.st_mode & 0o002 else "its group" if status.st_mode & 0o020 else "its owner"
+    )
     return Unavailable(
-        f"the store {path} cannot be trusted: {who} can write {what}",
-        would_work=f"see that it is as it was, then: chmod go-w {what}"
-        if found.st_mode & 0o022
-        else f"see that it is as it was, then: chown {os.geteuid()} {what}",
+        f"the store {path} cannot be trusted: {who} can write {subject}",
+        would_work=f"see that it is as it was, then: chmod go-w {subject}"
+        if status.st_mode & 0o022
+        else f"see that it is as it was, then: chown {os.geteuid()} {subject}",
     )
 
 
@@ -121,27 +141,35 @@ def _check_ours(db: sqlite3.Connection, path: Path) -> None:
             f"this one knows {len(MIGRATIONS)})",
             would_work="run the newer Podwright, or name another file",
         )
+    if version >= _NUMBERED:
+        check(stored_format(db), f"the store {path}")
+
+
+def stored_format(db: sqlite3.Connection) -> Format:
+    """Return the format numbers of a file whose tables have them."""
+    row = db.execute("SELECT format, oldest_reader FROM server").fetchone()
+    return Format() if row is None else Format(*row)
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to this version, inside the caller's transaction.
+    """Upgrade the file to this version, inside the caller's transaction.
 
     Raises wire.Unavailable for another program's file and for a newer Podwright's.
     """
-    _check_ours(db, path)  # again, now that nobody else can change it
+    _check_ours(db, path)  # checked again, now that no other process can change it
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == len(MIGRATIONS):
-        return
-    for step in MIGRATIONS[version:]:
-        for statement in step:
-            db.execute(statement)
-    db.execute(f"PRAGMA application_id = {APPLICATION}")
-    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    if version < len(MIGRATIONS):
+        for step in MIGRATIONS[version:]:
+            for statement in step:
+                db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    db.execute("UPDATE server SET format = ?, oldest_reader = ?", after(stored_format(db)))
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors as refusals that name the file."""
+    """Turn SQLite's errors into refusals that name the file."""
     import sqlite3
 
     try:
@@ -154,7 +182,7 @@ def _refusal(path: Path, error: sqlite3.Error) -> PodwrightError:
     import sqlite3
 
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and _is_full(path.parent)):
         return Unavailable(
             f"the disk of the store {path} is full",
             would_work="free some space, then try again",
@@ -169,18 +197,27 @@ def _refusal(path: Path, error: sqlite3.Error) -> PodwrightError:
     return Unavailable(f"the store {path} failed: {error}")
 
 
-def _damaged(path: Path, why: str) -> PodwrightError:
+def _is_full(folder: Path) -> bool:
+    """Return whether the file system of a folder has no room left for this user."""
+    try:
+        return os.statvfs(folder).f_bavail == 0
+    except OSError:
+        return False
+
+
+def _damaged(path: Path, reason: str) -> PodwrightError:
     return Unavailable(
-        f"the store {path} is damaged ({why})",
-        would_work="restore it from a copy, or move it away to begin with nothing",
+        f"the store {path} is damaged ({reason})",
+        would_work=f"move {path} away and restore a backup: vipu-server --storage {path} --restore "
+        "FILE",
     )
 
 
 def nothing_written(error: BaseException) -> bool:
-    """Whether it is certain that the failed transaction left nothing behind.
+    """Return whether it is certain that the failed transaction has written nothing.
 
-    A full disk or a lock stops it before its commit record is written; after a failed sync
-    the record may or may not be on the disk.
+    A full disk or a lock stops it before its commit record is written. After a failed sync, the
+    record may or may not be on the disk.
     """
     import sqlite3
 

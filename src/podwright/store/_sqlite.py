@@ -1,13 +1,16 @@
 """The store of a single server: one SQLite file, every commit on the disk before it returns.
 
-Each transaction writes the server's time under the condition that the epoch is still ours, so it
-is both fence and clock. It is mostly one statement, fence, records and commit in one: each
-statement gives up the interpreter lock several times, and waits for it again while the event loop
-is busy. The journal is a WAL, which needs a local file system (sqlite.org/wal.html), not NFS.
+Each transaction writes the server's time under the condition that the epoch is still this server's.
+That write is both fence and clock. Most transactions are one statement, with fence, records and
+commit in one: each statement gives up the interpreter lock several times, and waits to get it back
+while the event loop is busy. The journal is a WAL, which needs a local file system
+(sqlite.org/wal.html) and does not work on NFS.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,13 +26,14 @@ from podwright.store._protocol import Opened, Snapshot
 if TYPE_CHECKING:
     import sqlite3
 
-#: SQL, and its values.
+#: A statement of SQL, and its values.
 _Statement = tuple[str, Sequence[Any]]
-#: Rows of one statement.
+#: The most rows of one statement.
 _ROWS = 100
 
-#: What is written goes into a view, whose triggers do with each row what it says: one without a
-#: kind is the fence (epoch, time), one without a body deletes. They live as long as a connection.
+#: Rows to be written are inserted into a view. Its triggers act on each row: a row without a kind
+#: is the fence (epoch, time), and one without a body deletes its record. They live as long as the
+#: connection.
 _TRIGGERS = (
     "CREATE TEMP VIEW change (kind, key, body) AS SELECT NULL, NULL, NULL",
     "CREATE TEMP TRIGGER fence INSTEAD OF INSERT ON change WHEN NEW.kind IS NULL BEGIN"
@@ -46,7 +50,7 @@ _TRIGGERS = (
 class SQLiteStore(GroupStore):
     """A `Store` in a file, private to its owner (0600; a folder that it makes is 0700).
 
-    wall, monotonic: clocks, in seconds. connect: like sqlite3.connect, for faults in tests.
+    wall, monotonic: clocks, in seconds. connect: replaces sqlite3.connect, for faults in tests.
     """
 
     def __init__(
@@ -64,22 +68,32 @@ class SQLiteStore(GroupStore):
         self._db: sqlite3.Connection | None = None
 
     def history(self) -> SQLiteHistory:
-        """Its history: `-history` beside the file."""
+        """Return the store's history, in the file with the suffix `-history` beside this one."""
         return SQLiteHistory(self.path.with_name(f"{self.path.name}-history"))
 
-    async def peek(self) -> Snapshot:
-        """What the file holds, without claiming it: a server that uses it goes on.
+    async def peek_alone(self) -> Snapshot:
+        """Return what the file holds, for a process that knows that no other uses it.
 
-        Raises wire.NotFound where there is no file, wire.Unavailable as `open` does.
+        Unlike `peek`, it needs no room on the disk: the index of the write-ahead log is kept in
+        memory. Raises as `peek` does.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self._peek, alone=True)
+
+    async def peek(self) -> Snapshot:
+        """Return what the file holds, without claiming it. A server that uses it is not disturbed.
+
+        Raises wire.NotFound where there is no file, and wire.Unavailable as `open` does.
         """
         import asyncio
 
         return await asyncio.to_thread(self._peek)
 
-    def _peek(self) -> Snapshot:
+    def _peek(self, *, alone: bool = False) -> Snapshot:
         if not self.path.exists():
             raise NotFound(f"there is no store {self.path}", would_work="name one with --storage")
-        db = _schema.connect(self.path, self._connect)
+        db = _schema.connect(self.path, self._connect, alone=alone)
         try:
             with _schema.translated(self.path):
                 return _snapshot(db)
@@ -134,7 +148,7 @@ class SQLiteStore(GroupStore):
         try:
             with _schema.translated(self.path):
                 try:
-                    if len(statements) == 1:  # commits itself
+                    if len(statements) == 1:  # it commits itself
                         db.execute(*statements[0])
                     else:
                         db.execute("BEGIN IMMEDIATE")
@@ -175,12 +189,11 @@ def _records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:
 
 
 def _inserts(rows: Sequence[tuple[Any, ...]]) -> list[_Statement]:
-    """The statements that write rows of `change`."""
+    """Return the statements that insert these rows into the view `change`."""
     chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
-    return [
-        (
-            "INSERT INTO change VALUES " + ",".join(["(?,?,?)"] * len(chunk)),
-            [value for row in chunk for value in row],
-        )
-        for chunk in chunks
-    ]
+    return [(_insert(len(chunk)), [*itertools.chain.from_iterable(chunk)]) for chunk in chunks]
+
+
+@functools.cache
+def _insert(rows: int) -> str:
+    return "INSERT INTO change VALUES " + ",".join(["(?,?,?)"] * rows)

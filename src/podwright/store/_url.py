@@ -1,5 +1,7 @@
-"""Where a store is, in one word: a path, `sqlite:///path`, `postgresql://…`, or the scheme of a
-store that another package adds."""
+"""The place of a store in one word: a path, `sqlite:///path` or `postgresql://…`.
+
+Another package may add a store with a scheme of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ _POSTGRES = ("postgresql", "postgres")
 
 
 def open_store(place: str | Path, *, owner: str = "", ttl: float = 0.0) -> Store:
-    """The store of a place; it is not opened yet.
+    """Return the store of a place. It is not opened yet.
 
-    owner, ttl: for a store that several servers share; see PostgresStore.
-    Raises wire.InvalidRequest for a place that is none.
+    owner, ttl: for a store that several servers share; see PostgresStore. Raises
+    wire.InvalidRequest for a malformed place.
     """
     file = storage_file(place)
     if file is not None:
@@ -33,9 +35,9 @@ def open_store(place: str | Path, *, owner: str = "", ttl: float = 0.0) -> Store
 
 
 def storage_file(place: str | Path) -> Path | None:
-    """The file of a place, or None for a database. Raises wire.InvalidRequest.
+    """Return the file of a place, or None for a database. Raises wire.InvalidRequest.
 
-    `sqlite:///var/lib/x.db` is the file /var/lib/x.db: what follows the two slashes is the path.
+    `sqlite:///var/lib/x.db` is the file /var/lib/x.db: the path follows the two slashes.
     """
     if isinstance(place, Path):
         return place
@@ -54,10 +56,10 @@ def storage_file(place: str | Path) -> Path | None:
 
 
 def shown_place(place: str | Path) -> str:
-    """The place as messages may show it: without password."""
+    """Return the place for messages, without its password."""
     return shown(str(place)) if "://" in str(place) else str(place)
 
 
 def shows_password(place: str | Path) -> bool:
-    """Does the place carry a password? Then it must not stand in an argument list."""
+    """Return whether the place carries a password. It must then not stand in an argument list."""
     return "://" in str(place) and has_password(str(place))

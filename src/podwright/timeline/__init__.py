@@ -1,6 +1,6 @@
-"""A launch as a timeline: written as it goes on, read back, and told in words.
+"""The timeline of a launch: written while it runs, read back, and summarised in sentences.
 
-What reads is loaded when it is asked for: a launch has no use for it.
+The modules that read are loaded on first use, since a launch does not need them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
-"""Where the time of a launch went, in shares and in words. Pure: of a timeline that was read.
+"""The account of a launch's time, in shares and in sentences. Pure: a timeline in, values out.
 
-Waiting, fabric and the end are the launch's own. Between them, instances differ: starting,
-computing and talking are their means. Starting is whatever lies before an instance has joined the
-others (or, where it never does, before its script began); talking is what collectives took;
-computing all else until it leaves them or ends. So the shares are those of the whole time, and
-nothing is left out.
+Waiting for devices, configuring the fabric and the end belong to the launch as a whole. Between
+them, instances differ, so the shares are their means:
+
+* starting lasts until an instance has joined the others (or, if it never does, until its script
+  began);
+* waiting for other instances is the part of a collective before its last member has entered it; *
+transferring is the rest of the collective; * computing is all other time until the instance leaves
+the others or ends.
+
+The shares add up to the whole time: nothing is left out and nothing counts twice.
 """
 
 from __future__ import annotations
@@ -13,25 +18,33 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
 
-#: Collectives that are told apart.
+#: The limit of kinds of collectives that are listed.
 _MOST = 20
 
 
 class CollectiveKind(NamedTuple):
-    """Collectives of one name and size, of an instance each. seconds: of all of them, in all."""
+    """The collectives of one name and size.
+
+    collectives: their number. calls: the number of calls by single instances, so one collective of
+    four instances has four calls. waiting, transfer: seconds, summed over all calls.
+    """
 
     name: str
     size: int
+    collectives: int
     calls: int
-    seconds: float
+    waiting: float
+    transfer: float
 
 
 class Slowest(NamedTuple):
-    """For whom the others waited most. last: how often it came last, of how many collectives.
+    """The instance that made the others wait longest.
 
-    waited: seconds that each of the others waited for it, on average.
+    last: the number of collectives that it entered last, of `collectives` with at least two
+    instances. waited: seconds that each of the others waited for it, on average, in total.
     """
 
     rank: int
@@ -40,23 +53,39 @@ class Slowest(NamedTuple):
     waited: float
 
 
-class Account(NamedTuple):
-    """Where the time went: seconds. total: of the launch; starts: how often all were started;
-    moves: how often it was given other devices.
+class InstanceTimes(NamedTuple):
+    """How one instance spent its time, in seconds."""
 
-    by_rank: of each instance, its seconds of starting, computing, talking.
-    clock_error: seconds by which the times of different hosts may differ.
+    starting: float
+    computing: float
+    waiting: float
+    transfer: float
+
+    def plus(self, other: InstanceTimes) -> InstanceTimes:
+        """Return the sums of both."""
+        return InstanceTimes(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Account(NamedTuple):
+    """How a launch spent its time, in seconds. total: of the launch.
+
+    waiting: for devices. starting, computing, waiting_for_instances, transfer: means over the
+    instances (InstanceTimes), summed over all starts. starts: how often all instances were started.
+    moves: how often the launch was given other devices. by_rank: the times of each instance.
+    clock_error: by how many seconds the times of different hosts may differ. left_out: the number
+    of records that instances could not send.
     """
 
     total: float
     waiting: float
     starting: float
     computing: float
-    talking: float
+    waiting_for_instances: float
+    transfer: float
     ending: float
     starts: int
     moves: int
-    by_rank: dict[int, tuple[float, float, float]]
+    by_rank: dict[int, InstanceTimes]
     kinds: list[CollectiveKind]
     slowest: Slowest | None
     marks: dict[str, int]
@@ -64,139 +93,177 @@ class Account(NamedTuple):
     left_out: int
 
 
+class _InstanceSpan(NamedTuple):
+    """One start of one instance. times: in seconds; leaving: seconds from leaving to its end."""
+
+    rank: int
+    attempt: int
+    end: int
+    times: InstanceTimes
+    leaving: float
+
+
 def account(timeline: Timeline) -> Account:
-    """Where the time of a launch went."""
+    """Return how a launch spent its time."""
     launch = next(iter(timeline.of("launch")), None)
-    total = launch.end - launch.begin if launch else 0
-    waiting = sum(s.end - s.begin for s in timeline.of("launch") if s.name == "waiting")
-    by_track: dict[int, list[TrackSlice]] = defaultdict(list)
-    for piece in timeline.slices:
-        by_track[piece.track].append(piece)
-    by_start: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    leaving: dict[int, list[int]] = defaultdict(list)
-    by_rank: dict[int, tuple[float, float, float]] = {}
-    last_end = launch.begin if launch else 0
-    for instance in timeline.of("instance"):
-        within = [
-            s
-            for s in by_track[instance.track]
-            if s.depth == 1 and instance.begin <= s.begin and s.end <= instance.end
-        ]
-        joined = max((s.end for s in within if s.category == "join"), default=instance.begin)
-        talking = sum(s.end - s.begin for s in within if s.category == "collective")
-        left = min((s.begin for s in within if s.category == "leave"), default=instance.end)
-        mine = joined - instance.begin, left - joined - talking, talking
-        leaving[instance.told.get("attempt", 1)].append(instance.end - left)
-        by_start[instance.told.get("attempt", 1)].append(mine)
-        last_end = max(last_end, instance.end)
-        rank = instance.told.get("rank", 0)
-        before = by_rank.get(rank, (0.0, 0.0, 0.0))
-        by_rank[rank] = tuple(b + m / 1e9 for b, m in zip(before, mine, strict=True))  # type: ignore[assignment]
-    computing = sum(_mean(c for _, c, _ in some) for some in by_start.values())
-    talking_mean = sum(_mean(t for _, _, t in some) for some in by_start.values())
-    ending = float(launch.end - last_end if launch and by_start else 0)
-    ending += sum(_mean(some) for some in leaving.values())
-    starting = max(total - waiting - computing - talking_mean - ending, 0)
-    errors = [i.told.get("error", 0) for i in timeline.instants if i.name == "clock"]
+    total = (launch.end - launch.begin) / 1e9 if launch else 0.0
+    phases = [piece for piece in timeline.of("launch") if piece.name == "waiting"]
+    waiting = sum(piece.end - piece.begin for piece in phases) / 1e9
+    entered = arrivals(timeline)
+    spans = _spans(timeline, entered)
+    starts: dict[int, list[_InstanceSpan]] = defaultdict(list)
+    by_rank: dict[int, InstanceTimes] = {}
+    for span in spans:
+        starts[span.attempt].append(span)
+        before = by_rank.get(span.rank)
+        by_rank[span.rank] = before.plus(span.times) if before else span.times
+    computing = sum(_mean(s.times.computing for s in start) for start in starts.values())
+    for_instances = sum(_mean(s.times.waiting for s in start) for start in starts.values())
+    transfer = sum(_mean(s.times.transfer for s in start) for start in starts.values())
+    ending = sum(_mean(s.leaving for s in start) for start in starts.values())
+    if launch and spans:
+        ending += (launch.end - max(span.end for span in spans)) / 1e9
+    errors = [i.annotations.get("error", 0) for i in timeline.instants if i.name == "clock"]
+    lost = [i.annotations.get("records", 0) for i in timeline.instants if i.name == "left out"]
     marks: dict[str, int] = defaultdict(int)
     for instant in timeline.instants:
         if instant.category == "mark":
             marks[instant.name] += 1
     return Account(
-        total=total / 1e9,
-        waiting=waiting / 1e9,
-        starting=starting / 1e9,
-        computing=computing / 1e9,
-        talking=talking_mean / 1e9,
-        ending=ending / 1e9,
-        starts=len(by_start),
-        moves=sum(s.name == "move" for s in timeline.of("launch")),
+        total=total,
+        waiting=waiting,
+        starting=max(total - waiting - computing - for_instances - transfer - ending, 0.0),
+        computing=computing,
+        waiting_for_instances=for_instances,
+        transfer=transfer,
+        ending=ending,
+        starts=len(starts),
+        moves=sum(piece.name == "move" for piece in timeline.of("launch")),
         by_rank=dict(sorted(by_rank.items())),
-        kinds=_kinds(timeline),
-        slowest=_slowest(timeline),
+        kinds=_kinds(timeline, entered),
+        slowest=_slowest(timeline, entered),
         marks=dict(marks),
         clock_error=max(errors, default=0) / 1e9,
-        left_out=sum(i.told.get("records", 0) for i in timeline.instants if i.name == "left out"),
+        left_out=sum(lost),
     )
 
 
+def _spans(timeline: Timeline, entered: dict[int, Arrivals]) -> list[_InstanceSpan]:
+    by_track: dict[int, list[TrackSlice]] = defaultdict(list)
+    for piece in timeline.slices:
+        if piece.depth == 1:
+            by_track[piece.track].append(piece)
+    spans = []
+    for instance in timeline.of("instance"):
+        pieces = [
+            piece
+            for piece in by_track[instance.track]
+            if instance.begin <= piece.begin and piece.end <= instance.end
+        ]
+        joined = max((p.end for p in pieces if p.category == "join"), default=instance.begin)
+        left = min((p.begin for p in pieces if p.category == "leave"), default=instance.end)
+        split = [split_time(p, entered) for p in pieces if p.category == "collective"]
+        waiting = sum(time.waiting for time in split)
+        transfer = sum(time.transfer for time in split)
+        starting, computing = joined - instance.begin, left - joined - waiting - transfer
+        times = (starting, computing, waiting, transfer)
+        spans.append(
+            _InstanceSpan(
+                rank=instance.annotations.get("rank", 0),
+                attempt=instance.annotations.get("attempt", 1),
+                end=instance.end,
+                times=InstanceTimes(*(nanoseconds / 1e9 for nanoseconds in times)),
+                leaving=(instance.end - left) / 1e9,
+            )
+        )
+    return spans
+
+
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else 0.0
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _kinds(timeline: Timeline) -> list[CollectiveKind]:
-    found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+def _kinds(timeline: Timeline, entered: dict[int, Arrivals]) -> list[CollectiveKind]:
+    """Return the kinds on which most time was spent, the most expensive first."""
+    calls: dict[tuple[str, int], list[TrackSlice]] = defaultdict(list)
     for piece in timeline.of("collective"):
-        entry = found[piece.name, piece.told.get("bytes", 0)]
-        entry[0] += 1
-        entry[1] += piece.end - piece.begin
-    kinds = [CollectiveKind(*key, calls, ns / 1e9) for key, (calls, ns) in found.items()]
-    return sorted(kinds, key=lambda k: -k.seconds)[:_MOST]
+        calls[piece.name, piece.annotations.get("bytes", 0)].append(piece)
+    kinds = []
+    for (name, size), pieces in calls.items():
+        split = [split_time(piece, entered) for piece in pieces]
+        flows = {flow for piece in pieces for flow in piece.flows}
+        kinds.append(
+            CollectiveKind(
+                name=name,
+                size=size,
+                collectives=len(flows) + sum(not piece.flows for piece in pieces),
+                calls=len(pieces),
+                waiting=sum(time.waiting for time in split) / 1e9,
+                transfer=sum(time.transfer for time in split) / 1e9,
+            )
+        )
+    return sorted(kinds, key=lambda kind: -kind.waiting - kind.transfer)[:_MOST]
 
 
-def _slowest(timeline: Timeline) -> Slowest | None:
-    """Of each collective, who came last, and how long the others had waited for it."""
-    ranks = {s.track: s.told.get("rank", 0) for s in timeline.of("instance")}
-    met: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for piece in timeline.of("collective"):
-        for flow in piece.flows:
-            met[flow].append((piece.begin, ranks.get(piece.track, 0)))
+def _slowest(timeline: Timeline, entered: dict[int, Arrivals]) -> Slowest | None:
+    """Return the instance that came last, and how long the others waited, over all collectives."""
+    ranks = {i.track: i.annotations.get("rank", 0) for i in timeline.of("instance")}
     last: dict[int, int] = defaultdict(int)
     waited: dict[int, float] = defaultdict(float)
-    whole = [some for some in met.values() if len(some) > 1]
-    for some in whole:
-        some.sort()
-        at, rank = some[-1]
+    several = [arrived for arrived in entered.values() if len(arrived.members) > 1]
+    for arrived in several:
+        rank = ranks.get(arrived.members[-1][1], 0)
         last[rank] += 1
-        waited[rank] += _mean(at - other for other, _ in some[:-1])
+        waited[rank] += _mean(arrived.latest - at for at, _ in arrived.members[:-1])
     if not waited:
         return None
     worst = max(waited, key=lambda rank: waited[rank])
-    return Slowest(worst, last[worst], len(whole), waited[worst] / 1e9)
+    return Slowest(worst, last[worst], len(several), waited[worst] / 1e9)
 
 
-def in_sentences(found: Account) -> list[str]:
-    """Where the time went, a sentence each."""
-    total = found.total or 1.0
+def in_sentences(times: Account) -> list[str]:
+    """Return how the time was spent, one sentence for each fact."""
+    total = times.total or 1.0
     parts = [
-        ("waiting for devices", found.waiting),
-        ("starting", found.starting),
-        ("computing", found.computing),
-        ("talking to each other", found.talking),
-        ("ending", found.ending),
+        ("waiting for devices", times.waiting),
+        ("starting", times.starting),
+        ("computing", times.computing),
+        ("waiting for other instances", times.waiting_for_instances),
+        ("transferring", times.transfer),
+        ("ending", times.ending),
     ]
-    shares = ", ".join(f"{seconds / total:.0%} {what}" for what, seconds in parts)
-    lines = [f"It took {seconds_text(found.total)}: {shares}."]
-    if found.starts > 1:
-        moved = f", {found.moves} of them after a move" if found.moves else ""
-        lines.append(f"All instances were started {found.starts} times{moved}.")
-    if found.slowest:
-        slow = found.slowest
+    shares = ", ".join(f"{seconds / total:.0%} {name}" for name, seconds in parts)
+    lines = [f"It took {seconds_text(times.total)}: {shares}."]
+    if times.starts > 1:
+        moved = f", {times.moves} of them after a move" if times.moves else ""
+        lines.append(f"All instances were started {times.starts} times{moved}.")
+    if times.slowest:
+        slow = times.slowest
         lines.append(
             f"Instance {slow.rank} was the slowest: it came last to {slow.last} of "
             f"{slow.collectives} collectives, and the others waited {seconds_text(slow.waited)} "
             "for it."
         )
-    if found.kinds:
-        kind = found.kinds[0]
-        each = kind.seconds / kind.calls
+    moved_data = [kind for kind in times.kinds if kind.transfer]
+    if moved_data:
+        kind = max(moved_data, key=lambda kind: kind.transfer)
         lines.append(
-            f"Most of the talking was {kind.name} of {size_text(kind.size)}: "
-            f"{seconds_text(each)} each."
+            f"Most of the transfer was {kind.name} of {size_text(kind.size)}: "
+            f"{seconds_text(kind.transfer / kind.calls)} each."
         )
-    if found.clock_error:
+    if times.clock_error:
         lines.append(
-            f"Times of different hosts may differ by {seconds_text(found.clock_error)}, since "
+            f"Times of different hosts may differ by {seconds_text(times.clock_error)}, since "
             "their clocks do."
         )
-    if found.left_out:
-        lines.append(f"{found.left_out} records were left out: there were too many.")
+    if times.left_out:
+        lines.append(f"{times.left_out} records were left out: there were too many.")
     return lines
 
 
 def seconds_text(seconds: float) -> str:
-    """A time for people."""
+    """Return a time for people."""
     if seconds >= 120:
         minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
@@ -207,7 +274,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people."""
+    """Return a number of bytes for people."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:
             return f"{size / unit:.4g} {name}"

@@ -1,16 +1,16 @@
-"""How far the clock of another host is from ours, and within which error.
+"""Estimates the difference of another host's clock from this host's, and the error of the estimate.
 
-A question goes there and back over the launch's own line, as NTP's does: whoever answers says the
-time there. That was somewhere between question and answer, so half of what they took bounds the
-error, however the way there is and back; the quickest answer counts. Since clocks drift, an answer
-counts for less as it gets older.
+As in NTP, a question travels to the host and back, over the launch's own connection, and the host
+answers with its time. That time was read at some moment between question and answer. So half of the
+round trip bounds the error, however its two directions share it. The quickest answer counts. An
+answer counts for less as it gets older, since clocks drift.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-#: By how much two clocks drift apart: what a common oscillator may be off, twice.
+#: The rate at which two clocks drift apart: twice the error of a common oscillator.
 DRIFT = 100e-6
 _KEPT = 64
 
@@ -18,7 +18,7 @@ _KEPT = 64
 class HostClock:
     """The clock of one host. offset: nanoseconds to add to a time there for a time here.
 
-    error: nanoseconds by which that may be wrong; None as long as nobody has answered.
+    error: the bound of the offset's error, in nanoseconds; None until the host has answered.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,15 @@ class HostClock:
         self.error: int | None = None
         self._answers: deque[tuple[int, int, int]] = deque(maxlen=_KEPT)
 
-    def answered(self, asked: int, there: int, heard: int) -> None:
-        """An answer: when it was asked for and heard here, and the time there; nanoseconds."""
-        if heard < asked:
+    def answered(self, asked_at: int, remote_time: int, heard: int) -> None:
+        """Note an answer: the times of question and answer here, and the time there; all in
+        nanoseconds.
+        """
+        if heard < asked_at:
             return
-        self._answers.append((heard, (asked + heard) // 2 - there, (heard - asked + 1) // 2))
+        self._answers.append(
+            (heard, (asked_at + heard) // 2 - remote_time, (heard - asked_at + 1) // 2)
+        )
         self.error, self.offset = min(
             (error + int((heard - at) * DRIFT), offset) for at, offset, error in self._answers
         )

@@ -1,7 +1,9 @@
-"""What instances say, as packets: the part of a trace that may be a million times as long.
+"""Converts the records of instances into packets, the part of a trace that may have a million of
+them.
 
-Whatever packets have in common is made once, and kept with the bytes in front of it; of each there
-remain its time and its flow. So no function is called for a record that need not be.
+The bytes that many packets have in common are made once, as a template with the bytes in front of
+them. Only the time and the flow of each packet are made anew. So no function is called for a single
+record if that can be avoided.
 """
 
 from __future__ import annotations
@@ -20,41 +22,47 @@ from podwright.timeline._instance_records import (
     RecordPiece,
 )
 
-#: Collectives of which not all instances have been heard, and templates, that are kept.
+#: The limits of unfinished collectives, of which some instances are missing, and of templates.
 _OPEN, _TEMPLATES = 4096, 8192
 _Key = tuple[int, int, str, int]
-#: A kind: which it is, what stands before the flow or the time, its flow but the count.
+#: A kind of records: its number, the bytes before the flow or the time, the flow without its count,
+#: and the kind itself.
 _Made = tuple[int, bytes, int, RecordKind]
 
 
 class InstancePackets:
-    """Packets of records. collectives: the track that shows for whom all waited."""
+    """Converts records into packets. collectives: the track that shows whom all waited for."""
 
     def __init__(self, collectives: int) -> None:
         self._track = collectives
         self._templates: dict[_Key, bytes] = {}
         self._ends: dict[int, bytes] = {}
         self._met_end = 0
-        #: By flow: how many came, when the first and the last did, and which was the last.
+        #: By flow: how many instances have entered, when the first and the last did, and which was
+        #: last.
         self._met: OrderedDict[int, list[int]] = OrderedDict()
 
     def forget(self) -> None:
-        """All instances are started anew: who has not come to a collective never will."""
+        """Discard unfinished collectives: after a restart of all instances, nobody enters them any
+        more.
+        """
         self._met.clear()
 
     def of(
         self,
-        found: Sequence[RecordPiece],
+        pieces: Sequence[RecordPiece],
         track: tuple[int, int],
         clock: tuple[int, int],
         since: int,
         attempt: int,
     ) -> tuple[bytes, int, int]:
-        """The packets; until when they lie; how many records the instance had to leave out.
+        """Return the packets, the end of their times, and how many records the instance had to
+        leave out.
 
-        track: its number, and the instance's. clock: what to add to the times that they have, and
-        what is now: nothing is later. since: nothing is earlier; so on one track nothing begins
-        before the last has ended, whatever clocks say.
+        track: the number of the track, and of the instance. clock: the offset to add to the
+        instance's times, and the present time, which is the upper limit of all times. since: the
+        lower limit. So on one track nothing begins before the last packet has ended, whatever the
+        clocks say.
         """
         uuid, rank = track
         offset, latest = clock
@@ -64,8 +72,8 @@ class InstancePackets:
         flow_and_time, stamp, heard = packets.FLOW_AND_TIME, packets.TIMESTAMP, self._met
         last = self._ends.get(uuid) or self._end(uuid)
         lost = 0
-        for piece in found:
-            kinds = [self._made(kind, uuid, attempt) for kind in piece.kinds]
+        for piece in pieces:
+            kinds = [self._shares(kind, uuid, attempt) for kind in piece.kinds]
             for index, nth, begin, end in piece.records():
                 begin += offset
                 end += offset
@@ -106,15 +114,19 @@ class InstancePackets:
         both[::2], both[1::2] = before, packets.times(times)
         return b"".join(both), since, lost
 
-    def _made(self, kind: RecordKind, uuid: int, attempt: int) -> _Made:
-        """What packets of a kind begin with."""
+    def _shares(self, kind: RecordKind, uuid: int, attempt: int) -> _Made:
+        """Return what the packets of a kind have in common."""
         flow = (attempt & 0xFFF) << 52 | (kind.group & 0xFFFFF) << 32
         key = kind.kind, uuid, kind.name, kind.size
         template = b"" if kind.kind == LEFT_OUT else self._templates.get(key) or self._template(key)
         return kind.kind, template, flow, kind
 
     def _slowest(self, met: list[int], kind: RecordKind, times: list[int]) -> tuple[bytes, bytes]:
-        """From the first to the last that came: for whom the others waited. Adds the times."""
+        """Return the packets that show from the first to the last arrival whom the others waited
+        for.
+
+        Adds the two times to `times`.
+        """
         _, first, last, rank = met
         first = max(first, self._met_end)
         last = self._met_end = max(last, first)
@@ -125,25 +137,25 @@ class InstancePackets:
 
     def _end(self, uuid: int) -> bytes:
         fields = packets.event(packets.END, uuid)
-        made = self._ends[uuid] = packets.before_time(fields)
-        return made
+        prefix = self._ends[uuid] = packets.before_time(fields)
+        return prefix
 
     def _template(self, key: _Key) -> bytes:
         kind, uuid, name, size = key
         if kind == COLLECTIVE:
             fields = packets.flowing(packets.BEGIN, uuid, name, "collective", {"bytes": size})
-            made = packets.before_flow(fields)
+            prefix = packets.before_flow(fields)
         else:
             if kind == MARK:
                 fields = packets.event(packets.INSTANT, uuid, name, "mark")
             elif kind in (JOINED, LEFT):
-                what = "join" if kind == JOINED else "leave"
-                fields = packets.event(packets.BEGIN, uuid, f"{what} by {name}", what)
+                event_name = "join" if kind == JOINED else "leave"
+                fields = packets.event(packets.BEGIN, uuid, f"{event_name} by {name}", event_name)
             else:
-                told = {"bytes": size, "slowest": -1 - kind}
+                annotations = {"bytes": size, "slowest": -1 - kind}
                 text = f"{name}: instance {-1 - kind} comes last"
-                fields = packets.event(packets.BEGIN, uuid, text, "slowest", told)
-            made = packets.before_time(fields)
+                fields = packets.event(packets.BEGIN, uuid, text, "slowest", annotations)
+            prefix = packets.before_time(fields)
         if len(self._templates) < _TEMPLATES:
-            self._templates[key] = made
-        return made
+            self._templates[key] = prefix
+        return prefix

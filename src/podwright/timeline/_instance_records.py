@@ -1,7 +1,8 @@
-"""What instances say of themselves, as popdist writes it into a pipe: decoded, and checked.
+"""Decodes and checks the records that popdist writes into an instance's pipe.
 
-The form is popdist._records'; it is written down twice, since popdist stands alone, and a test
-holds the two together. A program could write anything there: what is no piece ends the stream.
+popdist._records defines the format. It is written down twice, since popdist is a package of its
+own, and a test compares the two. A program could write anything into the pipe: the first bytes that
+are not a valid piece end the stream.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ KIND = struct.Struct("<BBHIQ")
 RECORD = struct.Struct("<B3xIQQ")
 LONGEST = 80
 LARGEST = 4096
-#: Pieces whose kinds are kept decoded; those of a program that trains are alike.
+#: How many headers of pieces are kept decoded. A training program repeats the same ones.
 _ALIKE = 256
 
 
 class RecordKind(NamedTuple):
-    """What records of a kind have in common.
+    """The values that all records of one kind have in common.
 
-    size: bytes of a collective, or how many records an instance had to leave out (LEFT_OUT).
-    group: which instances it is of; members: how many these are.
+    size: bytes of a collective, or how many records an instance had to leave out (LEFT_OUT). group:
+    the number of the group of instances. members: the size of that group.
     """
 
     kind: int
@@ -41,11 +42,12 @@ class RecordPiece(NamedTuple):
     data: bytes
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of records."""
         return len(self.data) // RECORD.size
 
     def records(self) -> Iterator[tuple[int, int, int, int]]:
-        """Of each: the place of its kind, the how manieth of its group it is, begin, end.
+        """Yield the index of each record's kind, its number within its group, its begin and its
+        end.
 
         Times are nanoseconds of CLOCK_BOOTTIME of the instance's host, unchecked.
         """
@@ -53,7 +55,7 @@ class RecordPiece(NamedTuple):
 
 
 class InstanceRecords:
-    """The records of one instance. broken: it has said something that is none."""
+    """The records of one instance. broken: it has written something that is not a valid piece."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -61,11 +63,11 @@ class InstanceRecords:
         self._known: dict[bytes, tuple[RecordKind, ...]] = {}
 
     def feed(self, data: bytes) -> list[RecordPiece]:
-        """The pieces that `data` completes."""
+        """Return the pieces that `data` completes."""
         if self.broken:
             return []
         data = self._rest + data
-        found: list[RecordPiece] = []
+        pieces: list[RecordPiece] = []
         at = 0
         while len(data) - at >= PIECE.size:
             many, size, count = PIECE.unpack_from(data, at)
@@ -81,13 +83,13 @@ class InstanceRecords:
             if len(kinds) != many or max(data[first : last : RECORD.size], default=-1) >= many:
                 self.broken = True
                 break
-            found.append(RecordPiece(kinds, data[first:last]))
+            pieces.append(RecordPiece(kinds, data[first:last]))
             at = last
         self._rest = b"" if self.broken else data[at:]
-        return found
+        return pieces
 
     def _kinds(self, head: bytes) -> tuple[RecordKind, ...]:
-        """The kinds of a piece; none where these are not some."""
+        """Return the kinds in a piece's header; none when the header is not valid."""
         kinds, at = [], 0
         while at + KIND.size <= len(head):
             kind, length, members, group, size = KIND.unpack_from(head, at)
@@ -101,5 +103,5 @@ class InstanceRecords:
             return ()
         if len(self._known) >= _ALIKE:
             self._known.clear()
-        self._known[head] = made = tuple(kinds)
-        return made
+        self._known[head] = kind_names = tuple(kinds)
+        return kind_names

@@ -1,7 +1,7 @@
-"""Which file has the timeline of which launch: `podwright trace JOB` finds it by a name.
+"""Remembers the file of each launch's timeline, so that `podwright trace JOB` finds it by a name.
 
-One line of JSON for each in this user's state folder, the newest last, and only some hundreds: a
-note is no more than a help, so one that cannot be written or read is left alone.
+The notes are lines of JSON in this user's state folder, the newest last, some hundreds at most. A
+note is only a convenience, so errors when it is written or read are ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _FILE = "traces.jsonl"
-#: Bytes of all notes, beyond which half of them go.
+#: The limit of all notes in bytes; beyond it, the older half is removed.
 _MOST = 256 << 10
 
 
@@ -23,7 +23,7 @@ def _path(environ: Mapping[str, str]) -> str:
 
 
 def note(environ: Mapping[str, str], path: str, **names: str) -> None:
-    """A launch with these names has its timeline in that file."""
+    """Note that a launch with these names has its timeline in that file."""
     import json
 
     notes = _path(environ)
@@ -39,22 +39,22 @@ def note(environ: Mapping[str, str], path: str, **names: str) -> None:
             file.flush()
             if file.tell() > _MOST:
                 file.seek(_MOST // 2)
-                kept = file.read().partition(b"\n")[2]
+                older_lines = file.read().partition(b"\n")[2]
                 fresh = f"{notes}.{os.getpid()}"
                 with open(os.open(fresh, flags | os.O_EXCL, 0o600), "wb") as new:
-                    new.write(kept)
+                    new.write(older_lines)
                 os.replace(fresh, notes)
 
 
 def find_trace(environ: Mapping[str, str], job: str) -> str:
-    """The newest timeline of a launch that is called so; empty if none is known."""
+    """Return the newest timeline of a launch with this name; empty if none is known."""
     import json
 
-    found = ""
+    latest = ""
     with contextlib.suppress(OSError), open(_path(environ), "rb") as file:
         for line in file.read(2 * _MOST).splitlines():
             with contextlib.suppress(ValueError):
                 entry: Any = json.loads(line)
                 if isinstance(entry, dict) and job in (entry.get(n) for n in entry if n != "file"):
-                    found = str(entry.get("file", ""))
-    return found
+                    latest = str(entry.get("file", ""))
+    return latest

@@ -1,11 +1,10 @@
-"""Perfetto's TrackEvents as bytes, by the classes of its own package.
+"""Encodes Perfetto's TrackEvents, by the classes of Perfetto's own package.
 
-A trace is packets one after another, so a file that ends in the middle of one can be read up to
-there. What is alike in many packets is made once, by the classes; what differs in each, its time
-and the flow that it belongs to, is put beside it as protobuf has it: a message's fields may come in
-any order, and a number may have more bytes than it needs. So times are all of one length, and some
-hundred of them are made at once. That makes a packet in a fifth of the time, and there may be a
-million.
+A trace is a sequence of packets, so a file that ends in the middle of a packet can be read up to
+there. The classes make once what many packets have in common. The time and the flow of each packet
+are added in protobuf's encoding. A message's fields may come in any order, and a number may have
+more bytes than it needs. So all times have one length, and some hundred of them are encoded
+together. A packet takes a fifth of the time that way, and there may be a million packets.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ INSTANT = perfetto.TrackEvent.TYPE_INSTANT
 NONE: Told = {}
 _PACKET = b"\x0a"  # Trace.packet, length-delimited
 TIMESTAMP = 0x40  # TracePacket.timestamp, a varint
-#: A flow (TrackEvent.flow_ids, fixed64), and the key of the time after it.
+#: Encodes a flow (TrackEvent.flow_ids, fixed64), and the key of the time after it.
 FLOW_AND_TIME = struct.Struct("<QB").pack
 _SEQUENCE = 1
 _BOOTTIME, _REALTIME = 6, 1  # perfetto's builtin clocks
-#: A time in a packet that is one of many is below this: two years after the start of a host.
+#: Times in packets of which there are many are below this: two years after the start of a host.
 LATEST = (1 << 56) - 1
 _TIME = 8  # bytes of such a time
 _ONE = struct.Struct(f"{_TIME}s")
@@ -39,7 +38,8 @@ def _each(bits: int) -> int:
     return int.from_bytes(bits.to_bytes(_TIME, "little") * _AT_ONCE, "little")
 
 
-#: Groups of bits, of which the upper half goes up by some: 56 bits become eight times seven.
+#: The steps that divide 56 bits into eight groups of seven: (bits that stay, bits that move up, by
+#: how far).
 _SPREAD = [
     (_each(0x000000000FFFFFFF), _each(0x00FFFFFFF0000000), 4),
     (_each(0x00003FFF00003FFF), _each(0x0FFFC0000FFFC000), 2),
@@ -49,7 +49,7 @@ _MORE_FOLLOW = b"\x80" * (_TIME - 1) + b"\0"
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf has it."""
+    """Encode a number as a varint of protobuf."""
     out = bytearray()
     while number > 0x7F:
         out.append(0x80 | number & 0x7F)
@@ -59,18 +59,20 @@ def varint(number: int) -> bytes:
 
 
 def stamp(at: int) -> bytes:
-    """The field of a packet that says when: nanoseconds, not below 0."""
+    """Encode the timestamp of a packet. at: nanoseconds, not below 0."""
     return bytes((TIMESTAMP,)) + varint(at)
 
 
 def times(numbers: Sequence[int]) -> list[bytes]:
-    """Times of 0 to LATEST as protobuf has them, each in as many bytes; many at once, since all of
-    them together are one long number."""
+    """Encode times from 0 to LATEST as varints of equal length.
+
+    Many are encoded at once: together they form one long number, on which each step works.
+    """
     out: list[bytes] = []
     for at in range(0, len(numbers), _AT_ONCE):
-        some = numbers[at : at + _AT_ONCE]
-        size = len(some)
-        long = int.from_bytes(struct.pack(f"<{size}Q", *some), "little")
+        chunk = numbers[at : at + _AT_ONCE]
+        size = len(chunk)
+        long = int.from_bytes(struct.pack(f"<{size}Q", *chunk), "little")
         for low, high, by in _SPREAD:
             long = long & low | (long & high) << by
         long |= int.from_bytes(_MORE_FOLLOW * size, "little")
@@ -79,65 +81,71 @@ def times(numbers: Sequence[int]) -> list[bytes]:
 
 
 def before_time(fields: bytes) -> bytes:
-    """A packet up to its time."""
+    """Return a packet up to its time."""
     return _PACKET + varint(len(fields) + 1 + _TIME) + fields + bytes((TIMESTAMP,))
 
 
 def before_flow(fields: bytes) -> bytes:
-    """The same of one that belongs to a flow: up to FLOW_AND_TIME."""
+    """Return a packet with a flow, up to FLOW_AND_TIME."""
     return _PACKET + varint(len(fields) + 8 + 1 + _TIME) + fields
 
 
 def packet(fields: bytes) -> bytes:
-    """A packet of a trace, of its serialized fields."""
+    """Return a packet of a trace, with these serialized fields."""
     size = len(fields)
     return _PACKET + (bytes((size,)) if size < 0x80 else varint(size)) + fields
 
 
 def opening(boottime: int, realtime: int) -> bytes:
-    """The first packet: what the clock of all others says at which time of day, in nanoseconds."""
-    found = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
+    """Return the first packet, which relates the clock of all others to the time of day, in
+    nanoseconds.
+    """
+    first_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
     for clock, at in ((_BOOTTIME, boottime), (_REALTIME, realtime)):
-        found.clock_snapshot.clocks.add(clock_id=clock, timestamp=at)
-    return packet(found.SerializeToString())
+        first_packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=at)
+    return packet(first_packet.SerializeToString())
 
 
 def track(uuid: int, name: str, parent: int = 0, rank: int = 0) -> bytes:
-    """A track. parent: the one that it stands below; rank: its place there."""
-    found = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
-    told = found.track_descriptor
-    told.uuid, told.name = uuid, name
-    told.child_ordering = perfetto.TrackDescriptor.EXPLICIT
-    told.sibling_order_rank = rank
+    """Return the packet of a track. parent: the track above it. rank: its position below the
+    parent.
+    """
+    track_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
+    descriptor = track_packet.track_descriptor
+    descriptor.uuid, descriptor.name = uuid, name
+    descriptor.child_ordering = perfetto.TrackDescriptor.EXPLICIT
+    descriptor.sibling_order_rank = rank
     if parent:
-        told.parent_uuid = parent
-    return packet(found.SerializeToString())
+        descriptor.parent_uuid = parent
+    return packet(track_packet.SerializeToString())
 
 
-def event(kind: Any, track: int, name: str = "", category: str = "", told: Told = NONE) -> bytes:
-    """The fields of an event, but its time. kind: BEGIN, END or INSTANT. told: what it says."""
-    fields: bytes = _event(kind, track, name, category, told).SerializeToString()
+def event(
+    kind: Any, track: int, name: str = "", category: str = "", annotations: Told = NONE
+) -> bytes:
+    """Return the fields of an event, without its time. kind: BEGIN, END or INSTANT."""
+    fields: bytes = _event(kind, track, name, category, annotations).SerializeToString()
     return fields
 
 
-def flowing(kind: Any, track: int, name: str, category: str, told: Told) -> bytes:
-    """The same of one that belongs to a flow, up to the flow's id, which comes last."""
-    found = _event(kind, track, name, category, told)
-    found.track_event.flow_ids.append(0)
-    fields: bytes = found.SerializeToString()
+def flowing(kind: Any, track: int, name: str, category: str, annotations: Told) -> bytes:
+    """Return the fields of an event with a flow, up to the flow's id, which comes last."""
+    packet = _event(kind, track, name, category, annotations)
+    packet.track_event.flow_ids.append(0)
+    fields: bytes = packet.SerializeToString()
     assert fields.endswith(bytes(8))
     return fields[:-8]
 
 
-def _event(kind: Any, track: int, name: str, category: str, told: Told) -> Any:
-    found = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
-    event = found.track_event
+def _event(kind: Any, track: int, name: str, category: str, annotations: Told) -> Any:
+    packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
+    event = packet.track_event
     event.type, event.track_uuid = kind, track
     if name:
         event.name = name
     if category:
         event.categories.append(category)
-    for key, value in told.items():
+    for key, value in annotations.items():
         note = event.debug_annotations.add(name=key)
         if isinstance(value, bool):
             note.bool_value = value
@@ -147,4 +155,4 @@ def _event(kind: Any, track: int, name: str, category: str, told: Told) -> Any:
             note.double_value = value
         else:
             note.string_value = value
-    return found
+    return packet

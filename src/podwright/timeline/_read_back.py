@@ -1,4 +1,6 @@
-"""A timeline read back from its file, by Perfetto's own classes, up to the last whole packet."""
+"""Reads a timeline back from its file, by Perfetto's own classes, up to the last complete
+packet.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,15 @@ from typing import Any, NamedTuple
 
 from podwright.errors import InvalidRequest, NotFound
 
-#: Bytes of a file beyond which it is none of ours.
+#: The size in bytes beyond which a file is not one of ours.
 LARGEST = 1 << 30
 
 
 class TrackSlice(NamedTuple):
-    """Something that lasted, from begin to end, in nanoseconds. depth: slices that it lies within.
+    """An interval, from begin to end, in nanoseconds. depth: the number of slices around it.
 
-    flows: what it has in common with slices of other tracks. done: its end was seen; else it lasts
-    as long as the timeline.
+    flows: the ids that it shares with slices of other tracks. done: whether its end was recorded;
+    if not, it lasts as long as the timeline.
     """
 
     track: int
@@ -26,25 +28,25 @@ class TrackSlice(NamedTuple):
     begin: int
     end: int
     depth: int = 0
-    told: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     flows: tuple[int, ...] = ()
     done: bool = True
 
 
 class Instant(NamedTuple):
-    """Something that happened at one time, in nanoseconds."""
+    """An event at one time, in nanoseconds."""
 
     track: int
     name: str
     category: str
     at: int
-    told: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
 
 
 class Timeline(NamedTuple):
     """One launch. slices: in the order of their beginnings. tracks: name and parent of each.
 
-    realtime: nanoseconds to add to a time for the time of day. whole: nothing is cut off.
+    realtime: nanoseconds to add to a time for the time of day. whole: whether nothing is cut off.
     """
 
     tracks: dict[int, tuple[str, int]]
@@ -54,19 +56,19 @@ class Timeline(NamedTuple):
     whole: bool
 
     def of(self, category: str) -> list[TrackSlice]:
-        """The slices of one kind."""
+        """Return the slices of one kind."""
         return [s for s in self.slices if s.category == category]
 
 
 def read_timeline(path: str) -> Timeline:
-    """Read a file of `poprun --trace`. Raises NotFound, InvalidRequest for what is none."""
+    """Read a file of `poprun --trace`. Raises NotFound, and InvalidRequest for any other file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
             raise _strange(path)
         data = file.read()
     try:
@@ -82,7 +84,7 @@ def _strange(path: str) -> InvalidRequest:
 
 
 def parse_timeline(data: bytes) -> Timeline:
-    """The timeline of a file's bytes. Raises ValueError for what is none."""
+    """Return the timeline in a file's bytes. Raises ValueError for anything else."""
     from google.protobuf.message import DecodeError
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
@@ -99,8 +101,8 @@ def parse_timeline(data: bytes) -> Timeline:
         except DecodeError as error:
             raise ValueError(str(error)) from None
         if packet.HasField("track_descriptor"):
-            told = packet.track_descriptor
-            tracks[told.uuid] = told.name, told.parent_uuid
+            track = packet.track_descriptor
+            tracks[track.uuid] = track.name, track.parent_uuid
         elif packet.HasField("clock_snapshot"):
             clocks = {clock.clock_id: clock.timestamp for clock in packet.clock_snapshot.clocks}
             realtime = clocks.get(1, 0) - clocks.get(6, 0)
@@ -108,31 +110,34 @@ def parse_timeline(data: bytes) -> Timeline:
             event, at = packet.track_event, packet.timestamp
             last = max(last, at)
             stack = open_slices.setdefault(event.track_uuid, [])
-            told = {note.name: _value(note) for note in event.debug_annotations}
+            annotations = {note.name: _value(note) for note in event.debug_annotations}
             category = event.categories[0] if event.categories else ""
             if event.type == BEGIN:
                 flows = tuple(event.flow_ids)
                 depth = len(stack)
                 stack.append(
-                    TrackSlice(event.track_uuid, event.name, category, at, at, depth, told, flows)
+                    TrackSlice(
+                        event.track_uuid, event.name, category, at, at, depth, annotations, flows
+                    )
                 )
             elif event.type == END:
                 if stack:
-                    begun = stack.pop()
-                    slices.append(begun._replace(end=at, told={**begun.told, **told}))
+                    opened = stack.pop()
+                    annotations = {**opened.annotations, **annotations}
+                    slices.append(opened._replace(end=at, annotations=annotations))
             else:
-                instants.append(Instant(event.track_uuid, event.name, category, at, told))
+                instants.append(Instant(event.track_uuid, event.name, category, at, annotations))
     if not tracks and data:
         raise ValueError("there is no track")
     for stack in open_slices.values():
-        slices += [begun._replace(end=last, done=False) for begun in stack]
+        slices += [opened._replace(end=last, done=False) for opened in stack]
     slices.sort(key=lambda s: (s.begin, s.depth))
     instants.sort(key=lambda i: i.at)
     return Timeline(tracks, slices, instants, realtime, used == len(data))
 
 
 def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Each whole packet, and where it ends. Raises ValueError for what is no packet."""
+    """Yield each complete packet, and where it ends. Raises ValueError for anything else."""
     at, size = 0, len(data)
     while at < size:
         if data[at] != 0x0A:

@@ -1,4 +1,8 @@
-"""A timeline as a page that stands alone: drawn in SVG, without scripts and without network."""
+"""The timeline as a self-contained page: drawn in SVG, without scripts and without network.
+
+A collective is drawn as two boxes: waiting, until its last member has entered it, and transfer. The
+colours and the legend come from one table, _COLOURS.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from podwright.timeline._account import Account, account, in_sentences, seconds_text, size_text
+from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
 
 _WIDTH, _LEFT, _LANE = 1200.0, 150.0, 18.0
-#: Instances that are drawn; a browser slows down with more, and nobody reads them.
+#: The limit of drawn instances. A browser slows down with more, and nobody reads them.
 _LANES = 256
-#: Pixels below which neighbours of one kind become one.
+#: The distance in pixels below which neighbours of one kind are merged.
 _CLOSE = 0.4
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 
@@ -26,13 +31,37 @@ svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 11px;
 table { border-collapse: collapse; margin: 1rem 0; } caption { text-align: left; font-weight: 600; }
 th, td { padding: .15rem .7rem; border-bottom: 1px solid var(--faint); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
-.grid { stroke: var(--faint); } .mark { stroke: #b3261e; stroke-width: 1.5; }
-.launch { fill: var(--faint); stroke: var(--ink); stroke-width: .3; }
-.start { fill: #c2a83e; } .slowest { fill: #b3261e; }
-.instance { fill: #3f7fbf; } .join, .leave { fill: #c2a83e; } .collective { fill: #d9772b; }
-.key { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1em; }
-.k1 { background: #3f7fbf; } .k2 { background: #d9772b; } .k3 { background: #c2a83e; }
+.grid { stroke: var(--faint); } .mark { stroke: #1a7f5a; stroke-width: 1.5; }
+.launch { stroke: var(--ink); stroke-width: .3; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; }
+.legend svg { width: .9em; height: .9em; margin-right: .4em; vertical-align: -.1em; }
 """
+
+
+class _Colour(NamedTuple):
+    """The look and the meaning of boxes of one kind. The kind is their class in the SVG."""
+
+    kind: str
+    fill: str
+    meaning: str
+
+
+#: In the order of drawing: a later kind covers an earlier one.
+_COLOURS = (
+    _Colour("launch", "var(--faint)", "phases of the launch"),
+    _Colour("start", "#8c6d1f", "starting all instances"),
+    _Colour("instance", "#3f7fbf", "computing"),
+    _Colour("join", "#c2a83e", "starting an instance, until it has joined the others"),
+    _Colour("leave", "#9a9a9a", "leaving the others"),
+    _Colour("waiting", "#a58bd0", "waiting for other instances in a collective"),
+    _Colour("collective", "#d9772b", "transfer of a collective"),
+    _Colour("slowest", "#b3261e", "waiting of all instances for the last one"),
+)
+_STYLE += "".join(f".{colour.kind} {{ fill: {colour.fill}; }}\n" for colour in _COLOURS)
+_MEANINGS = {colour.kind: colour.meaning for colour in _COLOURS}
+_ORDER = {colour.kind: number for number, colour in enumerate(_COLOURS)}
+#: The kinds of which there may be a million boxes.
+_MERGED = ("waiting", "collective", "slowest")
 
 
 class _Box(NamedTuple):
@@ -46,12 +75,12 @@ class _Box(NamedTuple):
 
 
 def trace_page(timeline: Timeline) -> str:
-    """The page. Whatever comes from the launch is text in it."""
-    found = account(timeline)
+    """Return the page. All strings of the launch are escaped."""
+    times = account(timeline)
     launch = next(iter(timeline.of("launch")), None)
-    told = launch.told if launch else {}
-    title = html.escape(str(told.get("program", "a launch")))
-    sentences = "".join(f"<p>{html.escape(line)}</p>" for line in in_sentences(found))
+    annotations = launch.annotations if launch else {}
+    title = html.escape(str(annotations.get("program", "a launch")))
+    sentences = "".join(f"<p>{html.escape(line)}</p>" for line in in_sentences(times))
     cut = "" if timeline.whole else "<p>The end of the file is cut off.</p>"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -61,10 +90,23 @@ def trace_page(timeline: Timeline) -> str:
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body><main>"
         f"<h1>{title}</h1>{sentences}{cut}"
-        '<p><span class="key k1"></span>computing<span class="key k2"></span>talking'
-        '<span class="key k3"></span>starting, joining, leaving</p>'
-        f"{_drawing(timeline)}{_tables(timeline, found)}</main></body></html>\n"
+        f"{_legend()}{_drawing(timeline)}{_tables(timeline, times)}</main></body></html>\n"
     )
+
+
+def _legend() -> str:
+    """Return the legend: each colour, and the lines of marks."""
+    boxes = [
+        (f'<rect class="{colour.kind}" width="14" height="14"/>', colour.meaning)
+        for colour in _COLOURS
+    ]
+    line = '<line class="mark" x1="7" x2="7" y1="0" y2="14"/>'
+    entries = [*boxes, (line, "a mark: something that happened at one time")]
+    items = "".join(
+        f'<li><svg viewBox="0 0 14 14" aria-hidden="true">{shape}</svg>{html.escape(meaning)}</li>'
+        for shape, meaning in entries
+    )
+    return f'<ul class="legend">{items}</ul>'
 
 
 def _drawing(timeline: Timeline) -> str:
@@ -77,26 +119,31 @@ def _drawing(timeline: Timeline) -> str:
     def at(when: int) -> float:
         return _LEFT + (when - begin) * scale
 
+    entered = arrivals(timeline)
     lanes = _lanes(timeline)
     for name, pieces, marks in lanes:
         row = len(rows)
         deepest = max((s.depth for s in pieces if s.category == "launch"), default=0)
         rows += [name, *[""] * deepest]
         boxes: list[_Box] = []
-        for piece in _with_ends(pieces):
+        for piece in _drawn(pieces, entered):
             below = piece.depth if piece.category == "launch" else 0
-            words = f"{piece.name}, {seconds_text((piece.end - piece.begin) / 1e9)}"
-            took = (piece.end - piece.begin) / 1e9
-            box = _Box(piece.category, at(piece.begin), at(piece.end), row + below, words, 1, took)
+            duration = (piece.end - piece.begin) / 1e9
+            words = f"{piece.name}, {seconds_text(duration)}"
+            box = _Box(
+                piece.category, at(piece.begin), at(piece.end), row + below, words, 1, duration
+            )
             boxes.append(box)
         out += [_rect(box) for box in _merged(boxes)]
         last = -1.0
         for when, words in marks:
             x = at(when)
             if x - last >= 1:
+                # Marks are short lines, because a program that marks each step would hide
+                # everything below.
                 y = 24 + row * _LANE
                 out.append(
-                    f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + _LANE - 4}">'
+                    f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 3}" y2="{y + 4}">'
                     f"<title>{html.escape(words)}</title></line>"
                 )
                 last = x
@@ -127,9 +174,9 @@ def _lanes(timeline: Timeline) -> list[_Lane]:
         by_track.setdefault(piece.track, []).append(piece)
     marks: dict[int, list[tuple[int, str]]] = {}
     for instant in timeline.instants:
-        words = ", ".join([instant.name, *(f"{k}: {v}" for k, v in instant.told.items())])
+        words = ", ".join([instant.name, *(f"{k}: {v}" for k, v in instant.annotations.items())])
         marks.setdefault(instant.track, []).append((instant.at, words[:500]))
-    found: list[_Lane] = []
+    lanes: list[_Lane] = []
 
     def place(track: int) -> tuple[int, int, int]:
         name, parent = timeline.tracks.get(track, ("", 0))
@@ -140,15 +187,19 @@ def _lanes(timeline: Timeline) -> list[_Lane]:
         name, parent = timeline.tracks.get(track, (str(track), 0))
         where = timeline.tracks.get(parent, ("", 0))[0].removeprefix("host ")
         label = f"{name} ({where})" if where else name
-        found.append((label[:26], by_track[track], marks.get(track, [])))
-    if len(found) > _LANES:
-        rest = len(found) - _LANES
-        found = [*found[:_LANES], (f"and {rest} more", [], [])]
-    return found
+        lanes.append((label[:26], by_track[track], marks.get(track, [])))
+    if len(lanes) > _LANES:
+        rest = len(lanes) - _LANES
+        lanes = [*lanes[:_LANES], (f"and {rest} more", [], [])]
+    return lanes
 
 
-def _with_ends(pieces: Sequence[TrackSlice]) -> Iterator[TrackSlice]:
-    """Joining lasts from an instance's beginning, and leaving until its end."""
+def _drawn(pieces: Sequence[TrackSlice], entered: dict[int, Arrivals]) -> Iterator[TrackSlice]:
+    """Yield the slices in the shape in which they are drawn.
+
+    Joining lasts from an instance's beginning, and leaving until its end. A collective is split
+    into its waiting and its transfer. A part that took no time is left out.
+    """
     instance: TrackSlice | None = None
     for piece in pieces:
         if piece.category == "instance":
@@ -157,11 +208,19 @@ def _with_ends(pieces: Sequence[TrackSlice]) -> Iterator[TrackSlice]:
             piece = piece._replace(begin=instance.begin)
         elif instance and piece.category == "leave":
             piece = piece._replace(end=instance.end)
+        elif piece.category == "collective":
+            middle = piece.begin + split_time(piece, entered).waiting
+            if middle > piece.begin:
+                name = f"{piece.name}: waiting for other instances"
+                yield piece._replace(category="waiting", name=name, end=middle)
+            piece = piece._replace(begin=middle)
+            if middle == piece.end:
+                continue
         yield piece
 
 
 def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
-    """Neighbours of one kind that a screen could not tell apart become one."""
+    """Merge neighbours of one kind that a screen could not show apart."""
     last: dict[tuple[str, int], _Box] = {}
     done: list[_Box] = []
     for box in boxes:
@@ -169,7 +228,7 @@ def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
         before = last.get(key)
         if before is None:
             last[key] = box
-        elif box.kind in ("collective", "slowest") and box.left - before.right < _CLOSE:
+        elif box.kind in _MERGED and box.left - before.right < _CLOSE:
             last[key] = before._replace(
                 right=max(before.right, box.right),
                 number=before.number + 1,
@@ -178,9 +237,8 @@ def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
         else:
             done.append(before)
             last[key] = box
-    order = ("launch", "start", "instance", "join", "leave", "collective", "slowest")
     done += last.values()
-    yield from sorted(done, key=lambda b: order.index(b.kind) if b.kind in order else 9)
+    yield from sorted(done, key=lambda box: _ORDER.get(box.kind, len(_ORDER)))
 
 
 def _rect(box: _Box) -> str:
@@ -188,8 +246,8 @@ def _rect(box: _Box) -> str:
     width = max(box.right - box.left, 0.5)
     words = box.words
     if box.number > 1:
-        words = f"{box.number} of {box.kind}, {seconds_text(box.seconds)} in all"
-    kind = box.kind if box.kind.isalpha() else "launch"
+        words = f"{box.number} times {_MEANINGS[box.kind]}, {seconds_text(box.seconds)} in all"
+    kind = box.kind if box.kind in _ORDER else "launch"
     inside = ""
     if kind == "launch" and width > 7 * len(box.words):
         inside = f'<text x="{box.left + 4:.1f}" y="{y + 11:g}">{html.escape(box.words)}</text>'
@@ -211,20 +269,24 @@ def _ticks(begin: int, end: int) -> Iterator[tuple[int, str]]:
         yield begin + int(i * step * 1e9), f"{i * step:g} s"
 
 
-def _tables(timeline: Timeline, found: Account) -> str:
+def _tables(timeline: Timeline, times: Account) -> str:
     ranks = (
-        (f"instance {rank}", *(seconds_text(s) for s in parts))
-        for rank, parts in list(found.by_rank.items())[:1024]
+        (f"instance {rank}", *map(seconds_text, each))
+        for rank, each in list(times.by_rank.items())[:1024]
     )
     kinds = (
-        (k.name, size_text(k.size), k.calls, seconds_text(k.seconds / k.calls)) for k in found.kinds
+        (
+            *(kind.name, size_text(kind.size), kind.collectives),
+            *(seconds_text(seconds / kind.calls) for seconds in (kind.waiting, kind.transfer)),
+        )
+        for kind in times.kinds
     )
     reports = (
         (
-            i.told.get("folder", ""),
+            i.annotations.get("folder", ""),
             ", ".join(
                 f"{key.removeprefix('file ')} ({size_text(value)})"
-                for key, value in i.told.items()
+                for key, value in i.annotations.items()
                 if key.startswith("file ")
             ),
         )
@@ -232,17 +294,17 @@ def _tables(timeline: Timeline, found: Account) -> str:
         if i.category == "report"
     )
     begin = min((s.begin for s in timeline.slices), default=0)
-    marked = [(i.at, i.name, i.told) for i in timeline.instants if i.category == "launch"]
-    marked += [(s.begin, s.name, s.told) for s in timeline.of("launch") if s.name == "move"]
+    events = [(i.at, i.name, i.annotations) for i in timeline.instants if i.category == "launch"]
+    events += [(s.begin, s.name, s.annotations) for s in timeline.of("launch") if s.name == "move"]
     happened = (
-        (f"{(at - begin) / 1e9:.3f} s", name, ", ".join(f"{k}: {v}" for k, v in told.items()))
-        for at, name, told in sorted(marked, key=lambda one: one[0])
+        (f"{(at - begin) / 1e9:.3f} s", name, ", ".join(f"{k}: {v}" for k, v in notes.items()))
+        for at, name, notes in sorted(events, key=lambda event: event[0])
     )
     return "".join(
         (
-            _table("Instances", ("", "starting", "computing", "talking"), ranks),
-            _table("Collectives", ("name", "size", "calls", "each"), kinds),
-            _table("Marks", ("name", "times"), found.marks.items()),
+            _table("Instances", ("", "starting", "computing", "waiting", "transfer"), ranks),
+            _table("Collectives", ("name", "size", "times", "waiting", "transfer"), kinds),
+            _table("Marks", ("name", "times"), times.marks.items()),
             _table("Reports for PopVision", ("folder", "files"), reports),
             _table("What happened", ("at", "what", ""), happened),
         )

@@ -1,11 +1,11 @@
-"""A launch as a timeline, written while it goes on: `poprun --trace FILE`.
+"""Writes the timeline of a launch while it runs: `poprun --trace FILE`.
 
-Each thing that happens is a packet at the end of the file, which so can be read at any time, and
-after any end, up to the last whole one. What instances say is bounded: a share of LIMIT bytes for
-each, and what is more is left out and counted. The library of the form is loaded by `open`, once
-everything that a launch forks is forked; what happens before waits for it.
+Each event is a packet at the end of the file. So the file can be read at any time, and after any
+end, up to the last complete packet. The records of instances are bounded: each instance has a share
+of LIMIT bytes, and records beyond it are left out and counted. `open` loads the library of the
+format, after the launch has forked everything that it forks; earlier events wait in memory.
 
-Tracks: the launch; the start of its instances; collectives, which show for whom all waited; and one
+Tracks: the launch; the start of its instances; collectives, which show whom all waited for; and one
 for each instance, below its host.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from podwright.timeline._instance_packets import InstancePackets
 
-#: Bytes of the file that records of instances may take, all together.
+#: The limit in bytes of all instances' records in the file.
 LIMIT = 128 << 20
-#: Files that are named of a report's folder.
+#: The limit of files that are named for a report's folder.
 LISTED = 50
 LAUNCH, START, COLLECTIVES = 1, 2, 3
 _HOSTS, _INSTANCES = 1000, 1_000_000
@@ -37,14 +37,14 @@ Told = str | int | float | bool
 
 
 def clock() -> int:
-    """Nanoseconds since this host started."""
+    """Return the nanoseconds since this host started."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def open_file(path: str) -> int:
-    """A file for a trace, private and empty. Raises InvalidRequest where there cannot be one.
+    """Open a file for a trace, private and empty. Raises InvalidRequest when that is impossible.
 
-    What is no trace is not written over: `--trace train.py` is a slip.
+    A file that is not a trace is not overwritten, since `--trace train.py` is a slip.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -52,10 +52,10 @@ def open_file(path: str) -> int:
     except OSError as error:
         raise InvalidRequest(f"--trace: {path}: {error.strerror}") from None
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise InvalidRequest(f"--trace: {path} is no file", would_work="Name a file")
-        if found.st_size and not _is_trace(os.pread(handle, 64, 0)):
+        if status.st_size and not _is_trace(os.pread(handle, 64, 0)):
             raise InvalidRequest(
                 f"--trace: {path} is there, and is no trace",
                 would_work="Name another file, or remove this one",
@@ -72,15 +72,18 @@ def open_file(path: str) -> int:
 
 
 def _is_trace(begin: bytes) -> bool:
-    """Whether a file begins as ours do: with a packet that has a sequence and a clock snapshot."""
+    """Return whether a file begins like a trace: with a packet of a sequence and a clock
+    snapshot.
+    """
     return begin[:1] == b"\x0a" and begin[2:3] == b"\x32" and begin[4:5] == b"\x0a"
 
 
 class TraceWriter:
-    """Writes the timeline of one launch. handle: the file; below 0: nothing is written.
+    """Writes the timeline of one launch. handle: the file's descriptor; below 0: nothing is
+    written.
 
-    All methods may be called at any time, and none raises: problem says what went wrong, if
-    anything did; nothing is written from then on.
+    All methods may be called at any time, and none raises. `problem` has the first error; nothing
+    is written after it.
     """
 
     def __init__(
@@ -110,38 +113,39 @@ class TraceWriter:
         self._last: dict[int, int] = {}
         self._said: InstancePackets | None = None
 
-    # The launch
+    # Events of the launch
 
-    def begin(self, name: str, **told: Told) -> None:
-        """A phase begins, within those that have begun and not ended."""
+    def begin(self, name: str, **annotations: Told) -> None:
+        """Begin a phase, within the phases that have not ended."""
         self._open.append(name)
-        self._event("BEGIN", LAUNCH, name, "launch", told)
+        self._event("BEGIN", LAUNCH, name, "launch", annotations)
 
-    def end(self, at: int | None = None, **told: Told) -> None:
-        """The phase that began last ends; at: when it did, if that was before."""
+    def end(self, at: int | None = None, **annotations: Told) -> None:
+        """End the phase that began last. at: its end, if that was earlier."""
         if self._open:
             self._open.pop()
-            self._event("END", LAUNCH, "", "", told, at)
+            self._event("END", LAUNCH, "", "", annotations, at)
 
     def end_to(self, depth: int) -> None:
-        """All phases end but the first `depth`."""
+        """End all phases but the first `depth`."""
         while len(self._open) > depth:
             self.end()
 
-    def past(self, name: str, begin: int, end: int, **told: Told) -> None:
-        """A phase that is known only now: from one time to another, in nanoseconds."""
-        self._event("BEGIN", LAUNCH, name, "launch", told, begin)
+    def past(self, name: str, begin: int, end: int, **annotations: Told) -> None:
+        """Write a phase that is known only afterwards. begin, end: nanoseconds."""
+        self._event("BEGIN", LAUNCH, name, "launch", annotations, begin)
         self._event("END", LAUNCH, "", "", {}, max(begin, end))
 
-    def happened(self, name: str, at: int | None = None, **told: Told) -> None:
-        """Something happened to the launch; at: when, if that was before.
+    def happened(self, name: str, at: int | None = None, **annotations: Told) -> None:
+        """Write an event of the launch. at: its time, if that was earlier.
 
-        Whatever is done to a running launch is told so: a restart, a move to other devices.
+        Everything that is done to a running launch is such an event: a restart, a move to other
+        devices.
         """
-        self._event("INSTANT", LAUNCH, name, "launch", told, at)
+        self._event("INSTANT", LAUNCH, name, "launch", annotations, at)
 
     def attempt(self, number: int) -> None:
-        """All instances are started, for the how manieth time, from 1."""
+        """Begin a start of all instances. number: which start this is, from 1."""
         self._attempt = number
         self._current.clear()
         self._spoken.clear()
@@ -151,50 +155,53 @@ class TraceWriter:
         self.begin(f"start {number}" if number > 1 else "run", attempt=number)
 
     def starting(self, how: str) -> None:
-        """What starts the instances begins."""
+        """Begin the start of the instances. how: what starts them."""
         self.started()
         self._start_open = True
         self._event("BEGIN", START, how, "start", {"attempt": self._attempt})
 
     def started(self) -> None:
-        """All instances have begun, or never will."""
+        """End the start: all instances have begun, or never will."""
         if self._start_open:
             self._start_open = False
             self._event("END", START, "", "", {})
 
-    # Instances
+    # Events of instances
 
     def instance_began(self, rank: int, host: str) -> None:
-        """The script in front of an instance began."""
+        """Note that the script in front of an instance began."""
         self._current[rank] = (self._track(rank, host), host)
-        told: dict[str, Told] = {"rank": rank, "host": host, "attempt": self._attempt}
-        self._event("BEGIN", self._current[rank][0], f"instance {rank}", "instance", told)
+        annotations: dict[str, Told] = {"rank": rank, "host": host, "attempt": self._attempt}
+        self._event("BEGIN", self._current[rank][0], f"instance {rank}", "instance", annotations)
 
     def instance_wrote(self, rank: int) -> None:
-        """An instance wrote something: the first line is told."""
+        """Note that an instance wrote something; only its first line is written to the trace."""
         if rank not in self._spoken and rank in self._current:
             self._spoken.add(rank)
             self._event("INSTANT", self._current[rank][0], "first line", "line", {})
 
     def instance_ended(self, rank: int, code: int) -> None:
-        """An instance ended."""
+        """Note that an instance ended."""
         if rank in self._current:
             uuid, _ = self._current.pop(rank)
             self._event("END", uuid, "", "", {"code": code})
 
     def report(self, rank: int, folder: str, files: Sequence[tuple[str, int]], more: int) -> None:
-        """The folder of an instance's profile. files: names and bytes; more: how many besides."""
-        uuid = self._current[rank][0] if rank in self._current else self._latest(rank)
-        told: dict[str, Told] = {"folder": folder, "more": more}
-        told |= {f"file {name}": size for name, size in files[:LISTED]}
-        self._event("INSTANT", uuid, "report", "report", told)
+        """Note the folder of an instance's profile.
 
-    def clock_answered(self, host: str, asked: int, there: int, heard: int) -> None:
-        """Another host said the time there (HostClock)."""
-        self._clocks.setdefault(host, HostClock()).answered(asked, there, heard)
+        files: names and bytes. more: the number of further files.
+        """
+        uuid = self._current[rank][0] if rank in self._current else self._latest(rank)
+        annotations: dict[str, Told] = {"folder": folder, "more": more}
+        annotations |= {f"file {name}": size for name, size in files[:LISTED]}
+        self._event("INSTANT", uuid, "report", "report", annotations)
+
+    def clock_answered(self, host: str, asked_at: int, remote_time: int, heard: int) -> None:
+        """Note that another host answered with its time (see HostClock)."""
+        self._clocks.setdefault(host, HostClock()).answered(asked_at, remote_time, heard)
 
     def records(self, rank: int, data: bytes) -> None:
-        """What an instance wrote into its pipe, here or on another host."""
+        """Write the records from an instance's pipe, on this host or another."""
         if rank not in self._current or self.problem:
             return
         if self._packets is None:
@@ -206,15 +213,15 @@ class TraceWriter:
         known = self._clocks.get(host)
         offset = known.offset if known else 0
         latest = self._now() + (known.error or 0 if known else 0)
-        found = stream.feed(data)
+        pieces = stream.feed(data)
         if self._used.get(rank, 0) > self._share:
-            self._left_out[rank] = self._left_out.get(rank, 0) + sum(map(len, found))
+            self._left_out[rank] = self._left_out.get(rank, 0) + sum(map(len, pieces))
             return
-        if not found or self._said is None:
+        if not pieces or self._said is None:
             return
         since = self._last.get(uuid, 0)
         out, self._last[uuid], lost = self._said.of(
-            found, (uuid, rank), (offset, latest), since, self._attempt
+            pieces, (uuid, rank), (offset, latest), since, self._attempt
         )
         if lost:
             self._left_out[rank] = self._left_out.get(rank, 0) + lost
@@ -224,8 +231,8 @@ class TraceWriter:
     # Tracks
 
     def _latest(self, rank: int) -> int:
-        found = [uuid for (of, _), uuid in self._tracks.items() if of == rank]
-        return found[-1] if found else LAUNCH
+        tracks = [uuid for (of, _), uuid in self._tracks.items() if of == rank]
+        return tracks[-1] if tracks else LAUNCH
 
     def _track(self, rank: int, host: str) -> int:
         if host not in self._hosts:
@@ -245,28 +252,30 @@ class TraceWriter:
         uuid: int,
         name: str,
         category: str,
-        told: Mapping[str, Told],
+        annotations: Mapping[str, Told],
         at: int | None = None,
     ) -> None:
         at = max(self._now() if at is None else at, self._last.get(uuid, 0))
         if kind != "INSTANT":
             self._last[uuid] = at
-        self._put("event", kind, uuid, name, category, dict(told), at)
+        self._put("event", kind, uuid, name, category, dict(annotations), at)
 
-    def _put(self, what: str, *values: Any) -> None:
+    def _put(self, phase: str, *values: Any) -> None:
         if self.problem:
             return
         if self._packets is None:
-            self._queue.append((what, *values))
-        elif what == "track":
+            self._queue.append((phase, *values))
+        elif phase == "track":
             self._write(self._packets.track(*values))
         else:
-            kind, uuid, name, category, told, at = values
-            fields = self._packets.event(getattr(self._packets, kind), uuid, name, category, told)
+            kind, uuid, name, category, annotations, at = values
+            fields = self._packets.event(
+                getattr(self._packets, kind), uuid, name, category, annotations
+            )
             self._write(self._packets.packet(fields + self._packets.stamp(at)))
 
     def open(self) -> None:
-        """Load what writes packets, and write what has happened so far."""
+        """Load the module that writes packets, and write all events so far."""
         if self._packets is not None or self.problem:
             return
         try:
@@ -280,8 +289,8 @@ class TraceWriter:
         for uuid, name in ((LAUNCH, "launch"), (START, "start"), (COLLECTIVES, "collectives")):
             self._write(packets.track(uuid, name, 0, uuid))
         queue, self._queue = self._queue, []
-        for what, *values in queue:
-            self._put(what, *values)
+        for kind, *values in queue:
+            self._put(kind, *values)
 
     def _write(self, data: bytes) -> None:
         try:
@@ -290,8 +299,8 @@ class TraceWriter:
         except OSError as error:
             self.problem = error.strerror or str(error)
 
-    def close(self, **told: Told) -> None:
-        """The launch is over: end what has not ended, and say how sure the clocks are."""
+    def close(self, **annotations: Told) -> None:
+        """End the trace of a launch: end all phases, and write how exact the clocks are."""
         if not self.on:
             return
         self.open()
@@ -305,9 +314,9 @@ class TraceWriter:
             uuid, _ = self._current.pop(rank)
             self._event("END", uuid, "", "", {})
         self.end_to(1)
-        self.end(None, **told)
+        self.end(None, **annotations)
         os.close(self.handle)
 
 
-#: Where nothing is traced.
+#: For a launch without a trace.
 OFF = TraceWriter(-1, 0)

@@ -1,6 +1,6 @@
-"""The pod in a terminal: what is where, who waits, what happened, live (`podwright top`).
+"""The pod in a terminal, live: devices, the queue and events (`podwright top`).
 
-The app itself draws in Textual, and is loaded when it is asked for.
+The app itself draws with Textual, and is loaded on first use.
 """
 
 from __future__ import annotations

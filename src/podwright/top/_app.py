@@ -20,28 +20,28 @@ from podwright.page import Snapshot
 from podwright.top._picture import draw, legend, letters
 from podwright.top._rows import TABS, facts, held_by, rows
 
-#: A look that took t seconds is followed by a pause of at least this many times t.
+#: A refresh that took t seconds is followed by a pause of at least this many times t.
 _SHARE = 10.0
 
 
 class PodFeed(Protocol):
-    """As `Feed`."""
+    """The calls of `Feed` that the app makes."""
 
-    def look(self) -> Snapshot:
-        """All that there is to see."""
+    def snapshot(self) -> Snapshot:
+        """Return everything to show."""
 
     def explain(self, name: str) -> list[str]:
-        """Why something stands as it does."""
+        """Return why something is in its state."""
 
     def drain(self, machine: str) -> None:
         """Let a machine take nothing new."""
 
     def resume(self, machine: str) -> None:
-        """Let it serve again."""
+        """Let a machine take partitions again."""
 
 
 class _Words(ModalScreen[bool]):
-    """Text in front of all, and a question where there is one."""
+    """A text in front of everything else, with a question or without."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
@@ -59,17 +59,17 @@ class _Words(ModalScreen[bool]):
             yield Static(text)
 
     def action_answer(self, answer: bool) -> None:
-        """Close with it."""
+        """Close the text with this answer."""
         self.dismiss(answer if self._ask else False)
 
     def on_click(self) -> None:
-        """Text alone goes by a click, too."""
+        """Close the text on a click, unless it asks a question."""
         if not self._ask:
             self.dismiss(False)
 
 
 class TopApp(App[None]):
-    """title: of the first line. every: seconds between two looks."""
+    """The app. title: the first line. every: seconds between two refreshes."""
 
     CSS = """
     #title { height: 1; background: $primary-darken-2; color: $text; }
@@ -97,11 +97,11 @@ class TopApp(App[None]):
         self,
         feed: PodFeed,
         title: str,
-        every: float = 1.0,
+        interval: float = 1.0,
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        self._feed, self._title, self._every, self._now = feed, title, every, now
+        self._feed, self._title, self._interval, self._now = feed, title, interval, now
         self.snapshot: Snapshot = {}
         self.tab = 0
         self.order = [(tab.sort, tab.down) for tab in TABS]
@@ -112,7 +112,7 @@ class TopApp(App[None]):
         self._listed: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """The widgets, from above."""
+        """Yield the widgets, from the top."""
         yield Static(id="title")
         with Vertical():
             with VerticalScroll(id="pod"):
@@ -124,22 +124,22 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start refreshing."""
         self.query_one("#title", Static).update(self._title)
         self.query_one("#pod").can_focus = False
         self.query_one(Tabs).can_focus = False
         self.query_one(DataTable).focus()
-        self._look()
+        self._refresh()
 
     @work(thread=True, exclusive=True, group="look")
-    def _look(self) -> None:
-        begun = time.monotonic()
+    def _refresh(self) -> None:
+        started = time.monotonic()
         try:
-            seen, problem = self._feed.look(), ""
+            seen, problem = self._feed.snapshot(), ""
         except PodwrightError as error:
             seen, problem = {}, error.problem
-        took = time.monotonic() - begun
-        self.call_from_thread(self._show, seen, problem, max(self._every, _SHARE * took))
+        duration = time.monotonic() - started
+        self.call_from_thread(self._show, seen, problem, max(self._interval, _SHARE * duration))
 
     def _show(self, seen: Snapshot, problem: str, pause: float) -> None:
         if problem != self._problem:
@@ -150,15 +150,15 @@ class TopApp(App[None]):
             self.snapshot = seen
         self.refresh_rows()
         if self._next:
-            self._next.stop()  # one that was asked for between two
-        self._next = self.set_timer(pause, self._look)
+            self._next.stop()  # a refresh that the user requested in between
+        self._next = self.set_timer(pause, self._refresh)
 
     def on_resize(self) -> None:
-        """Another width folds the pod otherwise."""
+        """Draw anew, since the width determines how the pod is folded."""
         self.refresh_rows()
 
     def refresh_rows(self) -> None:
-        """Draw what is known; what is the same is not sent again, since lines may be slow."""
+        """Draw the snapshot. Unchanged parts are not sent again, since connections may be slow."""
         self._fill()
         width = max(self.size.width - 16, 16)
         if (width, self.snapshot) == self._drawn:
@@ -177,27 +177,27 @@ class TopApp(App[None]):
     def _fill(self) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
         tab, (sort, down) = TABS[self.tab], self.order[self.tab]
-        found = rows(tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=down)
+        table_rows = rows(tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=down)
         marks = letters(self.snapshot) if tab.name == "Partitions" else {}
-        listed = (self.tab, sort, down, found, marks)
+        listed = (self.tab, sort, down, table_rows, marks)
         if listed == self._listed:
             return
         same = bool(self._listed) and self._listed[0] == self.tab
         self._listed = listed
         key, scroll = self._selected() if same else "", table.scroll_y
         table.clear(columns=True)
-        shown = [[Text(str(value)) for value in values] for _, values in found]
+        texts = [[Text(str(value)) for value in values] for _, values in table_rows]
         for n, (heading, _) in enumerate(tab.columns):
             arrow = ("▼" if down else "▲") if n == sort else ""
-            # Said, not measured: Textual would measure later, and draw twice.
-            widths = (cells[n].cell_len for cells in shown)
+            # The width is given, because Textual would measure it later and draw twice.
+            widths = (cells[n].cell_len for cells in texts)
             width = max((len(heading) + 1, *widths)) if heading else 1
             table.add_column(f"{heading}{arrow}", key=str(n), width=width)
-        for (name, _), cells in zip(found, shown, strict=True):
+        for (name, _), cells in zip(table_rows, texts, strict=True):
             if name in marks:
                 cells[0] = Text(marks[name].letter, marks[name].style)
             table.add_row(*cells, key=name)
-        names = [name for name, _ in found]
+        names = [name for name, _ in table_rows]
         if key in names:
             table.move_cursor(row=names.index(key), animate=False, scroll=False)
             table.scroll_y = scroll
@@ -216,12 +216,12 @@ class TopApp(App[None]):
         return {}
 
     def action_tab(self, number: int) -> None:
-        """Another table."""
+        """Show another table."""
         self.query_one(Tabs).active = f"t{number}"
         self._open(number)
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
-        """By a key or the mouse."""
+        """Show the table that a key or the mouse chose."""
         self._open(int(str(event.tab.id)[1:]))
 
     def _open(self, number: int) -> None:
@@ -230,69 +230,73 @@ class TopApp(App[None]):
             self._fill()
 
     def action_sort(self) -> None:
-        """By the next column."""
+        """Sort by the next column."""
         sort, _ = self.order[self.tab]
         self.order[self.tab] = ((sort + 1) % len(TABS[self.tab].columns), False)
         self._fill()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """By the mouse: this column, and then the other way round."""
+        """Sort by the column that was clicked, and on a second click in the other direction."""
         number = int(str(event.column_key.value))
         sort, down = self.order[self.tab]
         self.order[self.tab] = (number, not down if number == sort else False)
         self._fill()
 
     def action_filter(self) -> None:
-        """Type words."""
+        """Open the field for filter words."""
         field = self.query_one("#filter", Input)
         field.display = True
         field.focus()
 
     def action_unfilter(self) -> None:
-        """All rows again."""
+        """Show all rows again."""
         field = self.query_one("#filter", Input)
         field.value, field.display = "", False
         self.query_one(DataTable).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Rows follow each letter."""
+        """Filter the rows after each letter."""
         self._filter = event.value
         self._fill()
 
     def on_input_submitted(self) -> None:
-        """Back to the rows; the words stay."""
+        """Go back to the rows. The filter stays."""
         self.query_one(DataTable).focus()
 
     def on_data_table_row_selected(self) -> None:
-        """Enter, or a second click."""
+        """Explain the row, after Enter or a second click."""
         self.action_explain()
 
     def action_explain(self) -> None:
-        """How the row's partition or waiter stands; all facts of anything else."""
+        """Explain the state of the row's partition or waiter; for other rows, show all facts."""
         key = self._selected()
         if key:
             self._explain(key, facts(key, self._item(key)))
 
     @work(thread=True, group="act")
     def _explain(self, key: str, known: list[str]) -> None:
-        told: list[str] = []
-        if TABS[self.tab].name in ("Partitions", "Line") and "/" not in key:
+        lines: list[str] = []
+        if TABS[self.tab].name in ("Partitions", "Queue") and "/" not in key:
             try:
-                told = ["", *self._feed.explain(key)]
+                lines = ["", *self._feed.explain(key)]
             except PodwrightError as error:
-                told = ["", error.problem]
-        self.call_from_thread(self.push_screen, _Words([*known, *told]))
+                lines = ["", error.problem]
+        self.call_from_thread(self.push_screen, _Words([*known, *lines]))
 
     def action_drain(self) -> None:
-        """Ask, and let the row's machine take nothing new."""
+        """Ask for confirmation, and let the row's machine take nothing new."""
         if name := self._machine():
-            held = held_by(self.snapshot, name)
-            stay = f"On it: {', '.join(held)}: they go on." if held else "Nothing lies on it."
+            partitions = held_by(self.snapshot, name)
+            stay = (
+                f"On it: {', '.join(partitions)}: they go on."
+                if partitions
+                else "Nothing lies on it."
+            )
             lines = [f"Drain {name}? It takes nothing new.", stay]
             self.push_screen(_Words(lines, ask=True), lambda yes: self._acts("drain", name, yes))
 
     def action_resume(self) -> None:
-        """Ask, and let the row's machine serve again."""
+        """Ask for confirmation, and let the row's machine take partitions again."""
         if name := self._machine():
             lines = [f"Let {name} serve again?"]
             self.push_screen(_Words(lines, ask=True), lambda yes: self._acts("resume", name, yes))
@@ -303,16 +307,16 @@ class TopApp(App[None]):
             return ""
         return self._selected()
 
-    def _acts(self, what: str, name: str, yes: bool | None) -> None:
+    def _acts(self, action: str, name: str, yes: bool | None) -> None:
         if yes:
-            self._act(what, name)
+            self._act(action, name)
 
     @work(thread=True, group="act")
-    def _act(self, what: str, name: str) -> None:
+    def _act(self, action: str, name: str) -> None:
         try:
-            (self._feed.drain if what == "drain" else self._feed.resume)(name)
+            (self._feed.drain if action == "drain" else self._feed.resume)(name)
         except PodwrightError as error:
             self.call_from_thread(self.notify, str(error), severity="error")
         else:
-            self.call_from_thread(self.notify, f"{name}: {what} is done.")
-            self.call_from_thread(self._look)
+            self.call_from_thread(self.notify, f"{name}: {action} is done.")
+            self.call_from_thread(self._refresh)

@@ -1,4 +1,4 @@
-"""What `top` sees and does: a server's lists as one snapshot, and the few acts it offers."""
+"""The data and the actions of `top`: a server's lists as one snapshot, and a few calls."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from podwright.wire import METHODS
 
 
 class Feed:
-    """One server, asked by one thread at a time: a client takes one call after another."""
+    """One server. Only one thread may use it: a client makes one call after another."""
 
     def __init__(self, client: Client, now: Callable[[], float] = time.time) -> None:
         self._client, self._now = client, now
         self._lock = threading.Lock()
         self.info = client.get_server_info()
 
-    def look(self) -> Snapshot:
-        """All that the caller may see. Raises wire.PodwrightError."""
+    def snapshot(self) -> Snapshot:
+        """Return everything that the caller may see. Raises wire.PodwrightError."""
 
         async def ask(method: str) -> Any:
             return self._client.call(method, METHODS[method].request())
@@ -31,11 +31,17 @@ class Feed:
             return asyncio.run(take(ask, self._now))
 
     def explain(self, name: str) -> list[str]:
-        """How a waiter, lease or partition stands, a sentence each. Raises wire.PodwrightError."""
+        """Return the state of a waiter, lease or partition in sentences. Raises
+        wire.PodwrightError.
+        """
         with self._lock:
-            found = self._client.explain(name)
-        told = [found.problem, *found.lines, found.would_work and f"Would work: {found.would_work}"]
-        return [line for line in dict.fromkeys(told) if line] or ["It starts now."]
+            explanation = self._client.explain(name)
+        lines = [
+            explanation.problem,
+            *explanation.lines,
+            explanation.would_work and f"Would work: {explanation.would_work}",
+        ]
+        return [line for line in dict.fromkeys(lines) if line] or ["It starts now."]
 
     def drain(self, machine: str) -> None:
         """Let a machine take nothing new. Raises wire.PodwrightError."""

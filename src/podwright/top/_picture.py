@@ -1,6 +1,6 @@
 """A pod drawn in letters: a line for each link domain, a letter for each device. Pure.
 
-Each partition has a letter and a colour of its own, so nobody needs to tell colours apart.
+Each partition has a letter as well as a colour, so nobody needs to distinguish colours.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 from podwright.page import Snapshot
 
-#: Device states that are not a partition's, and how they are drawn.
+#: The states of devices without a partition, and how they are drawn.
 _STATES = {"FREE": ("·", ""), "DRAINED": ("d", "yellow"), "DOWN": ("!", "red bold")}
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("d", "")
 _COLOURS = ("cyan", "green", "magenta", "blue", "bright_yellow", "bright_cyan", "bright_magenta")
 
 
 class Cell(NamedTuple):
-    """A device, or several of them where a domain is folded. style: as Rich takes it."""
+    """A device, or several of them if the domain is folded. style: for Rich."""
 
     letter: str
     style: str
 
 
 class Domain(NamedTuple):
-    """A link domain. free: devices."""
+    """A link domain. free: the number of its free devices."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -35,11 +35,16 @@ class Domain(NamedTuple):
 
 
 def letters(snapshot: Snapshot) -> dict[str, Cell]:
-    """The letter and colour of each partition: by age, so that they stay while others go."""
-    made = sorted(snapshot.get("partitions", {}).items(), key=lambda item: _since(item[1], item[0]))
+    """Return the letter and colour of each partition.
+
+    They follow the partitions' ages, so newer partitions do not change them.
+    """
+    partitions = sorted(
+        snapshot.get("partitions", {}).items(), key=lambda item: _since(item[1], item[0])
+    )
     return {
         name: Cell(_LETTERS[n % len(_LETTERS)], _COLOURS[n % len(_COLOURS)])
-        for n, (name, _) in enumerate(made)
+        for n, (name, _) in enumerate(partitions)
     }
 
 
@@ -49,7 +54,7 @@ def _since(partition: object, name: str) -> tuple[float, str]:
 
 
 def draw(snapshot: Snapshot, width: int) -> list[Domain]:
-    """The link domains in order, each in at most so many columns."""
+    """Return the link domains in order, each in at most `width` columns."""
     marks = letters(snapshot)
     inside: dict[tuple[str, int], list[tuple[int, Cell]]] = {}
     for where, row in snapshot.get("devices", {}).items():
@@ -71,7 +76,9 @@ def draw(snapshot: Snapshot, width: int) -> list[Domain]:
 
 
 def _folded(cells: list[Cell], width: int) -> list[Cell]:
-    """What is most in each group; a failure is always seen."""
+    """Return one cell for each group of devices: its most frequent, or a failure if there is
+    one.
+    """
     each = -(-len(cells) // width)
     if each <= 1:
         return cells
@@ -84,11 +91,11 @@ def _folded(cells: list[Cell], width: int) -> list[Cell]:
 
 
 def legend(snapshot: Snapshot) -> str:
-    """What the other letters mean, and which sizes still fit."""
+    """Return the meaning of the other letters, and which sizes still fit."""
     parts = ["· free", "d drained", "! down", "r kept"]
-    for cluster, found in snapshot.get("fragments", {}).items():
-        assert isinstance(found, Mapping)
-        fit = [size for size, count, _ in found["sizes"] if count]
+    for cluster, counts in snapshot.get("fragments", {}).items():
+        assert isinstance(counts, Mapping)
+        fit = [size for size, count, _ in counts["sizes"] if count]
         several = f"{cluster}: " if len(snapshot.get("fragments", {})) > 1 else ""
-        parts.append(f"{several}{found['free']} free, largest {max(fit, default=0)}")
+        parts.append(f"{several}{counts['free']} free, largest {max(fit, default=0)}")
     return "  ".join(parts)

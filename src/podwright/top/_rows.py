@@ -13,9 +13,12 @@ Item = Mapping[str, Any]
 
 
 class Tab(NamedTuple):
-    """A table. topics: whose items are its rows. columns: heading, and value of an item by its key
-    and the time in seconds since 1970. sort: the column that it is sorted by at first. down:
-    largest first."""
+    """A table.
+
+    topics: the topics whose items are its rows. columns: the heading of each, and a function that
+    returns an item's value from its key, the item and the time in seconds since 1970. sort: the
+    column of the initial order. down: whether the largest value is first.
+    """
 
     name: str
     topics: tuple[str, ...]
@@ -69,7 +72,7 @@ TABS = (
         sort=1,
     ),
     Tab(
-        "Line",
+        "Queue",
         ("waiters", "jobs"),
         (
             ("Place", _get("place")),
@@ -112,17 +115,20 @@ TABS = (
 def rows(
     tab: Tab, snapshot: Snapshot, now: float, *, words: str = "", sort: int = 0, down: bool = False
 ) -> list[tuple[str, tuple[Any, ...]]]:
-    """Key and values of each row. words: all of them must stand in a row; `alice -ACTIVE` leaves
-    out what has a word behind a minus."""
-    found = []
+    """Return the key and the values of each row.
+
+    words: only rows that contain all of them are returned. A word behind a minus excludes rows, as
+    in `alice -ACTIVE`.
+    """
+    matching = []
     for topic in tab.topics:
         for key, item in snapshot.get(topic, {}).items():
             assert isinstance(item, Mapping)
             values = tuple(value(key, item, now) for _, value in tab.columns)
             if _matches(values, words):
-                found.append((key, values))
-    found.sort(key=lambda row: (_order(row[1][sort]), row[0]), reverse=down)
-    return found
+                matching.append((key, values))
+    matching.sort(key=lambda row: (_order(row[1][sort]), row[0]), reverse=down)
+    return matching
 
 
 def _matches(values: tuple[Any, ...], words: str) -> bool:
@@ -134,29 +140,29 @@ def _matches(values: tuple[Any, ...], words: str) -> bool:
 
 
 def _order(value: Any) -> tuple[int, float, str]:
-    """Numbers before words, each among themselves."""
+    """Return a sort key that puts numbers before words."""
     if isinstance(value, int | float):
         return 0, float(value), ""
     return 1, 0.0, str(value).lower()
 
 
 def span(seconds: float) -> str:
-    """`45s`, `12m`, `3h05`, `4d`."""
-    whole = max(int(seconds), 0)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}"
-    return f"{whole // 86400}d"
+    """Return a time as `45s`, `12m`, `3h05`, `4d`."""
+    total = max(int(seconds), 0)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m"
+    if total < 86400:
+        return f"{total // 3600}h{total % 3600 // 60:02}"
+    return f"{total // 86400}d"
 
 
 _TIMES = ("since", "created", "until", "starts", "at")
 
 
 def facts(key: str, item: Item) -> list[str]:
-    """All that is known of an item, a line each."""
+    """Return all known values of an item, a line each."""
     known = [(name, value) for name, value in item.items() if value not in ("", None, [], 0)]
     return [
         key,
@@ -169,10 +175,10 @@ def _moment(value: Any) -> str:
 
 
 def held_by(snapshot: Snapshot, machine: str) -> list[str]:
-    """The partitions that lie on a machine."""
-    found: dict[str, None] = {}
+    """Return the partitions on a machine."""
+    names: dict[str, None] = {}
     for row in snapshot.get("devices", {}).values():
         assert isinstance(row, tuple | list)
         if row[0] == machine and row[3]:
-            found[str(row[3])] = None
-    return list(found)
+            names[str(row[3])] = None
+    return list(names)

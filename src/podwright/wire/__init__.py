@@ -1,7 +1,7 @@
 """What travels: values, refusals, and where servers are found.
 
-Two more doors import protobuf, and so stand apart: `podwright.wire.messages` (our values as gRPC
-messages) and `podwright.wire.virm` (the vendor's protocol).
+Two more modules are public and stand apart because they import protobuf: `podwright.wire.messages`
+(Podwright's values as gRPC messages) and `podwright.wire.virm` (the vendor's protocol).
 """
 
 from podwright.endpoints import (
@@ -53,7 +53,7 @@ from podwright.wire._admin import (
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._jobs import JobInfo, JobList, JobReport
-from podwright.wire._method import May, Method, Repeat, Rights
+from podwright.wire._method import About, AuditEntry, May, Method, ObjectKind, Repeat, Rights
 from podwright.wire._methods import METHODS
 from podwright.wire._moving import (
     AskToMoveRequest,
@@ -116,6 +116,9 @@ from podwright.wire._values import (
     TokenRequest,
 )
 from podwright.wire._waiters import (
+    AuditChain,
+    AuditReport,
+    AuditRequest,
     EventInfo,
     EventList,
     EventsRequest,
@@ -141,6 +144,7 @@ __all__ = [
     "SERVER_URI",
     "SOCKET_VARIABLE",
     "SYSTEM_SOCKET",
+    "About",
     "AcquireReply",
     "AcquireRequest",
     "AgentInfo",
@@ -152,6 +156,10 @@ __all__ = [
     "AlreadyExists",
     "Announcement",
     "AskToMoveRequest",
+    "AuditChain",
+    "AuditEntry",
+    "AuditReport",
+    "AuditRequest",
     "BackupReply",
     "BackupRequest",
     "CallOffMoveRequest",
@@ -204,6 +212,7 @@ __all__ = [
     "NewUser",
     "NoCapacity",
     "NotFound",
+    "ObjectKind",
     "OperationState",
     "PartitionInfo",
     "PartitionList",

@@ -1,8 +1,8 @@
-"""The values of podwright.v1 that are about machines, clusters and users: an administrator's."""
+"""The values of podwright.v1 for administrators: machines, clusters and users."""
 
 from __future__ import annotations
 
-from podwright.wire._method import EVERYBODY, Method, Repeat
+from podwright.wire._method import EVERYBODY, About, Method, ObjectKind, Repeat
 from podwright.wire._value import Value
 from podwright.wire._values import (
     AllocationInfo,
@@ -18,6 +18,7 @@ class AgentRequest(Value):
     host empty: where the agent of that name announced itself. replace: one that is registered
     is known by its new address and hardware from now on. certificate: the number of the one that
     is believed for this machine, and no other; empty: as it was, at first any of the authority's.
+    request_id: as `CreateRequest` has it; so in the requests below.
     """
 
     name: str
@@ -25,6 +26,7 @@ class AgentRequest(Value):
     port: int = 0
     replace: bool = False
     certificate: str = ""
+    request_id: str = ""
 
 
 class AgentInfo(Value):
@@ -97,6 +99,7 @@ class ClusterRequest(Value):
     num_ilds: int = 1
     ild_topology: str = ""
     topology: str = ""
+    request_id: str = ""
 
 
 class ClusterChange(Value):
@@ -113,6 +116,7 @@ class ClusterChange(Value):
     replace: str = ""
     by: str = ""
     dry_run: bool = False
+    request_id: str = ""
 
 
 class Named(Value):
@@ -120,6 +124,7 @@ class Named(Value):
 
     name: str
     force: bool = False
+    request_id: str = ""
 
 
 class CheckResult(Value):
@@ -155,6 +160,7 @@ class AllocationRequest(Value):
     users: list[str] = []
     scheduler: str = ""
     owner: str = ""
+    request_id: str = ""
 
 
 class UserRequest(Value):
@@ -162,12 +168,16 @@ class UserRequest(Value):
 
     allocations: those that the user may use; none: all. uid: of the account that is this user
     where the kernel or MUNGE says who calls; -1: none.
+
+    Asked again under the same request_id, the same user gets a new access key, and the first key,
+    of which nobody heard, is worth nothing.
     """
 
     name: str
     role: str = "user"
     allocations: list[str] = []
     uid: int = -1
+    request_id: str = ""
 
 
 class RevokeRequest(Value):
@@ -202,21 +212,34 @@ class UserList(Value):
     next_page_token: str = ""
 
 
+_AGENT, _NEW_AGENT = About(ObjectKind.AGENT), About(ObjectKind.AGENT, new=True)
+_CLUSTER, _NEW_CLUSTER = About(ObjectKind.CLUSTER), About(ObjectKind.CLUSTER, new=True)
+_ALLOCATION, _NEW_ALLOCATION = About(ObjectKind.ALLOCATION), About(ObjectKind.ALLOCATION, new=True)
+_USER, _NEW_USER = About(ObjectKind.USER), About(ObjectKind.USER, new=True)
+
 CALLS = (
-    Method("CreateAgent", AgentRequest, AgentInfo),
+    Method("CreateAgent", AgentRequest, AgentInfo, repeat=Repeat.REQUEST_ID, about=_NEW_AGENT),
     Method("ListAgents", ListRequest, AgentList, EVERYBODY, Repeat.READS),
-    Method("RemoveAgent", Named, Empty),
-    # A hint, which changes nothing that is served.
-    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.READS),
+    Method("RemoveAgent", Named, Empty, repeat=Repeat.REQUEST_ID, about=_AGENT),
+    # A hint. It changes nothing that is served.
+    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.READS, _AGENT),
     Method("DiscoverAgents", DiscoverRequest, DiscoveredList, repeat=Repeat.READS),
-    Method("CreateCluster", ClusterRequest, ClusterInfo),
-    Method("ChangeCluster", ClusterChange, ClusterInfo),
-    Method("RemoveCluster", Named, Empty),
-    Method("TestCluster", Named, ClusterTest, repeat=Repeat.READS),
-    Method("CreateAllocation", AllocationRequest, AllocationInfo),
-    Method("RemoveAllocation", Named, Empty),
-    Method("CreateUser", UserRequest, NewUser),
+    Method(
+        "CreateCluster", ClusterRequest, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_NEW_CLUSTER
+    ),
+    Method("ChangeCluster", ClusterChange, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_CLUSTER),
+    Method("RemoveCluster", Named, Empty, repeat=Repeat.REQUEST_ID, about=_CLUSTER),
+    Method("TestCluster", Named, ClusterTest, repeat=Repeat.READS, about=_CLUSTER),
+    Method(
+        "CreateAllocation",
+        AllocationRequest,
+        AllocationInfo,
+        repeat=Repeat.REQUEST_ID,
+        about=_NEW_ALLOCATION,
+    ),
+    Method("RemoveAllocation", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ALLOCATION),
+    Method("CreateUser", UserRequest, NewUser, repeat=Repeat.REQUEST_ID, about=_NEW_USER),
     Method("ListUsers", ListRequest, UserList, repeat=Repeat.READS),
-    Method("RemoveUser", Named, Empty),
-    Method("RevokeCertificate", RevokeRequest, UserInfo),
+    Method("RemoveUser", Named, Empty, repeat=Repeat.REQUEST_ID, about=_USER),
+    Method("RevokeCertificate", RevokeRequest, UserInfo, repeat=Repeat.SAME, about=_USER),
 )

@@ -1,7 +1,7 @@
 """A partition's IPUoF configuration: what a host needs to reach the devices of its GCD.
 
-Written here once, in the field names of the V-IPU 1.18 protocol (PartitionConfig), because two
-things show it: the vendor's GetPartitionIpuofConfig and the file that `vipu get partition
+It is made in one place, with the field names of the V-IPU 1.18 protocol (PartitionConfig), because
+two things show it: the vendor's GetPartitionIpuofConfig, and the file that `vipu get partition
 --ipuof-configs` prints.
 """
 
@@ -14,12 +14,12 @@ from podwright.wire._values import PartitionInfo, ReadyState
 
 
 def ipuof_gcds(info: PartitionInfo, gcd: int | None = None) -> list[dict[str, Any]]:
-    """`devices` and `attributes` of one GCD, or of all.
+    """Return `devices` and `attributes` of one GCD, or of all.
 
-    device_id: the device's index in its machine. routing_id: its place in the partition.
-    ipu_id: its place in its GCD. ipulink_segment_id: which of the partition's link domains.
-    The last three are our reading; Graphcore's documents do not say.
-    Raises wire.NotFound for a GCD that is not there, wire.WrongState before it is ACTIVE.
+    device_id: the device's index in its machine. routing_id: its place in the partition. ipu_id:
+    its place in its GCD. ipulink_segment_id: the index of the link domain within the partition. The
+    last three are our reading; Graphcore's documents do not say. Raises wire.NotFound for a GCD
+    that does not exist, and wire.WrongState before the partition is ACTIVE.
     """
     action = f"IPUoF configuration of partition {info.name}"
     if gcd is not None and not 0 <= gcd < info.num_gcds:

@@ -1,9 +1,11 @@
-"""The values of podwright.v1 about jobs that wait in a scheduler's own queue, to be shown beside
-the waiting line."""
+"""The values of podwright.v1 for jobs that wait in a scheduler's own queue.
+
+Listings show them beside the server's queue.
+"""
 
 from __future__ import annotations
 
-from podwright.wire._method import EVERYBODY, May, Method, Repeat, Rights
+from podwright.wire._method import EVERYBODY, AuditEntry, May, Method, Repeat, Rights
 from podwright.wire._value import Value
 from podwright.wire._values import Empty, ListRequest
 
@@ -27,10 +29,13 @@ class JobInfo(Value):
 
 
 class JobReport(Value):
-    """All jobs that wait in the caller's queue now, first first, in the place of those said
-    before."""
+    """All jobs that wait in a scheduler's queue now, in its order. They replace the jobs of its
+    last report. guest: the name of the scheduler, where several of them report under one account;
+    at most 64 printable characters.
+    """
 
     jobs: list[JobInfo] = []
+    guest: str = ""
 
 
 class JobList(Value):
@@ -42,6 +47,15 @@ class JobList(Value):
 
 _SCHEDULERS = Rights(May.ANY, May.NO, May.NO, May.OWN, May.NO)
 CALLS = (
-    Method("ReportJobs", JobReport, Empty, _SCHEDULERS, Repeat.SAME, audited=False, stored=False),
+    Method(
+        "ReportJobs",
+        JobReport,
+        Empty,
+        _SCHEDULERS,
+        Repeat.SAME,
+        None,
+        AuditEntry.NOTHING,
+        stored=False,
+    ),
     Method("ListJobs", ListRequest, JobList, EVERYBODY, Repeat.READS),
 )

@@ -1,15 +1,15 @@
-"""What a call is: its values, who may make it, and whether it may be made twice.
+"""The description of a call: its values, rights, repetition, audit entry, and what it reveals.
 
-Each call is described once, by a `Method` beside its values; `METHODS` has them all. The `.proto`,
-the fronts, the check of the caller's role, the client's retries, the events and the reference page
-follow from it.
+Each call is described once, by a `Method` beside its values, and `METHODS` has them all. The
+`.proto`, the fronts, the check of the caller's role, the client's retries, the events, the
+reference page and the tests of roles and of privacy follow from it.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,15 +19,18 @@ from podwright.wire._value import Value
 class May(enum.Enum):
     """What a role may do with a call."""
 
-    ANY = "any"  #: whosever the object is
-    OWN = "own"  #: on its own objects, or to make one; a list shows its own alone
-    JOBS = "jobs"  #: in the name of a uid and a job, and on what it made so
+    ANY = "any"  #: whoever owns the object
+    OWN = "own"  #: on its own objects, or to make one; a list shows only its own
+    JOBS = "jobs"  #: in the name of a uid and a job, and on what it made in this way
     NO = "no"
 
 
 class Rights(NamedTuple):
-    """Who may make a call. anonymous: a caller on TCP who shows nothing, where the server is not
-    secure; a secure one answers none of those."""
+    """Who may make a call, by role.
+
+    anonymous: a caller on TCP without credentials, where the server is not secure. A secure server
+    refuses such callers every call.
+    """
 
     administrator: May
     user: May
@@ -38,28 +41,79 @@ class Rights(NamedTuple):
 
 EVERYBODY: Final = Rights(May.ANY, May.ANY, May.ANY, May.ANY, May.ANY)
 ADMINISTRATOR: Final = Rights(May.ANY, May.NO, May.NO, May.NO, May.NO)
-#: Lists that show others what is theirs.
+#: For lists that show callers, administrators excepted, only their own things.
 THEIR_OWN: Final = Rights(May.ANY, May.OWN, May.OWN, May.OWN, May.OWN)
 CREATORS: Final = Rights(May.ANY, May.OWN, May.NO, May.JOBS, May.OWN)
-#: The waiting queue: a scheduler has one of its own.
+#: For the server's queue. A scheduler has a queue of its own.
 WAITERS: Final = Rights(May.ANY, May.OWN, May.NO, May.NO, May.OWN)
 
 
 class Repeat(enum.Enum):
-    """Whether a client whose answer got lost may make a call again."""
+    """Whether a client may repeat a call whose answer was lost."""
 
     READS = "it changes nothing"
     SAME = "twice has the effect of once"
     REQUEST_ID = "with the same `request_id`"
-    ID = "with an `id`"
+    WAITER = "with an `id`, or with the same `request_id`"
     NEVER = "no"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a request of which one must be set, so that the request can be repeated."""
+        if self is Repeat.REQUEST_ID:
+            return ("request_id",)
+        return ("id", "request_id") if self is Repeat.WAITER else ()
+
+
+class AuditEntry(enum.Enum):
+    """What the audit records of a call."""
+
+    NOTHING = "nothing"
+    CALL = "the caller, the object and the outcome"
+    LEASE = "the caller, the object, the outcome and the lease's id"
+
+
+class ObjectKind(enum.Enum):
+    """The kind of object that a call concerns. Partitions, leases and waiters have an owner."""
+
+    PARTITION = "partition"
+    LEASE = "lease"
+    WAITER = "waiter"
+    MACHINE = "machine"
+    AGENT = "agent"
+    CLUSTER = "cluster"
+    ALLOCATION = "allocation"
+    USER = "user"
+    QUOTA = "quota"
+
+    @property
+    def owned(self) -> bool:
+        """Whether things of this kind have an owner."""
+        return self in (ObjectKind.PARTITION, ObjectKind.LEASE, ObjectKind.WAITER)
+
+
+class About(NamedTuple):
+    """Which object a request concerns.
+
+    fields: of the request, `spec.name` for a field of a field; the first that is not empty names
+    the object. new: the call makes the object, which has no owner before.
+    """
+
+    kind: ObjectKind
+    fields: tuple[str, ...] = ("name",)
+    new: bool = False
+
+
+LONGEST_SUBJECT: Final = 80  #: characters of an object's name in messages and in the audit
 
 
 class Method(msgspec.Struct, frozen=True):
     """One call.
 
-    may: by role; administrators alone where nothing is said. audited: a change of its kind stands
-    in the events. stored: it needs a store that can be written to.
+    may: the rights by role; by default, administrators only. about: the object; None: the call has
+    none. audit: what the events record; None: CALL for a call that changes something, nothing for
+    any other. stored: the call needs a store that can be written to. reveals: what an answer or a
+    refusal tells of other tenants where everything is private; empty: nothing.
     """
 
     name: str
@@ -67,21 +121,40 @@ class Method(msgspec.Struct, frozen=True):
     reply: type[Value]
     may: Rights = ADMINISTRATOR
     repeat: Repeat = Repeat.NEVER
-    audited: bool = True
+    about: About | None = None
+    audit: AuditEntry | None = None
     stored: bool = True
+    reveals: str = ""
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something."""
+        """Whether the call changes something."""
         return self.repeat is not Repeat.READS
 
     @property
     def function(self) -> str:
-        """The method of the controller that does it: `ListPartitions` -> `list_partitions`."""
+        """The name of the controller's function: `ListPartitions` -> `list_partitions`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
+    @property
+    def entry(self) -> AuditEntry:
+        """What the audit records of the call."""
+        if self.audit is not None:
+            return self.audit
+        return AuditEntry.CALL if self.changes else AuditEntry.NOTHING
+
+    def subject(self, request: Any) -> str:
+        """Return the shortened name of the object that a request concerns, or empty."""
+        for field in self.about.fields if self.about is not None else ():
+            name = request
+            for step in field.split("."):
+                name = getattr(name, step, None)
+            if name:
+                return str(name)[:LONGEST_SUBJECT]
+        return ""
+
     def repeatable(self, request: Value) -> bool:
-        """Whether this request does no harm when it is made again, although it may be done."""
-        if self.repeat in (Repeat.REQUEST_ID, Repeat.ID):
-            return bool(getattr(request, self.repeat.name.lower()))
+        """Return whether this request may be repeated although it may have been carried out."""
+        if fields := self.repeat.fields:
+            return any(getattr(request, field) for field in fields)
         return self.repeat is not Repeat.NEVER

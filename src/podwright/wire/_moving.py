@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from podwright.wire._method import CREATORS, May, Method, Repeat, Rights
+from podwright.wire._method import (
+    CREATORS,
+    About,
+    AuditEntry,
+    May,
+    Method,
+    ObjectKind,
+    Repeat,
+    Rights,
+)
 from podwright.wire._value import Value
 from podwright.wire._values import Empty, PartitionInfo
 
@@ -24,7 +33,7 @@ class MoveRow(Value):
     Of a scheduler's jobs also ABLE, it could be asked; MOVING, its devices are being changed;
     STAYS, it cannot be moved, or not there.
 
-    waiter: who gets room by it, in the waiting line or as a scheduler calls him; empty: nobody, its
+    waiter: who gets room by it, in the queue or as a scheduler calls him; empty: nobody, its
     machine is drained. size: devices.
     seconds: what its launch loses. within: seconds that it still has to end, where it was asked.
     to: the machines of its other devices.
@@ -97,14 +106,43 @@ class CallOffMoveRequest(Value):
     job: str
 
 
-#: A scheduler moves what it made for its jobs.
+#: A scheduler may move what it made for its own jobs.
 _SCHEDULERS = Rights(May.ANY, May.NO, May.NO, May.JOBS, May.NO)
+_LEASE = About(ObjectKind.LEASE, ("id",))
+_JOB_PARTITION = About(ObjectKind.PARTITION, ("partition",))
+
+#: What the answer reveals of other tenants, even where all is private (docs/security.md).
+_MOVED = "which devices are free"
 
 CALLS = (
-    Method("Move", MoveRequest, PartitionInfo, CREATORS, Repeat.SAME),
+    Method(
+        "Move",
+        MoveRequest,
+        PartitionInfo,
+        CREATORS,
+        Repeat.SAME,
+        _LEASE,
+        reveals=_MOVED,
+    ),
     Method("ShowMoves", MovesRequest, MoveTable, repeat=Repeat.READS),
     Method("ListJobMoves", JobMovesRequest, JobMoves, _SCHEDULERS, Repeat.READS),
-    Method("AskToMove", AskToMoveRequest, MoveRow, _SCHEDULERS, Repeat.SAME, audited=False),
-    Method("CallOffMove", CallOffMoveRequest, Empty, _SCHEDULERS, Repeat.SAME, audited=False),
+    Method(
+        "AskToMove",
+        AskToMoveRequest,
+        MoveRow,
+        _SCHEDULERS,
+        Repeat.SAME,
+        _JOB_PARTITION,
+        AuditEntry.NOTHING,
+    ),
+    Method(
+        "CallOffMove",
+        CallOffMoveRequest,
+        Empty,
+        _SCHEDULERS,
+        Repeat.SAME,
+        _JOB_PARTITION,
+        AuditEntry.NOTHING,
+    ),
     Method("AllowMoves", MovesAllowed, MoveTable, repeat=Repeat.SAME),
 )

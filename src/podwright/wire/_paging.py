@@ -1,4 +1,4 @@
-"""Lists come in pages; here they become whole again, for clients and for fronts that know none."""
+"""Lists are sent in pages. This module joins them, for clients and for fronts without pages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _V = TypeVar("_V", bound=Value)
 
 
 def next_page(request: Value, reply: Value) -> ListRequest | None:
-    """What asks for the page behind a reply; None: it was the last, or is no list.
+    """Return the request for the page after a reply.
 
-    Who names a page_size wants pages, and gets them one by one.
+    None: the reply was the last page, or is no list. A caller that sets a page_size wants single
+    pages, so it gets None as well.
     """
     token = getattr(reply, "next_page_token", "")
     if not token or not isinstance(request, ListRequest) or request.page_size:
@@ -25,9 +26,9 @@ def next_page(request: Value, reply: Value) -> ListRequest | None:
 
 
 def joined(pages: Sequence[_V]) -> _V:
-    """Pages as one list. The first field of a list is its items."""
+    """Return pages as one list. The first field of a list holds its items."""
     if len(pages) == 1:
         return pages[0]
     items = pages[0].__struct_fields__[0]
-    every = [item for page in pages for item in getattr(page, items)]
-    return msgspec.structs.replace(pages[-1], **{items: every})
+    all_items = [item for page in pages for item in getattr(page, items)]
+    return msgspec.structs.replace(pages[-1], **{items: all_items})

@@ -1,6 +1,6 @@
-"""Values as JSON that people and dashboards read: with every field, defaults and empty lists too.
+"""Values as JSON for people and dashboards: with every field, including defaults and empty lists.
 
-What servers and commands say to each other leaves them out.
+The JSON that servers and commands exchange leaves these out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from podwright.wire._value import Value
 
 
 def plain(value: Any) -> Any:
-    """Values as dicts with every field, enums as their names."""
+    """Return values as dicts with every field, and enums as their names."""
     if isinstance(value, Value):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, enum.Enum):

@@ -1,7 +1,8 @@
 """Types that any thread may decode.
 
-msgspec works out what it must know of a type at the type's first use, nested types included. A
-second thread that uses one of them meanwhile crashes the process (seen with 0.22).
+msgspec analyses a type, with the types nested in it, at its first use. If a second thread uses one
+of these types meanwhile, the process crashes (seen with 0.22). `prepared` therefore runs that
+analysis under a lock, and a type counts as ready only after it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _lock = allocate_lock()
 
 
 def prepared(kind: type[_T]) -> type[_T]:
-    """The type itself, ready to be decoded. Where threads may decode, all ask here first."""
+    """Return the type itself, ready to be decoded.
+
+    Code that may run in several threads calls it first.
+    """
     if kind not in _ready:
         with _lock:
             msgspec.json.Decoder(kind)

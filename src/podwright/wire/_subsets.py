@@ -1,9 +1,9 @@
 """The devices that a program sees in a partition, with the numbers that real ones have.
 
-Of a reconfigurable partition every aligned power-of-two subset is a device. Their order is read
-off a real listing of gc-info (a partition of 4 and one of 8 IPUs): first the single ones, machine
-by machine, each machine's in reverse; then the pairs, in routing order, then the fours, and so on:
-2n-1 in all. Of any other partition our choice is one device for each GCD.
+In a reconfigurable partition every aligned power-of-two subset is a device. Their order is taken
+from a real listing of gc-info (a partition of 4 and one of 8 IPUs): first the single devices,
+machine by machine, each machine's in reverse; then the pairs, in routing order; then the fours, and
+so on; 2n-1 in all. In any other partition, our choice is one device for each GCD.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from podwright.wire._values import PartitionInfo
 
 
 class DeviceSet(NamedTuple):
-    """What a program attaches to as one. gcd: in which it lies. routing: its devices, by their
-    place in the partition's routing order."""
+    """A set of devices to which a program attaches as one.
+
+    gcd: the GCD that contains it. routing: its devices, by their place in the partition's routing
+    order.
+    """
 
     id: int
     gcd: int
@@ -24,7 +27,7 @@ class DeviceSet(NamedTuple):
 
 
 def device_sets(info: PartitionInfo) -> list[DeviceSet]:
-    """The devices of a partition, in the order of their numbers."""
+    """Return the devices of a partition, in the order of their numbers."""
     if not info.reconfigurable:
         out, first = [], 0
         for number, gcd in enumerate(info.gcds):

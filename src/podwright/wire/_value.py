@@ -1,4 +1,4 @@
-"""The base of everything that travels."""
+"""The base of all values that are exchanged."""
 
 from __future__ import annotations
 

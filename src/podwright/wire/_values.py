@@ -1,9 +1,9 @@
-"""The values of podwright.v1: what travels between our commands, the server and its agents.
+"""The values of podwright.v1, which commands, the server and its agents exchange.
 
 They are defined once, here, in `_waiters` and in `_admin`, with the calls that carry them (CALLS).
-On the Unix socket they travel as JSON over HTTP, on TCP as the messages of `podwright_v1.proto`,
-which `make proto` writes from them.
-Names of partition settings are those of the V-IPU 1.18 protocol, without its prefixes.
+On the Unix socket they are JSON over HTTP. On TCP they are the messages of `podwright_v1.proto`,
+which `make proto` generates from them. Names of partition settings are those of the V-IPU 1.18
+protocol, without its prefixes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from podwright.wire._method import CREATORS, EVERYBODY, May, Method, Repeat
+from podwright.wire._method import (
+    CREATORS,
+    EVERYBODY,
+    About,
+    AuditEntry,
+    May,
+    Method,
+    ObjectKind,
+    Repeat,
+)
 from podwright.wire._value import Value
 
 
@@ -142,6 +151,8 @@ class PartitionSpec(Value):
     pairs, or none. auto_reset: the server resets a partition in error by itself. profile: slices
     of GPUs (MIG) of this kind, such as `1g.10gb`; empty takes whole devices. movable: the server
     may ask its launch to end and start again on other devices, once that launch can do so.
+    hosts: to which the devices of a pool are attached, in equal shares in their order; empty for
+    devices that are no pool's.
     """
 
     name: str
@@ -160,6 +171,7 @@ class PartitionSpec(Value):
     relocatable: bool = False
     profile: str = ""
     movable: bool = False
+    hosts: list[str] = []
 
 
 class LeaseInfo(Value):
@@ -196,6 +208,8 @@ class PartitionInfo(Value):
     owner, creator: user names or `anonymous`. job: the scheduler's job, or empty.
     times are seconds since 1970. ilds: the link domains it lies in.
     until: when its creator said that it would no longer be needed; 0: never said.
+    hosts: to which its devices are attached, in equal shares in routing order; empty where they are
+    no pool's.
     """
 
     name: str
@@ -230,6 +244,7 @@ class PartitionInfo(Value):
     simulated: bool = False
     until: float = 0.0
     movable: bool = False
+    hosts: list[str] = []
 
 
 class ServerInfoRequest(Value):
@@ -244,6 +259,8 @@ class ServerInfo(Value):
     counters: what it did since its start: `calls`, `commits`.
     standby: it answers nothing else, since another one is active: that one's words in `active`.
     page: where its page is for browsers, `http://host:port/`; empty where there is none.
+    fabric: what joins devices of several machines, such as `NMX-M`; empty where nothing does.
+    read_only: why it changes nothing for now, as when its store's disk is full; empty: it does.
     """
 
     version: str
@@ -259,14 +276,22 @@ class ServerInfo(Value):
     standby: bool = False
     active: str = ""
     page: str = ""
+    fabric: str = ""
+    read_only: str = ""
 
 
 class TokenRequest(Value):
-    """Asks for a token bound to the caller's uid; Unix socket only."""
+    """Asks for a token bound to the caller's uid; Unix socket only.
+
+    audience: where the token counts. Empty: in the metadata of gRPC calls, until it expires.
+    `page`: in one log-in on the page of the server, once."""
+
+    audience: str = ""
 
 
 class Token(Value):
-    """A token for gRPC metadata, `authorization: Bearer …`. ttl in seconds."""
+    """A token for gRPC metadata, `authorization: Bearer …`, or for one log-in on the page. ttl in
+    seconds."""
 
     token: str
     ttl: float
@@ -456,22 +481,93 @@ class ErrorBody(Value):
     data: dict[str, Any] = {}
 
 
+_PARTITION = About(ObjectKind.PARTITION)
+_NEW_PARTITION = About(ObjectKind.PARTITION, ("spec.name",), new=True)
+_PARTITION_OF_SPEC = About(ObjectKind.PARTITION, ("spec.name",))
+_LEASE = About(ObjectKind.LEASE, ("id",))
+
+#: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
+_CAPACITY = "which devices are free, taken, down or drained"
+_NAME_AND_CAPACITY = (
+    "that a name is taken; in a refusal, how many devices are free, the size of the largest free "
+    "block, how many partitions of others stand in the way and for how many waiters devices are "
+    "kept; by the numbers of epochs and leases, how many there were"
+)
+_NEEDED = "that others need the devices, where the launch is asked to move"
+_COUNTERS = "how many calls, commits and moves there were"
+
 CALLS = (
-    Method("GetServerInfo", ServerInfoRequest, ServerInfo, EVERYBODY, Repeat.READS),
-    # On the Unix socket alone, where the kernel vouches for the uid that it is bound to.
+    Method(
+        "GetServerInfo",
+        ServerInfoRequest,
+        ServerInfo,
+        EVERYBODY,
+        Repeat.READS,
+        reveals=_COUNTERS,
+    ),
+    # Available on the Unix socket alone, where the kernel vouches for the uid to which the token
+    # is bound.
     Method("IssueToken", TokenRequest, Token, EVERYBODY._replace(anonymous=May.NO), Repeat.READS),
-    Method("ListClusters", ListRequest, ClusterList, EVERYBODY, Repeat.READS),
-    Method("ListAllocations", ListRequest, AllocationList, EVERYBODY, Repeat.READS),
-    Method("ListDevices", ListRequest, DeviceList, EVERYBODY, Repeat.READS),
+    Method(
+        "ListClusters",
+        ListRequest,
+        ClusterList,
+        EVERYBODY,
+        Repeat.READS,
+        reveals=_CAPACITY,
+    ),
+    Method(
+        "ListAllocations",
+        ListRequest,
+        AllocationList,
+        EVERYBODY,
+        Repeat.READS,
+        reveals=_CAPACITY,
+    ),
+    Method(
+        "ListDevices",
+        ListRequest,
+        DeviceList,
+        EVERYBODY,
+        Repeat.READS,
+        reveals=_CAPACITY,
+    ),
     Method("ListPartitions", ListRequest, PartitionList, EVERYBODY, Repeat.READS),
     Method("ListLeases", ListRequest, LeaseList, EVERYBODY, Repeat.READS),
-    Method("GetPartition", PartitionName, PartitionInfo, EVERYBODY, Repeat.READS),
-    Method("CreatePartition", CreateRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID),
-    Method("ResetPartition", ResetRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID),
-    Method("RemovePartition", RemoveRequest, Empty, CREATORS, Repeat.REQUEST_ID),
-    Method("Acquire", AcquireRequest, AcquireReply, CREATORS, Repeat.REQUEST_ID),
-    # A lease's heartbeat: it is no event, and lives in memory.
-    Method("Renew", LeaseRequest, LeaseInfo, CREATORS, Repeat.SAME, audited=False, stored=False),
-    Method("Release", LeaseRequest, Empty, CREATORS, Repeat.SAME),
+    Method("GetPartition", PartitionName, PartitionInfo, EVERYBODY, Repeat.READS, _PARTITION),
+    Method(
+        "CreatePartition",
+        CreateRequest,
+        PartitionInfo,
+        CREATORS,
+        Repeat.REQUEST_ID,
+        _NEW_PARTITION,
+        reveals=_NAME_AND_CAPACITY,
+    ),
+    Method("ResetPartition", ResetRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID, _PARTITION),
+    Method("RemovePartition", RemoveRequest, Empty, CREATORS, Repeat.REQUEST_ID, _PARTITION),
+    Method(
+        "Acquire",
+        AcquireRequest,
+        AcquireReply,
+        CREATORS,
+        Repeat.REQUEST_ID,
+        _PARTITION_OF_SPEC,
+        AuditEntry.LEASE,
+        reveals=_NAME_AND_CAPACITY,
+    ),
+    # The heartbeat of a lease. It is no event and is kept in memory only.
+    Method(
+        "Renew",
+        LeaseRequest,
+        LeaseInfo,
+        CREATORS,
+        Repeat.SAME,
+        _LEASE,
+        AuditEntry.NOTHING,
+        stored=False,
+        reveals=_NEEDED,
+    ),
+    Method("Release", LeaseRequest, Empty, CREATORS, Repeat.SAME, _LEASE),
     Method("Backup", BackupRequest, BackupReply, repeat=Repeat.READS),
 )

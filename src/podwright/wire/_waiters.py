@@ -1,8 +1,17 @@
-"""The values of podwright.v1 about what waits, why, how much one may have, and what happened."""
+"""The values of podwright.v1 for the queue, explanations, quotas, events and the audit."""
 
 from __future__ import annotations
 
-from podwright.wire._method import EVERYBODY, THEIR_OWN, WAITERS, Method, Repeat
+from podwright.wire._method import (
+    EVERYBODY,
+    THEIR_OWN,
+    WAITERS,
+    About,
+    AuditEntry,
+    Method,
+    ObjectKind,
+    Repeat,
+)
 from podwright.wire._value import Value
 from podwright.wire._values import (
     AcquireRequest,
@@ -16,12 +25,18 @@ from podwright.wire._values import (
 
 
 class WaitRequest(Value):
-    """Join the waiting line, or ask how it goes there.
+    """Join the queue, or ask how it goes there.
 
     id: as an earlier reply gave it; empty to join. create or acquire: what is wanted, when joining.
     priority: the higher is served first; above 0 for administrators and schedulers alone.
     timeout: seconds for which the answer may keep its asker waiting, at most 60. One who does
-    not ask again for 30 seconds has left the line.
+    not ask again for 30 seconds has left the queue.
+
+    request_id: as `CreateRequest` has it; who joins twice under one id has one place in the queue.
+    The id of `create` or `acquire` counts where this one is empty.
+    acknowledges: the client will acknowledge what it was given, by another call with its `id` or by
+    any call on the partition or the lease. The server takes back what is not acknowledged within
+    45 seconds. Without this, the answer that names the partition acknowledges it.
     """
 
     id: str = ""
@@ -29,10 +44,12 @@ class WaitRequest(Value):
     acquire: AcquireRequest | None = None
     priority: int = 0
     timeout: float = 0.0
+    request_id: str = ""
+    acknowledges: bool = False
 
 
 class WaiterInfo(Value):
-    """Somebody in the waiting line. state: WAITING, STARTING or DONE.
+    """Somebody in the queue. state: WAITING, STARTING or DONE.
 
     place: from 1. asked: what for. needs: what it waits for, in words. since: seconds since 1970.
     estimate: seconds until it can start, as far as others said how long they need; 0: unknown.
@@ -61,13 +78,14 @@ class WaitReply(Value):
 
 
 class WaiterName(Value):
-    """Somebody in the waiting line, by id."""
+    """Somebody in the queue, by id. request_id: as `CreateRequest` has it."""
 
     id: str
+    request_id: str = ""
 
 
 class WaiterList(Value):
-    """The waiting line, first first."""
+    """The queue, first first."""
 
     waiters: list[WaiterInfo] = []
     next_page_token: str = ""
@@ -140,10 +158,11 @@ class QuotaList(Value):
 
 
 class EventInfo(Value):
-    """Something that happened. number: grows by one. at: seconds since 1970.
+    """Something that happened. number: grows with time, not by one. at: seconds since 1970.
 
     who, origin: the caller, or `server`. what: the call, or what the server did. about: to what.
-    outcome: OK or the code of the refusal. owner: whose the thing is.
+    outcome: OK, the code of the refusal, or RECOVERED for a change that was written before its
+    server ended and that the next start finished or undid. owner: whose the thing is.
     """
 
     number: int
@@ -172,21 +191,99 @@ class EventList(Value):
     last: int = 0
 
 
+class AuditRequest(Value):
+    """A look at the audit. heads: what its chains must contain, as the log of the server has it."""
+
+    heads: list[str] = []
+
+
+class AuditChain(Value):
+    """A chain, of one generation. head: its last entry. entries: how many it has. anchor: how it
+    begins, if not with its first entry. problems: sentences; none where it is as it was written."""
+
+    head: str
+    entries: int = 0
+    anchor: str = ""
+    problems: list[str] = []
+
+
+class AuditReport(Value):
+    """All chains of the audit."""
+
+    chains: list[AuditChain] = []
+
+
 class MachineName(Value):
     """A machine, by its name."""
 
     name: str
 
 
+_WAITER = About(ObjectKind.WAITER, ("id",))
+_MACHINE = About(ObjectKind.MACHINE)
+_QUOTA = About(ObjectKind.QUOTA, ("user", "allocation"))
+
+#: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
+_QUEUE = "that a name is taken; how many wait ahead, and when devices become free"
+_QUEUE_LENGTH = "how many wait ahead of the caller's own waiters"
+_CAPACITY_WHY = (
+    "how many devices are free, the size of the largest free block, how many partitions of others "
+    "stand in the way, for how many waiters devices are kept, and which request would start now"
+)
+_SHARED_QUOTA = "what others use of a quota that is for everybody in an allocation"
+
 CALLS = (
-    # A waiter's questions: no event says that one still waits.
-    Method("Wait", WaitRequest, WaitReply, WAITERS, Repeat.ID, audited=False),
-    Method("Leave", WaiterName, Empty, WAITERS),
-    Method("ListWaiters", ListRequest, WaiterList, EVERYBODY, Repeat.READS),
-    Method("Explain", ExplainRequest, Explanation, EVERYBODY, Repeat.READS),
-    Method("SetQuota", QuotaInfo, QuotaInfo, repeat=Repeat.SAME),
-    Method("ListQuotas", ListRequest, QuotaList, THEIR_OWN, Repeat.READS),
-    Method("ListEvents", EventsRequest, EventList, THEIR_OWN, Repeat.READS),
-    Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME),
-    Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME),
+    # The calls by which a waiter keeps its place. No event records that it still waits.
+    Method(
+        "Wait",
+        WaitRequest,
+        WaitReply,
+        WAITERS,
+        Repeat.WAITER,
+        _WAITER,
+        AuditEntry.NOTHING,
+        reveals=_QUEUE,
+    ),
+    Method("Leave", WaiterName, Empty, WAITERS, Repeat.REQUEST_ID, _WAITER),
+    Method(
+        "ListWaiters",
+        ListRequest,
+        WaiterList,
+        EVERYBODY,
+        Repeat.READS,
+        reveals=_QUEUE_LENGTH,
+    ),
+    Method(
+        "Explain",
+        ExplainRequest,
+        Explanation,
+        EVERYBODY,
+        Repeat.READS,
+        reveals=_CAPACITY_WHY,
+    ),
+    Method(
+        "SetQuota",
+        QuotaInfo,
+        QuotaInfo,
+        repeat=Repeat.SAME,
+        about=_QUOTA,
+    ),
+    Method(
+        "ListQuotas",
+        ListRequest,
+        QuotaList,
+        THEIR_OWN,
+        Repeat.READS,
+        reveals=_SHARED_QUOTA,
+    ),
+    Method(
+        "ListEvents",
+        EventsRequest,
+        EventList,
+        THEIR_OWN,
+        Repeat.READS,
+    ),
+    Method("VerifyAudit", AuditRequest, AuditReport, repeat=Repeat.READS),
+    Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME, about=_MACHINE),
+    Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME, about=_MACHINE),
 )

@@ -1,6 +1,6 @@
-"""The values of podwright.agent.v1: what travels between the server and a machine's agent.
+"""The values of podwright.agent.v1, which the server and a machine's agent exchange.
 
-A door of its own, since callers of the server never need them.
+The module stands apart, since callers of the server never need it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Configured(Value):
 
 
 class MachineState(Value):
-    """A machine (agents.MachineReport). name: what its agent calls it. links: port -> neighbour."""
+    """A machine (agents.MachineReport). name: what its agent calls it. links: port -> neighbour.
+
+    protocol, oldest_server: see agents._peer_protocol; 0 from an agent that does not know them.
+    """
 
     name: str
     family: str = ""
@@ -59,6 +62,8 @@ class MachineState(Value):
     fence: int = 0
     cuts_off: str = ""
     uid: int = -1
+    protocol: int = 0
+    oldest_server: int = 0
 
 
 class ConfigureRequest(Value):

@@ -1,11 +1,11 @@
-"""Our values as the messages of `podwright_v1.proto`, and back: what gRPC carries.
+"""Podwright's values as the messages of `podwright_v1.proto`, and back, for gRPC.
 
-One mapping for all of them, by field name, worked out once per type from the value's own
-annotations; nothing is listed twice. A field whose default is not zero is `optional` in the
-.proto, so that leaving it out means the default here as it does in JSON.
+One mapping serves all of them, by field name. It is derived once for each type from the value's
+annotations, so nothing is listed twice. A field whose default is not zero is `optional` in the
+.proto, so that leaving it out means the default here, as it does in JSON.
 
-A door of its own beside `podwright.wire`, since it imports protobuf, which local commands
-never need.
+The module stands apart from `podwright.wire`, since it imports protobuf, which local commands never
+need.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
-from podwright.errors import InvalidRequest, PodwrightError
+from podwright.errors import InvalidRequest, PodwrightError, ServerBusy
 from podwright.wire._generated import podwright_v1_pb2
 from podwright.wire._method import Method
 from podwright.wire._methods import METHODS
@@ -31,6 +31,7 @@ from podwright.wire._value import Value
 __all__ = [
     "ACCESS_KEY",
     "ERROR_KEY",
+    "PUSHBACK_KEY",
     "SERVICE",
     "USER_KEY",
     "decode",
@@ -45,10 +46,14 @@ __all__ = [
 SERVICE = "podwright.v1.Podwright"
 #: Trailing metadata that carries a refusal as JSON (`wire.PodwrightError.to_json`).
 ERROR_KEY = "podwright-error-bin"
-#: Metadata of a user's calls: name and access key. Ours, since V-IPU's are not public.
+#: Trailing metadata: milliseconds after which the client may retry (gRPC's retry design, A6,
+#: "pushback").
+PUSHBACK_KEY = "grpc-retry-pushback-ms"
+#: Metadata of a user's calls: name and access key. The names are ours, since V-IPU's are not
+#: public.
 USER_KEY = "podwright-user-id"
 ACCESS_KEY = "podwright-access-key"
-#: Clients drop an answer whose metadata is over 8 KiB (gRPC's default); stay well below.
+#: The most bytes of metadata. Clients drop an answer with more than 8 KiB (gRPC's default).
 _ERROR_LIMIT = 4096
 
 V = TypeVar("V", bound=Value)
@@ -56,17 +61,23 @@ _Plain = Callable[[Any], Any]
 
 
 def method_path(name: str) -> str:
-    """The gRPC path of a call of `wire.METHODS`."""
+    """Return the gRPC path of a call of `wire.METHODS`."""
     return f"/{SERVICE}/{METHODS[name].name}"
 
 
 def encode(value: Value) -> bytes:
-    """A value as the bytes of its message. Raises wire.InvalidRequest when a number is too big."""
+    """Return a value as the bytes of its message.
+
+    Raises wire.InvalidRequest for a number out of range.
+    """
     return to_message(value).SerializeToString()
 
 
 def decode(kind: type[V], data: bytes) -> V:
-    """The value in the bytes of its message. Raises wire.InvalidRequest when there is none."""
+    """Return the value in the bytes of its message.
+
+    Raises wire.InvalidRequest for malformed bytes.
+    """
     try:
         message = message_type(kind).FromString(data)
     except DecodeError:
@@ -75,7 +86,7 @@ def decode(kind: type[V], data: bytes) -> V:
 
 
 def to_message(value: Value) -> Message:
-    """A value as its message. Raises wire.InvalidRequest when a number is out of range."""
+    """Return a value as its message. Raises wire.InvalidRequest for a number out of range."""
     kind = type(value)
     try:
         return cast(Message, message_type(kind)(**_plan(kind).plain(value)))
@@ -84,36 +95,40 @@ def to_message(value: Value) -> Message:
 
 
 def from_message(kind: type[V], message: Message) -> V:
-    """The value that a message carries.
+    """Return the value that a message carries.
 
-    Raises wire.InvalidRequest for a missing part and for an enum number that we do not know.
+    Raises wire.InvalidRequest for a missing part and for an unknown enum number.
     """
     return cast(V, _plan(kind).value(message))
 
 
 @functools.cache
 def message_type(kind: type[Value]) -> Any:
-    """The message class of a value type: the same name in `podwright_v1.proto`, or the agent's."""
-    found = getattr(podwright_v1_pb2, kind.__name__, None)
-    if found is None:
-        from podwright.wire._generated import podwright_agent_v1_pb2  # only servers and agents
+    """Return the message class of a value type, which has the same name in the `.proto`."""
+    generated = getattr(podwright_v1_pb2, kind.__name__, None)
+    if generated is None:
+        from podwright.wire._generated import podwright_agent_v1_pb2  # servers and agents only
 
-        found = getattr(podwright_agent_v1_pb2, kind.__name__)
-    return found
+        generated = getattr(podwright_agent_v1_pb2, kind.__name__)
+    return generated
 
 
-def error_metadata(error: PodwrightError) -> tuple[tuple[str, bytes], ...]:
-    """Trailing metadata that carries a refusal. What is too long loses its data."""
+def error_metadata(error: PodwrightError) -> tuple[tuple[str, bytes | str], ...]:
+    """Return trailing metadata with a refusal. A refusal that is too long loses its data."""
     body = error.to_json()
     raw = json.dumps(body, default=str).encode()
     if len(raw) > _ERROR_LIMIT:
         short = {key: text[:600] if isinstance(text, str) else {} for key, text in body.items()}
         raw = json.dumps(short).encode()
-    return ((ERROR_KEY, raw),)
+    refusal = (ERROR_KEY, raw)
+    if not isinstance(error, ServerBusy):
+        return (refusal,)
+    return refusal, (PUSHBACK_KEY, str(round(error.retry_after_s * 1000)))
 
 
 class _Field(typing.NamedTuple):
-    """One field. out: value to plain; back: message to value. presence: leave absent ones out."""
+    """One field. out: converts to the message; back: converts from it. presence: leave absent ones
+    out."""
 
     name: str
     out: _Plain | None
@@ -123,7 +138,7 @@ class _Field(typing.NamedTuple):
 
 
 class _Plan:
-    """How one type of value travels."""
+    """How one type of value is converted."""
 
     def __init__(self, kind: type[Value]) -> None:
         self.kind = kind
@@ -136,7 +151,7 @@ class _Plan:
             )
 
     def plain(self, value: Any) -> dict[str, Any]:
-        """The arguments of the message's constructor."""
+        """Return the arguments of the message's constructor."""
         arguments = {}
         for name, out, _, _, _ in self.fields:
             item = getattr(value, name)
@@ -145,7 +160,7 @@ class _Plan:
         return arguments
 
     def value(self, message: Any) -> Value:
-        """The value that the message carries."""
+        """Return the value that the message carries."""
         arguments = {}
         for name, _, back, presence, required in self.fields:
             if presence and not message.HasField(name):
@@ -169,7 +184,7 @@ def _plan(kind: type[Value]) -> _Plan:
 
 
 def _convert(kind: Any, descriptor: Any) -> tuple[_Plain | None, _Plain | None]:
-    """Both ways of one field; None where the item travels as it is."""
+    """Return both conversions of one field; None where the item is unchanged."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _convert(next(part for part in inner if part is not type(None)), descriptor)
@@ -191,7 +206,7 @@ def _convert(kind: Any, descriptor: Any) -> tuple[_Plain | None, _Plain | None]:
 
 
 def _convert_item(kind: Any, message: Any) -> tuple[_Plain, _Plain] | tuple[None, None]:
-    """Both ways of a message, or of one item of a list."""
+    """Return both conversions of a message, or of one item of a list."""
     origin = typing.get_origin(kind)
     if origin is tuple:  # one field for each place, in their order
         names = [field.name for field in message.fields]
@@ -216,7 +231,10 @@ def _convert_item(kind: Any, message: Any) -> tuple[_Plain, _Plain] | tuple[None
 
 
 def enum_names(kind: type[enum.Enum], descriptor: Any) -> dict[int, enum.Enum | None]:
-    """Number -> member. The proto puts the enum's own name before each; 0 may be no member."""
+    """Return number -> member.
+
+    The .proto puts the enum's own name before each member. The number 0 may be no member.
+    """
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper() + "_"
     members = kind.__members__
     return {v.number: members.get(v.name.removeprefix(prefix)) for v in descriptor.values}
@@ -239,6 +257,6 @@ def _enum_tables(kind: type[enum.Enum], descriptor: Any) -> tuple[_Plain, _Plain
 
 
 def method_of(path: str) -> Method | None:
-    """The method that a gRPC path names, or None."""
+    """Return the method that a gRPC path names, or None."""
     service, _, name = path.removeprefix("/").partition("/")
     return METHODS.get(name) if service == SERVICE else None

@@ -1,8 +1,8 @@
-"""The vendor's protocol (`virmgrpc.proto`) and our values: the only place that knows both.
+"""The vendor's protocol (`virmgrpc.proto`) and Podwright's values: the only module that knows both.
 
-Serves the server's front and the client that talks to a Graphcore controller. What the vendor's
-enums call UNDEFINED is our DEFAULT; a number that we do not know is refused in a request, and in
-an answer is read as what promises least.
+It serves the server's front, and the client that calls a Graphcore controller. The vendor's enums'
+UNDEFINED is Podwright's DEFAULT. An unknown number is refused in a request; in an answer it is read
+as the member that promises least.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class VirmMethod(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something."""
+        """Whether the call changes something."""
         return self.may in (CREATORS, WAITERS)
 
 
@@ -112,7 +112,7 @@ VIRM_METHODS = {
         ("VersionService", "GetVersion", "Version", EVERYBODY),
         ("UserService", "ListPartitions", "ListPartitions", EVERYBODY),
         ("UserService", "ListIPUAttributes", "ListIPUAttributes", EVERYBODY),
-        # It can name no job, so a scheduler creates nothing by it.
+        # The protocol cannot name a job, so a scheduler creates nothing by it.
         ("UserService", "CreatePartition", "CreatePartition", WAITERS),
         ("UserService", "RemovePartition", "RemovePartition", CREATORS),
         ("UserService", "ResetPartition", "ResetPartition", CREATORS),
@@ -123,7 +123,7 @@ VIRM_METHODS = {
 
 
 def _asked(table: Mapping[E, int], number: int, field: str) -> E:
-    """The member that a request names. Raises wire.InvalidRequest for an unknown number."""
+    """Return the member that a request names. Raises wire.InvalidRequest for an unknown number."""
     for member, known in table.items():
         if known == number:
             return member
@@ -132,12 +132,12 @@ def _asked(table: Mapping[E, int], number: int, field: str) -> E:
 
 
 def _said(table: Mapping[E, int], number: int, least: E) -> E:
-    """The member that an answer names, or what promises least."""
+    """Return the member that an answer names, or the one that promises least."""
     return next((member for member, known in table.items() if known == number), least)
 
 
 def create_request(message: Any) -> CreateRequest:
-    """CreatePartitionRequest -> our request; answered once it is durable (`wait` is False).
+    """Convert CreatePartitionRequest to a request with `wait` False: it is answered once durable.
 
     Raises wire.InvalidRequest for an unknown enum number and for devices without a cluster.
     """
@@ -171,7 +171,7 @@ def create_request(message: Any) -> CreateRequest:
 
 
 def _chosen(ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
-    """Devices in routing order. Without any routing ids, the order in which they are named."""
+    """Return devices in routing order; without routing ids, in the order of the request."""
     ids = [ipu.routing_id for ipu in ipus]
     if any(ids):
         if sorted(ids) != list(range(len(ids))):
@@ -185,7 +185,7 @@ def _chosen(ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
 
 
 def create_message(request: CreateRequest) -> Any:
-    """Our request -> CreatePartitionRequest. `wait` has no place in it."""
+    """Convert a request to CreatePartitionRequest, which has no field for `wait`."""
     spec = request.spec
     return pb.CreatePartitionRequest(
         requirements={
@@ -215,7 +215,7 @@ def create_message(request: CreateRequest) -> Any:
 
 
 def partition_message(info: PartitionInfo) -> Any:
-    """A partition -> Partition."""
+    """Convert a partition to Partition."""
     segments = {domain: place for place, domain in enumerate(info.ilds)}
     devices = [device for gcd in info.gcds for device in gcd]
     return pb.Partition(
@@ -246,7 +246,7 @@ def partition_message(info: PartitionInfo) -> Any:
 
 
 def partition_info(message: Any) -> PartitionInfo:
-    """Partition of a foreign controller -> a partition. What it does not say stays empty."""
+    """Convert the Partition of a foreign controller. What it does not contain stays empty."""
     spec = message.spec
     ipus = sorted(spec.ipus, key=lambda ipu: ipu.routing_id)
     devices = [DeviceRef(domain=i.ipulink_domain_topology_id, offset=i.topology_id) for i in ipus]
@@ -272,7 +272,7 @@ def partition_info(message: Any) -> PartitionInfo:
 
 
 def status_message(info: PartitionInfo) -> Any:
-    """A partition -> PartitionStatus."""
+    """Convert a partition to PartitionStatus."""
     status = pb.PartitionStatus(
         partition_id=info.name,
         ready_state=READY_STATE[info.ready_state],
@@ -287,7 +287,7 @@ def status_message(info: PartitionInfo) -> Any:
 
 
 def with_status(info: PartitionInfo, status: Any) -> PartitionInfo:
-    """A foreign controller's partition, with what its PartitionStatus adds."""
+    """Return a foreign controller's partition with what its PartitionStatus adds."""
     last = status.last_auto_reset_time
     return msgspec.structs.replace(
         info,
@@ -301,7 +301,10 @@ def with_status(info: PartitionInfo, status: Any) -> PartitionInfo:
 
 
 def config_message(info: PartitionInfo, gcd: int | None) -> Any:
-    """A partition -> PartitionConfig of one GCD, or of all. Raises as `wire.ipuof_gcds` does."""
+    """Convert a partition to PartitionConfig of one GCD, or of all.
+
+    Raises as `wire.ipuof_gcds` does.
+    """
     return pb.PartitionConfig(
         ipulink_routing_type=ROUTING[info.routing],
         sync_type=SYNC_TYPE[info.sync_type],
@@ -314,7 +317,7 @@ def config_message(info: PartitionInfo, gcd: int | None) -> Any:
 
 
 def attribute_entries(devices: Sequence[DeviceInfo]) -> Any:
-    """Devices -> ListIPUAttributesReply: by agent, then by the device's index in its machine."""
+    """Convert devices to ListIPUAttributesReply, by agent and by the index in the machine."""
     reply = pb.ListIPUAttributesReply()
     entries: dict[str, Any] = {}
     for info in devices:

@@ -1,7 +1,7 @@
-"""Which Kubernetes the tests run: the one of PODWRIGHT_KUBE_BIN, else 1.20.2, built by build.sh.
+"""Selects the Kubernetes for the tests: that of PODWRIGHT_KUBE_BIN, else 1.20.2, built by build.sh.
 
-What that folder does not have (containerd, runc, network plugins and busybox are for nodes alone)
-is the machine's own.
+Programs that this folder lacks come from the machine (only nodes need containerd, runc, network
+plugins and busybox).
 """
 
 import os
@@ -27,7 +27,7 @@ class Binaries:
     folders: tuple[Path, ...]
 
     def __getitem__(self, name: str) -> str:
-        """Its path. Raises LabError where no folder has it."""
+        """Return the path of a program. Raises LabError when no folder has it."""
         for folder in self.folders:
             if (folder / name).exists():
                 return str(folder / name)
@@ -35,18 +35,18 @@ class Binaries:
 
     @property
     def path(self) -> str:
-        """PATH for daemons that start each other by name."""
+        """Return the PATH for daemons that start each other by name."""
         return ":".join([*map(str, self.folders), "/usr/sbin", "/usr/bin", "/sbin", "/bin"])
 
     @property
     def version(self) -> tuple[int, int]:
-        """(1, 20)"""
+        """Return the version, such as (1, 20)."""
         return _version(self["kube-apiserver"])
 
 
 @cache
 def binaries() -> Binaries:
-    """The machine's; builds them where there are none, for minutes. Raises LabError."""
+    """Return the programs. Builds missing ones, which takes minutes. Raises LabError."""
     if _NAMED:
         return Binaries((Path(_NAMED), *_MACHINE))
     done = subprocess.run(

@@ -1,7 +1,7 @@
 """A node's own part of every hierarchy of control groups that this machine has mounted.
 
-The node sees that part as the whole of it (a cgroup namespace), so its kubelet neither reads nor
-writes what belongs to others. Version 1, 2, and both at once.
+The node sees only that part (a cgroup namespace), so its kubelet neither reads nor writes the
+groups of others. The module handles version 1, version 2, and both at once.
 """
 
 import contextlib
@@ -19,14 +19,16 @@ _LEAF = "init"
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """at: where it is mounted. options: what `mount -t cgroup -o` wants; "" is version 2."""
+    """at: its mount point. options: for `mount -t cgroup -o`; "" is version 2."""
 
     at: Path
     options: str
 
 
 def hierarchies(mountinfo: str) -> list[Hierarchy]:
-    """What proc(5) mountinfo says is mounted, each once; version 2 alone only if it is alone."""
+    """Return the mounted hierarchies in proc(5) mountinfo, each once; version 2 only if it is
+    alone.
+    """
     one: dict[str, Path] = {}
     two: dict[str, Path] = {}
     for line in mountinfo.splitlines():
@@ -44,7 +46,7 @@ def hierarchies(mountinfo: str) -> list[Hierarchy]:
 
 
 class NodeCgroups:
-    """`made()` before the node boots, `remove()` when all in it is dead."""
+    """`made()` is called before the node boots, `remove()` when everything in it is dead."""
 
     def __init__(self, name: str) -> None:
         self._name = PREFIX + name
@@ -69,18 +71,22 @@ class NodeCgroups:
 
     @property
     def joined_by_first(self) -> list[str]:
-        """Into these files the node's first process writes 0, before its namespace is made."""
+        """Return the files into which the node's first process writes 0, before its namespace is
+        made.
+        """
         return [f"{hierarchy.at}/{self._name}/cgroup.procs" for hierarchy in self.all]
 
     @property
     def joined(self) -> list[str]:
-        """And into these, all that enter the node later."""
+        """Return the files into which all processes write that enter the node later."""
         leaf = "" if self.all[0].options else f"{_LEAF}/"
         return [f"{hierarchy.at}/{self._name}/{leaf}cgroup.procs" for hierarchy in self.all]
 
     @property
     def mounts(self) -> str:
-        """Lines of shell that mount them again in the node, which sees its own part alone."""
+        """Return lines of shell that mount the hierarchies in the node, which sees only its own
+        part.
+        """
         bare = "umount --recursive --lazy /sys/fs/cgroup"
         if not self.all[0].options:
             lines = [bare, "mount -t cgroup2 none /sys/fs/cgroup"]
@@ -98,7 +104,7 @@ class NodeCgroups:
 
 
 def sweep() -> None:
-    """Removes the groups of nodes whose lab has no folder any more."""
+    """Remove the groups of nodes whose lab has no folder any more."""
     for hierarchy in hierarchies(Path("/proc/self/mountinfo").read_text()):
         for group in hierarchy.at.glob(f"{PREFIX}*"):
             if not (PARENT / group.name.removeprefix(PREFIX).rpartition(".")[0]).exists():
@@ -106,7 +112,7 @@ def sweep() -> None:
 
 
 def _hand_down(at: Path) -> None:
-    """Lets groups below a group of version 2 have its controllers."""
+    """Let groups below a group of version 2 have its controllers."""
     there = (at / "cgroup.controllers").read_text().split()
     (at / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in there))
 

@@ -1,4 +1,4 @@
-"""Daemons of a lab, each with a name, a log and the words that start it again after a kill."""
+"""Daemons of a lab, each with a name, a log and the command that starts it again after a kill."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tests.outer.lab import LabError
 
 
 class Daemons:
-    """folder: the lab's. `log/NAME.log` is what one says; its environment names the lab."""
+    """folder: the lab's. `log/NAME.log` has a daemon's output. Its environment names the lab."""
 
     def __init__(self, folder: Path, path: str) -> None:
         self._folder = folder
@@ -28,13 +28,16 @@ class Daemons:
     def start(
         self, name: str, argv: Sequence[str], *, command: str = "", keep: Sequence[int] = ()
     ) -> None:
-        """command: what the daemon's process is called where another one starts it (nsenter).
-        keep: files that it inherits."""
+        """Start a daemon.
+
+        command: the daemon's process name if another program starts it (nsenter). keep: files that
+        it inherits.
+        """
         self._words[name] = (argv, command, keep)
         self.restart(name)
 
     def restart(self, name: str) -> None:
-        """Starts it again as it was started. Raises LabError where it still runs."""
+        """Start a daemon again in the same way. Raises LabError if it still runs."""
         if self.alive(name):
             raise LabError(f"{name} runs")
         argv, _, keep = self._words[name]
@@ -55,7 +58,7 @@ class Daemons:
         return process is not None and process.poll() is None
 
     def check(self, name: str) -> None:
-        """Raises LabError, with the end of its log, where it has ended by itself."""
+        """Raise LabError, with the end of its log, if it has ended by itself."""
         if not self.alive(name):
             raise LabError(f"{name} ended:\n{self.log(name)[-3000:]}")
 
@@ -63,7 +66,7 @@ class Daemons:
         return self._log(name).read_text(errors="replace")
 
     def pid(self, name: str) -> int:
-        """Of the daemon itself, as this machine counts."""
+        """Return the pid of the daemon itself, in this machine's numbers."""
         process, command = self._running[name], self._words[name][1]
         if not command:
             return process.pid
@@ -80,19 +83,19 @@ class Daemons:
         raise LabError(f"no {command} under process {process.pid}")
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-        """And waits for its end."""
+        """Kill a daemon, and wait for its end."""
         os.kill(self.pid(name), how)
         self._running.pop(name).wait()
 
     def forget(self, name: str) -> None:
-        """One that has ended with all around it."""
+        """Forget a daemon that has ended together with its node."""
         process = self._running.pop(name, None)
         if process is not None:
             process.kill()
             process.wait()
 
     def end(self) -> None:
-        """All of them, by SIGKILL."""
+        """Kill all of them by SIGKILL."""
         for process in self._running.values():
             process.kill()
             process.wait()
@@ -103,5 +106,5 @@ class Daemons:
 
 
 def as_options(settings: Mapping[str, str]) -> list[str]:
-    """{"port": "0"} as --port=0; those that have no value ("") are left out."""
+    """Return {"port": "0"} as --port=0. Options without a value ("") are left out."""
     return [f"--{name}={value}" for name, value in settings.items() if value]

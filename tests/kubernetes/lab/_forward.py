@@ -1,7 +1,7 @@
-"""Hands connections of a socket that it was given on to an address of its own network.
+"""Passes connections of an inherited socket to an address in its own network.
 
-`python _forward.py FD HOST PORT`: the socket listens in one network namespace, this runs in
-another.
+`python _forward.py FD HOST PORT`: the socket listens in one network namespace, and this process
+runs in another.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The API server asked without kubectl: by hundreds of requests, and by watches."""
+"""A client of the API server without kubectl, for hundreds of requests and for watches."""
 
 import contextlib
 import http.client
@@ -20,11 +20,11 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 class Unanswered(LabError):
-    """It is away, or does not listen yet."""
+    """The API server is away, or does not listen yet."""
 
 
 class Refused(LabError):
-    """It said no. status: of HTTP."""
+    """The API server refused. status: of HTTP."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(f"{status}: {words}")
@@ -32,7 +32,7 @@ class Refused(LabError):
 
 
 class KubeHttp:
-    """server: its address. keys: the folder of certificates. who: the name of a client's there.
+    """server: its address. keys: the folder of certificates. who: the name of a client there.
 
     Threads may share it: each has a connection of its own.
     """
@@ -46,20 +46,20 @@ class KubeHttp:
         self._watches: set[socket.socket] = set()
 
     def close(self) -> None:
-        """All connections end."""
+        """Close all connections."""
         self.end_watches()
         for line in self._lines:
             line.close()
 
     def end_watches(self) -> None:
-        """Those that go on have seen their last event."""
+        """End the watches that still run."""
         for line in list(self._watches):
             with contextlib.suppress(OSError):
                 # Not by ssl's own, which takes the session away under whoever reads.
                 socket.socket.shutdown(line, socket.SHUT_RDWR)
 
     def ask(self, method: str, path: str, body: Object | None = None) -> Object:
-        """What it answers; a body of PATCH is merged. Raises Unanswered, Refused."""
+        """Return the answer. A PATCH merges the body. Raises Unanswered, Refused."""
         line = getattr(self._here, "line", None)
         if line is None:
             line = http.client.HTTPSConnection(self._at, context=self._context, timeout=60)
@@ -84,8 +84,9 @@ class KubeHttp:
         return found
 
     def watch(self, path: str) -> Iterator[Object]:
-        """Events, until it ends by itself or is away. path: with `watch=1` and what else there is
-        to say."""
+        """Yield events until the watch ends or the server is away. path: with `watch=1` and other
+        parameters.
+        """
         line = http.client.HTTPSConnection(self._at, context=self._context, timeout=5)
         try:
             line.connect()

@@ -1,4 +1,4 @@
-"""Container images made of files: archives for `KubeLab.load`, without a registry or a daemon."""
+"""Container images made from files: archives for `KubeLab.load`, without a registry or a daemon."""
 
 import hashlib
 import io
@@ -22,10 +22,10 @@ _COMMANDS = (
 def write_image(
     path: Path, names: Mapping[str, Sequence[str]], layers: Sequence[bytes], path_of: str = "/bin"
 ) -> Path:
-    """An archive (as `docker save` makes it) at `path`, whose images share these layers.
+    """Write an archive (as `docker save` makes it) to `path`, whose images share these layers.
 
-    names: of each image ("localhost/busybox:lab"), with the command that it runs by itself.
-    layers: tar files, the lowest first. path_of: PATH in it.
+    names: of each image ("localhost/busybox:lab"), with its default command. layers: tar files, the
+    lowest first. path_of: PATH in it.
     """
     hashes = [hashlib.sha256(layer).hexdigest() for layer in layers]
     manifest = []
@@ -50,14 +50,14 @@ def write_image(
 
 
 def base_images(files: Binaries, path: Path) -> Path:
-    """localhost/busybox:lab, which has a shell and no more, and localhost/pause:lab."""
+    """Make localhost/busybox:lab, which has only a shell, and localhost/pause:lab."""
     pause = ["/bin/sleep", str(2**31 - 1)]
     names = {"localhost/busybox:lab": ["sh"], "localhost/pause:lab": pause}
     return write_image(path, names, [busybox_layer(files)])
 
 
 def busybox_layer(files: Binaries) -> bytes:
-    """A shell, and what small scripts need."""
+    """Return a shell, and the programs that small scripts need."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in ("bin", "dev", "etc", "proc", "root", "sys", "tmp", "usr", "var"):
@@ -75,7 +75,7 @@ def busybox_layer(files: Binaries) -> bytes:
 
 
 def folder_layer(folder: Path, place: str) -> bytes:
-    """A folder's files, at that place, as root's."""
+    """Return a folder's files, at that place, owned by root."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         tar.add(folder, place.lstrip("/"), filter=_of_root)

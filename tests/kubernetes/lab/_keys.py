@@ -1,4 +1,6 @@
-"""Who is who in a lab: an authority of its own, certificates by openssl, kubeconfigs with them."""
+"""The identities in a lab: its own authority, certificates by openssl, and kubeconfigs with
+them.
+"""
 
 import base64
 import json
@@ -16,8 +18,8 @@ _DAYS = ["-days", "30"]
 class Keys:
     """A folder of keys and certificates; `ca.crt` and `front-ca.crt` are its two authorities.
 
-    ca signs servers and all who ask the API server; front-ca signs whom aggregated API servers
-    believe in whose name somebody asks.
+    ca signs servers and all clients of the API server. front-ca signs the proxy that aggregated API
+    servers trust to name the user of a request.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +34,7 @@ class Keys:
         self._openssl(["rsa", "-in", "accounts.key", "-pubout", "-out", "accounts.pub"])
 
     def server(self, name: str, at: Sequence[str]) -> None:
-        """A certificate for a server at these addresses, written as openssl wants: IP:127.0.0.1."""
+        """Make a certificate for a server at these addresses, in openssl's form: IP:127.0.0.1."""
         use = ["extendedKeyUsage=serverAuth", f"subjectAltName={','.join(at)}"]
         self._sign(name, f"/CN={name}", use, "ca")
 
@@ -41,7 +43,7 @@ class Keys:
         self._sign(name, subject, ["extendedKeyUsage=clientAuth"], by)
 
     def kubeconfig(self, path: Path, server: str, user: str, groups: Sequence[str] = ()) -> Path:
-        """How this user reaches the server, in one file that only its owner may read."""
+        """Write how this user reaches the server, in one file that only its owner may read."""
         name = f"user-{path.name}"
         self.client(name, user, groups)
         who = {

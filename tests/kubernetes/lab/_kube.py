@@ -1,7 +1,7 @@
 """A real Kubernetes for a test: etcd, API server, controller manager and scheduler, and nodes.
 
-Without nodes all of it listens at this machine's loopback, at ports of its own. With nodes it runs
-in a network of its own, out of which the API server alone is reached, at a port of the loopback.
+Without nodes everything listens on this machine's loopback, at ports of its own. With nodes it runs
+in a network of its own, from which only the API server is reachable, at a port of the loopback.
 """
 
 import http.client
@@ -44,13 +44,13 @@ class KubeLab:
     """`with KubeLab(nodes=2) as lab: lab.apply(text); lab.get("pods", "p")["status"]`.
 
     nodes: real ones, called n1, n2, …; each costs a kubelet and a containerd. None need root.
-    options: of a daemon, beside ours or instead ("" takes one out):
-    {"kube-apiserver": {"v": "4"}}.
+    options: of a daemon, added to ours or replacing them ("" removes one): {"kube-apiserver": {"v":
+    "4"}}.
 
-    `kubeconfig` is an administrator's, for any client on this machine; `user` makes others.
-    Images that pods may name: localhost/busybox:lab, and what `load` was given. Services have no
-    addresses that work but the API server's own (https://10.96.0.1), which pods reach; there is no
-    DNS. What pods shall reach has to run in their network: `wrap`.
+    `kubeconfig` is an administrator's, for any client on this machine; `user` makes others. Pods
+    may name the image localhost/busybox:lab, and those given to `load`. The only service address
+    that works is the API server's (https://10.96.0.1), which pods reach. There is no DNS. Programs
+    that pods must reach have to run in their network: `wrap`.
     """
 
     def __init__(
@@ -80,13 +80,15 @@ class KubeLab:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of processes that go with the lab."""
+        """Return the environment of processes that end with the lab."""
         return {**os.environ, "PODWRIGHT_LAB": str(self.folder), "PATH": self.binaries.path}
 
     # Life
 
     def start(self) -> None:
-        """Returns when pods can be made, and all nodes are ready. Raises LabError."""
+        """Start the lab. Returns when pods can be made, and all nodes are ready. Raises
+        LabError.
+        """
         self._make_keys()
         if self._count:
             self._make_network()
@@ -106,7 +108,7 @@ class KubeLab:
         self.wait_for_nodes()
 
     def stop(self) -> None:
-        """Nothing is left of it."""
+        """End the lab. Nothing of it is left."""
         for node in self.nodes.values():
             node.kill()
         if "http" in self.__dict__:
@@ -131,11 +133,11 @@ class KubeLab:
     # Daemons: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 
     def kill(self, daemon: str, how: signal.Signals = signal.SIGKILL) -> None:
-        """Ends one, and waits for its end."""
+        """Kill a daemon, and wait for its end."""
         self.daemons.kill(daemon, how)
 
     def restart(self, daemon: str) -> None:
-        """Starts one that was killed; returns when the API server answers, unless etcd is down."""
+        """Start a killed daemon. Returns when the API server answers, unless etcd is down."""
         self.daemons.restart(daemon)
         if all(self.daemons.alive(name) for name in DAEMONS[:2]):
             self._await_apiserver()
@@ -147,14 +149,16 @@ class KubeLab:
 
     @cached_property
     def http(self) -> KubeHttp:
-        """As the administrator, for many requests."""
+        """Return the administrator's client, for many requests."""
         own = f"user-{self.kubeconfig.name}"
         return KubeHttp(self.server, self.folder / "keys", own)
 
     def kubectl(
         self, *argv: str, stdin: str = "", kubeconfig: Path | None = None, timeout: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
-        """As the administrator, or as whose kubeconfig it is. Raises LabError where it hangs."""
+        """Run kubectl as the administrator, or as a kubeconfig's user. Raises LabError if it
+        hangs.
+        """
         full = [self.binaries["kubectl"], f"--kubeconfig={kubeconfig or self.kubeconfig}", *argv]
         environment = {**self.environment, "HOME": str(self.folder)}
         try:
@@ -171,7 +175,7 @@ class KubeLab:
             raise LabError(f"kubectl {' '.join(argv)}: no end within {timeout:g} s") from error
 
     def ok(self, *argv: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
-        """What kubectl prints. Raises LabError with what it said, where it failed."""
+        """Return kubectl's output. Raises LabError with the output if it failed."""
         done = self.kubectl(*argv, stdin=stdin, kubeconfig=kubeconfig)
         if done.returncode != 0:
             raise LabError(f"kubectl {' '.join(argv)}: {done.stderr or done.stdout}")
@@ -180,7 +184,9 @@ class KubeLab:
     def apply(
         self, what: str | Path | Object | Iterable[Object], namespace: str = "default"
     ) -> str:
-        """YAML, a file of it, or objects as JSON has them. By the server: files may be large."""
+        """Apply YAML, a file of it, or objects in the form of JSON, on the server, since files may
+        be large.
+        """
         if isinstance(what, Path):
             what = what.read_text()
         elif not isinstance(what, str):
@@ -190,7 +196,9 @@ class KubeLab:
         return self.ok("apply", *options, "--filename=-", stdin=what)
 
     def get(self, kind: str, name: str = "", namespace: str = "default") -> Object:
-        """One object, or a list of all of a kind ("items"). {} where there is no such object."""
+        """Return one object, or a list of all of a kind ("items"); {} if there is no such
+        object.
+        """
         options = ["--output=json", "--ignore-not-found", f"--namespace={namespace}"]
         said = self.ok("get", kind, *([name] if name else []), *options)
         if not said.strip():  # newer ones print no empty list either
@@ -208,7 +216,7 @@ class KubeLab:
         namespace: str = "default",
         seconds: float = 60.0,
     ) -> T:
-        """Polls one object until `probe` of it ({} where there is none) is true; answers that."""
+        """Poll one object until `probe` of it ({} if there is none) is true. Returns the result."""
         last: Object = {}
 
         def there() -> T | None:
@@ -222,15 +230,15 @@ class KubeLab:
             raise LabError(f"{error}\n{json.dumps(last, indent=1)[-4000:]}") from error
 
     def wait_established(self, definition: str) -> None:
-        """Polls until objects of a kind can be made: "ipujobs.graphcore.ai", just applied.
+        """Poll until objects of a kind can be made: "ipujobs.graphcore.ai", just applied.
 
-        `kubectl wait` of 1.20 fails at a definition that has no conditions as yet.
+        `kubectl wait` of 1.20 fails for a definition that has no conditions yet.
         """
         what = f"{definition} established"
         self.wait(what, "customresourcedefinition", definition, is_established)
 
     def wait_phase(self, pod: str, *phases: str, namespace: str = "default") -> Object:
-        """Polls until a pod is in one of these phases, and answers the pod."""
+        """Poll until a pod is in one of these phases. Returns the pod."""
 
         def in_phase(found: Object) -> Object | None:
             return found if found.get("status", {}).get("phase") in phases else None
@@ -239,7 +247,7 @@ class KubeLab:
         return self.wait(what, "pod", pod, in_phase, namespace=namespace)
 
     def wait_for_nodes(self, *names: str, ready: bool = True) -> None:
-        """Until these (all real ones, where none are named) are ready, or are not."""
+        """Wait until these nodes (all real ones by default) are ready, or are not."""
         for name in names or self.nodes:
             try:
                 self.wait(
@@ -252,7 +260,7 @@ class KubeLab:
                 raise LabError(f"{error}\n{self.nodes[name].log()[-3000:]}") from error
 
     def user(self, name: str, groups: Sequence[str] = (), path: Path | None = None) -> Path:
-        """A kubeconfig of somebody else's: at `path` one that works in the nodes' network."""
+        """Make a kubeconfig for another user; one at `path` works in the nodes' network."""
         if path is not None:
             return self._keys.kubeconfig(path, self._near, name, groups)
         return self._keys.kubeconfig(self.folder / f"{name}.conf", self.server, name, groups)
@@ -263,20 +271,22 @@ class KubeLab:
         return self.nodes[name]
 
     def load(self, archive: Path) -> None:
-        """An image archive onto every node, and onto those that are revived later."""
+        """Load an image archive onto every node, and onto nodes that are revived later."""
         self.images.append(archive)
         for node in self.nodes.values():
             if node.is_up:
                 node.load(archive)
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
-        """The words that run a command in the network of the pods; GATEWAY is its address there."""
+        """Return the words that run a command in the pods' network, in which its address is
+        GATEWAY.
+        """
         if self._network is None:
             return list(argv)
         return Inside(self._network.pid, spaces="-n").wrap(argv)
 
     def in_network(self, *argv: str) -> None:
-        """Raises LabError where it fails."""
+        """Run a command in the pods' network. Raises LabError if it fails."""
         done = subprocess.run(self.wrap(argv), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise LabError(f"{' '.join(argv)}: {done.stderr.strip()}")
@@ -326,7 +336,7 @@ class KubeLab:
         self._await("kube-apiserver", "/readyz")
 
     def _await(self, daemon: str, path: str) -> None:
-        """Until the API server has what lies there."""
+        """Wait until the API server has the object at that path."""
 
         def there() -> bool:
             self.daemons.check(daemon)
@@ -344,12 +354,14 @@ class KubeLab:
 
 
 def is_ready(node: Object) -> bool:
-    """What its conditions say."""
+    """Return whether an object's conditions show that it is ready."""
     return _is(node, "Ready")
 
 
 def is_established(definition: Object) -> bool:
-    """What its conditions say; just made, it has none."""
+    """Return whether a definition's conditions show that it is established. A new one has
+    none yet.
+    """
     return _is(definition, "Established")
 
 

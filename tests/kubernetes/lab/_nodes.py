@@ -1,9 +1,9 @@
-"""Nodes that are not there: each a kubelet with containerd and runc, in namespaces of its own.
+"""Simulated nodes: each is a kubelet with containerd and runc, in namespaces of its own.
 
-Network, mounts, processes, name and control groups are the node's own; all nodes of a lab hang on
-one bridge, in the network in which its control plane runs too. What kubelet and containerd keep is
-in memory and goes with the node. `kill` is a crash: all in it die at once; `revive` boots it again
-under the same name and address.
+Network, mounts, processes, name and control groups are the node's own. All nodes of a lab are on
+one bridge, in the network in which its control plane runs too. The data of kubelet and containerd
+is in memory and is lost with the node. `kill` is a crash: everything in it dies at once. `revive`
+boots it again under the same name and address.
 """
 
 import signal
@@ -146,7 +146,9 @@ class Node:
     # Life
 
     def boot(self) -> None:
-        """Returns when containerd answers and has the lab's images, and kubelet is started."""
+        """Boot the node. Returns when containerd answers and has the lab's images, and kubelet is
+        started.
+        """
         self.cgroups.make()
         (self._folder / "ready").unlink(missing_ok=True)
         spaces = ["--net", "--mount", "--uts", "--pid", "--ipc", "--propagation", "private"]
@@ -202,7 +204,7 @@ class Node:
         return self._holder is not None and self._holder.poll() is None
 
     def kill(self) -> None:
-        """Its power goes: nothing in it gets to clean up."""
+        """Cut its power: no process in it can clean up."""
         if self._holder is None:
             return
         self._holder.send_signal(signal.SIGKILL)  # unshare --kill-child takes all along
@@ -213,7 +215,7 @@ class Node:
         self.cgroups.remove()
 
     def revive(self) -> None:
-        """Raises LabError where it is up."""
+        """Boot the node again. Raises LabError if it is up."""
         if self.is_up:
             raise LabError(f"{self.name} is up")
         self.boot()
@@ -224,7 +226,9 @@ class Node:
         self._lab.daemons.kill(self._daemon(name), how)
 
     def restart_daemon(self, name: str) -> None:
-        """Returns when it answers: a newer kubelet ends where containerd is away at its start."""
+        """Restart a daemon, and return when it answers: a newer kubelet ends if containerd is away
+        at its start.
+        """
         self._lab.daemons.restart(self._daemon(name))
         if name == "containerd":
             self._await_containerd()
@@ -240,7 +244,7 @@ class Node:
     # Inside
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
-        """The words that run a command in the node."""
+        """Return the words that run a command in the node."""
         enter = f"--target={self._first_process()}"
         spaces = ["--net", "--mount", "--uts", "--pid", "--ipc", "--cgroup"]
         join = (
@@ -251,7 +255,7 @@ class Node:
         return [*words, "nsenter", enter, *spaces, "--", *argv]
 
     def exec(self, *argv: str) -> str:
-        """What a command in it prints. Raises LabError where it fails."""
+        """Return the output of a command in the node. Raises LabError if it fails."""
         done = subprocess.run(
             self.wrap(argv), env=self._lab.environment, capture_output=True, text=True, check=False
         )
@@ -260,11 +264,11 @@ class Node:
         return done.stdout
 
     def ctr(self, *argv: str) -> str:
-        """containerd's own client, among what Kubernetes keeps there."""
+        """Run containerd's own client, in the namespace of Kubernetes."""
         return self.exec(self._lab.binaries["ctr"], "--namespace", "k8s.io", *argv)
 
     def load(self, archive: Path) -> None:
-        """An image archive, which pods on it may name from then on."""
+        """Load an image archive, which pods on the node may name from then on."""
         self.ctr("images", "import", str(archive))
 
     def _daemon(self, name: str) -> str:
@@ -299,7 +303,7 @@ class Node:
         poll(f"kubelet of {self.name}", answers, every=0.2)
 
     def _connect(self) -> None:
-        """Its card on the lab's bridge, and the way to its pods."""
+        """Connect its network card to the lab's bridge, and set the route to its pods."""
         pid = self._first_process()
         inside = Inside(pid, spaces="-n")
         network = self._lab.in_network

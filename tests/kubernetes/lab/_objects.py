@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as JSON has them: what many tests make."""
+"""Objects of Kubernetes in the form of JSON, which many tests make."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ Object = dict[str, Any]
 
 
 def pod(name: str, script: str, node: str = "", **spec: object) -> Object:
-    """One that runs a script of shell once."""
+    """Return a pod that runs a script of shell once."""
     container = {
         "name": "main",
         "image": "localhost/busybox:lab",

@@ -1,4 +1,4 @@
-"""The daemons of a control plane: which there are, and how each is started."""
+"""The daemons of a control plane, and the command of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ SERVICES, SERVICE = "10.96.0.0/16", "10.96.0.1"
 @dataclass(frozen=True)
 class Plane:
     """keys: the folder of certificates. ports: of etcd, its peers, the API server, the controller
-    manager and the scheduler. at: the address where the API server listens, "0.0.0.0" where nodes
-    ask it too; advertised: the one it tells."""
+    manager and the scheduler. at: the address on which the API server listens, "0.0.0.0" if nodes
+    need it too. advertised: the address that it announces.
+    """
 
     binaries: Binaries
     folder: Path
@@ -26,7 +27,9 @@ class Plane:
     advertised: str
 
     def argv(self, name: str, added: Mapping[str, str]) -> list[str]:
-        """The words of a daemon; `added` go above ours, "" takes an option out."""
+        """Return the command of a daemon. `added` options override ours, and "" removes an
+        option.
+        """
         settings = {
             "etcd": self._etcd,
             "kube-apiserver": self._apiserver,

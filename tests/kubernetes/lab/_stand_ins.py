@@ -1,8 +1,8 @@
-"""Nodes that are names alone, and one stand-in for all of their kubelets.
+"""Nodes that are only names, and one stand-in for all of their kubelets.
 
-The real scheduler binds pods to them. The stand-in says that these run, until a test says how they
-end; or, for benches, that each ends well after a while. A pod that is deleted goes at its word.
-The plane must not miss heartbeats: PATIENT are the options for that.
+The real scheduler binds pods to them. The stand-in reports that the pods run, until a test decides
+how they end; for benchmarks, each succeeds after a while. It confirms the deletion of a pod. The
+plane must not miss heartbeats: PATIENT are the options for that.
 """
 
 import contextlib
@@ -64,14 +64,14 @@ class StandIns:
             self._http.ask("DELETE", f"/api/v1/nodes/{name}")
 
     def say(self, node: str, ready: str) -> None:
-        """Whether a node is ready: "True", "False", or "Unknown" where it does not answer."""
+        """Report whether a node is ready: "True", "False", or "Unknown" if it does not answer."""
         room = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
         said = {"type": "Ready", "status": ready, "reason": "StandIn", "message": ""}
         status = {"capacity": room, "allocatable": room, "conditions": [said]}
         self._http.ask("PATCH", f"/api/v1/nodes/{node}/status", {"status": status})
 
     def end(self, pod: str, code: int = 0, namespace: str = "default") -> None:
-        """Its program ended."""
+        """Report that a pod's program has ended."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
         self._set(self._http.ask("GET", path), "Failed" if code else "Succeeded", code)
 

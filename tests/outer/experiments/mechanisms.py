@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.outer.lab import Release, SlurmLab, poll
 
-NATIVE = Path(__file__).parents[3] / "src/podwright/slurm/pods/native"
+NATIVE = Path(__file__).parents[3] / "src/podwright/guests/slurm/native"
 DEVICES = 256
 ORDERS = DEVICES.bit_length()
 #: Whose Slurm; set once by the command line.

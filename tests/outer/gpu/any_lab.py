@@ -12,12 +12,13 @@ import shlex
 import subprocess
 import time
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tests.outer.gpu.any_site import AnySite
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import ALICE, LabError, Place, Release, SlurmLab, poll
-from tests.slurm.gpus.requests.any_site import AnySite
 
 _PROBE = (
     'echo "@$SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME '
@@ -65,14 +66,14 @@ class AnyLab(SlurmLab):
         if argv[0] == "slurmd" and "TaskPlugin" in self.site.settings:
             kind, library = self.site.nodes[name], self.folder / "affinity.so"
             if not library.exists():
-                source = Path(__file__).with_name("affinity.c")
+                source = str(files("podwright.slurm.twin").joinpath("affinity.c"))
                 subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
                 (self.folder / "affinity").mkdir()
             argv = [
                 "env",
                 f"HWLOC_SYNTHETIC=pack:{kind.sockets} core:{kind.cores} pu:{kind.threads}",
                 f"LD_PRELOAD={library}",
-                f"PODWRIGHT_LAB_AFFINITY={self.folder}/affinity",
+                f"PODWRIGHT_TWIN_AFFINITY={self.folder}/affinity",
                 *argv,
             ]
         super()._spawn(name, place, argv)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from podwright.slurm.gpus.configure import make_inventory
-from podwright.slurm.gpus.templates import TemplateWishes, of_inventory, render
+from podwright.gpu.configure import make_inventory
+from podwright.gpu.templates import TemplateOptions, of_inventory, render
 from tests.outer.lab import HostsLab, Release, SlurmLab, poll
 
 GPUS = 2
@@ -33,8 +33,8 @@ class ScriptSite:
         self.bin = lab.folder / "bin"
         self.bin.mkdir()
 
-    def template(self, name: str, wishes: TemplateWishes | None = None) -> str:
-        wishes = wishes or TemplateWishes()
+    def template(self, name: str, wishes: TemplateOptions | None = None) -> str:
+        wishes = wishes or TemplateOptions()
         fit = of_inventory(make_inventory({"nodes": [_NODES]}), wishes)
         return render(name, fit._replace(version=(22, 5)), wishes)
 

@@ -1,7 +1,7 @@
 """Slurm's own accounting of GPUs, by a real slurmd and Debian's gpu/nvml plugin.
 
 The plugin is a package of Debian's section `contrib`, which not every mirror has; so this is asked
-in the long ring only. What it printed is read in `tests/slurm/gpus/efficiency/test_accounted.py`.
+in the long ring only. What it printed is read in `tests/gpu/efficiency/test_accounted.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from podwright.slurm.gpus.nodespage import Looker
+from podwright.gpu.nodespage import Looker
 from podwright.slurm.site.commands import FakeSlurm
 from tests.outer.gpu.test_configure import bare_lab, configured, inventory
 from tests.outer.lab import SlurmLab, release

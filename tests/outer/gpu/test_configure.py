@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from podwright.slurm.gpus.configure import check, make_inventory
-from podwright.slurm.gpus.templates import TemplateWishes, of_inventory, render
+from podwright.gpu.configure import check, make_inventory
+from podwright.gpu.templates import TemplateOptions, of_inventory, render
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import Release, SlurmLab, release
 
@@ -147,7 +147,7 @@ def test_segments_of_a_script_start_over_racks_of_unequal_sizes(name: str) -> No
     configured(lab, tree)
     with lab:
         for count in (2, 3, 4, 5):
-            wishes = TemplateWishes(nodes=count)
+            wishes = TemplateOptions(nodes=count)
             fit = of_inventory(make_inventory(tree), wishes, lab.release.version)
             text = render("torchrun", fit, wishes)
             segment = re.findall(r"^#SBATCH (--segment=\d+)", text, re.M)

@@ -6,12 +6,12 @@ import socket
 
 import pytest
 
-from podwright.slurm.gpus.lint import fix, lint, read_script
+from podwright.gpu.lint import fix, lint, read_script
+from tests.gpu.requests.test_lint import BAD, GOOD, expectation
+from tests.gpu.requests.test_lint_wordings import REFUSED as WORDINGS
+from tests.gpu.requests.wordings import MISTAKES, script
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import poll, release
-from tests.slurm.gpus.requests.test_lint import BAD, GOOD, expectation
-from tests.slurm.gpus.requests.test_lint_wordings import REFUSED as WORDINGS
-from tests.slurm.gpus.requests.wordings import MISTAKES, script
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -60,6 +60,8 @@ def test_slurm_refuses_what_lint_says_it_refuses(name: str) -> None:
             refused = rule in REFUSED
             if rule == "option-this-slurm-lacks" and site.version == (22, 5):
                 refused = True
+            if rule == "more-nodes-named":
+                refused = name == "oldest"  # later releases leave out nodes without a word
             words = said(path.read_text())
             if any(word in words for word in UNREADABLE) != refused:
                 wrong[path.stem] = words

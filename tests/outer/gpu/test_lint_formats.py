@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus.lint import rules
+from podwright.gpu.lint import rules
 
 pytestmark = pytest.mark.outer
 

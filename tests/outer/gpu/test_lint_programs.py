@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus.fabriclog import judge, read_log
-from podwright.slurm.gpus.lint import lint, read_script
+from podwright.gpu.fabriclog import judge, read_log
+from podwright.gpu.lint import lint, read_script
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import SlurmLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
 MPIRUN = Path(sys.executable).parent / "mpirun"
-LOGS = Path(__file__).parents[2] / "slurm/gpus/requests/nccl"
+LOGS = Path(__file__).parents[2] / "gpu/requests/nccl"
 
 # What NCCL writes when it obeys a variable, and what check-fabric finds then. The logs are in
 # NCCL's formats: no machine here has the fabric.

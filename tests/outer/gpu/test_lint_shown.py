@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.slurm.gpus.lint import lint, read_script, read_site
+from podwright.gpu.lint import lint, read_script, read_site
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import SlurmLab, poll, release
 
@@ -103,6 +103,17 @@ def test_conflicting_ways_of_asking(lab: SlurmLab) -> None:
     assert called(*both) == ["gpus-disagree"]
 
 
+def test_more_nodes_named_than_allowed(lab: SlurmLab) -> None:
+    lines = ("#SBATCH --nodes=1", "#SBATCH --nodelist=n[1-2]", "echo $SLURM_JOB_NUM_NODES")
+    assert called(*lines) == ["more-nodes-named"]
+    if lab.release.name == "oldest":
+        assert "invalid number of nodes" in refused(lab, *lines)
+    else:
+        assert output(lab, *lines) == ["1"], "one of the two nodes is left out without a word"
+    for fits in ("#SBATCH --nodes=2", "#SBATCH --nodes=1-2", "#SBATCH --ntasks=1"):
+        assert called(fits, "#SBATCH --nodelist=n[1-2]", "srun ./a") == []
+
+
 def test_variables_of_gpus_as_the_job_sees_them(lab: SlurmLab) -> None:
     echo = "echo [$SLURM_GPUS_PER_NODE] [$SLURM_GPUS] [$SLURM_GPUS_ON_NODE]"
     assert output(lab, "#SBATCH --gres=gpu:2", echo) == ["[] [] [2]"]
@@ -197,7 +208,7 @@ def test_a_time_over_the_limit_of_the_partition(lab: SlurmLab) -> None:
         other = ("#SBATCH -p nowhere", "true")
         assert "invalid partition" in refused(lab, *other)
         told = lint(read_script(text_of(*other)), site)
-        assert [one.rule for one in told] == ["over-the-limit"]
+        assert [one.rule for one in told] == ["unknown-partition"]
     finally:
         lab.ok(
             "scontrol", "update", "PartitionName=main", "MaxTime=UNLIMITED", "MaxNodes=UNLIMITED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.slurm.gpus.lint import lint, read_script
+from podwright.gpu.lint import lint, read_script
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import release
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from podwright.slurm.gpus.submission import build
+from podwright.gpu.submission import build
 from tests.outer.lab import ALICE, SlurmLab, poll, release
 from tests.outer.lua import VERSIONS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus.templates import TEMPLATES, TemplateWishes
+from podwright.gpu.templates import TEMPLATES, TemplateOptions
 from tests.outer.gpu.site import ScriptSite, executable, script_site, stand_ins
 from tests.outer.lab import Job
 
@@ -101,9 +101,9 @@ def test_vllm_answers_each_shard_once(site: ScriptSite) -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes", [TemplateWishes(), TemplateWishes(type="h100", memory=70 << 30, partition="main")]
+    "wishes", [TemplateOptions(), TemplateOptions(type="h100", memory=70 << 30, partition="main")]
 )
-def test_slurm_takes_every_script(site: ScriptSite, wishes: TemplateWishes) -> None:
+def test_slurm_takes_every_script(site: ScriptSite, wishes: TemplateOptions) -> None:
     for name in TEMPLATES:
         if name != "pipeline":
             text = site.template(name, wishes)
@@ -143,7 +143,7 @@ def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
     good = site.program("good.sh", "#!/bin/sh\ntrue\n")
     bad = site.program("bad.sh", "#!/bin/sh\nexit 3\n")
     script = site.lab.write(
-        "out/pipeline.sh", site.template("pipeline", TemplateWishes(partition="main"))
+        "out/pipeline.sh", site.template("pipeline", TemplateOptions(partition="main"))
     )
     done = site.lab.run("bash", str(script), good, bad, good)
     assert done.returncode == 0, done.stderr
@@ -154,7 +154,7 @@ def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
 
 def test_gpu_memory_is_looked_at(site: ScriptSite) -> None:
     program = site.program("ranks.py", RANKS)
-    text = site.template("torchrun", TemplateWishes(memory=80 << 30))
+    text = site.template("torchrun", TemplateOptions(memory=80 << 30))
     assert '--constraint="gpumem80g"' in text
     executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 81559\n")
     state, _, said = site.run(text, program)

@@ -21,11 +21,11 @@ set -e
 hostname "$1"
 mount --bind "$2/hosts" /etc/hosts
 mkdir -p "$2/$1/checkout"
-mount --bind "$3" "$2/$1/checkout"
+mount --bind "$checkout" "$2/$1/checkout"
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs tmpfs /run
-mkdir -p "$3"
-mount --bind "$2/$1/checkout" "$3"
+mkdir -p "$checkout"
+mount --bind "$2/$1/checkout" "$checkout"
 umount "$2/$1/checkout"
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mkdir -p /run/sshd
@@ -182,11 +182,13 @@ class HostsLab:
         (self.folder / name / "ready").unlink(missing_ok=True)
         spaces = ["--net", "--mount", "--uts", "--pid", "--ipc", "--propagation", "private"]
         argv = ["unshare", *spaces, "--fork", "--kill-child", "--mount-proc", "bash", "-c"]
-        # The network card must be there before the init looks: it waits on its standard input.
-        script = "read -r _; " + _INIT
+        # The init waits on its standard input until the network card is there. It also gets the
+        # checkout's path there: in its argument list, which lasts as long as the host, tests that
+        # look for processes with "podwright" in their line would find it in a folder of that name.
+        script = "IFS= read -r checkout; " + _INIT
         with (self.folder / name / "log").open("wb") as log:
             holder = subprocess.Popen(
-                [*argv, script, "init", name, str(self.folder), str(CHECKOUT)],
+                [*argv, script, "init", name, str(self.folder)],
                 env=self._environment(),
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -212,7 +214,7 @@ class HostsLab:
         ):
             _check(inside.wrap(["ip", *step]))
         assert holder.stdin is not None
-        holder.stdin.write(b"\n")
+        holder.stdin.write(os.fsencode(CHECKOUT) + b"\n")
         holder.stdin.close()
 
     def _await(self, name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.slurm.gpus.nodespage.words import stand_in
+from tests.gpu.nodespage.words import stand_in
 from tests.whole.conftest import BIN
 
 pytestmark = pytest.mark.outer

@@ -16,7 +16,7 @@ from tests.whole.conftest import BIN
 pytestmark = pytest.mark.outer
 VIEWS = {
     "pod": "Pod",
-    "line": "Waiting line",
+    "line": "Queue",
     "partitions": "Partitions",
     "leases": "Leases",
     "machines": "Machines",
@@ -125,7 +125,7 @@ def test_a_link_logs_in_and_what_an_act_ends_is_said_first(
     page.click("#who button")
     expect(page.locator("#who")).to_contain_text("Log in")
     page.goto(link)
-    expect(page.locator("[role=alert]").first).to_contain_text("this link has been used")
+    expect(page.locator("[role=alert]").first).to_contain_text("the link has been used")
 
 
 def test_a_user_sees_what_is_theirs_and_acts_on_that_alone(

@@ -78,14 +78,14 @@ def test_what_still_fits_is_said_and_what_is_kept_for_whom(
 ) -> None:
     site = make_site("--preset", "pod16")
     page.goto(f"{site.address}/pod")
-    expect(page.locator(".numbers")).to_contain_text("free, of no use for 16")
+    expect(page.locator(".numbers")).to_contain_text("free, but in no block of 16")
     for at in (0, 6, 12):
         site.good("vipu", "create", "partition", f"p{at}", "--size", "1")
-    row = page.locator(".sizes tr[data-size='16'] td")
-    expect(row).to_have_text(["none", "13"])
-    page.locator(".sizes tr[data-size='8'] button").click()
+    row = page.locator(".sizes td[data-size='16']")
+    expect(row).to_have_text(["0", "13"])
+    page.locator(".sizes th[data-size='8'] button").click()
     expect(page).to_have_url(f"{site.address}/pod?size=8")
-    expect(page.locator(".numbers")).to_contain_text("free, of no use for 8")
+    expect(page.locator(".numbers")).to_contain_text("free, but in no block of 8")
 
 
 _TELL = """

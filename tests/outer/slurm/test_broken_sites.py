@@ -1,7 +1,7 @@
 """`podwright slurm check` says NO where a site is broken as sites were seen to be (issue 9).
 
 Each fault is what a hook, a plugin, a script or a file of an older Podwright did on a newer Slurm,
-or what somebody did to the files. The static way's is in tests/slurm/pods/ways/test_check.py.
+or what somebody did to the files. The static way's is in tests/guests/slurm/ways/test_check.py.
 """
 
 from __future__ import annotations

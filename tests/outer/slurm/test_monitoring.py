@@ -88,9 +88,12 @@ def test_each_panel_of_the_board_has_data(lab: WatchedLab, tmp_path: Path) -> No
         poll("three that answer", up, seconds=300)
         board = json.loads(monitoring.read("podwright-board.json"))
         queries = [
-            target["expr"] for panel in board["panels"] for target in panel.get("targets", ())
+            target["expr"].replace("$pod", ".*")
+            for panel in board["panels"]
+            for target in panel.get("targets", ())
         ]
         assert len(queries) > 20
+        queries += [query.replace('pod=~".*"', 'pod=~"pod1"') for query in queries]
 
         lab.command("vipu", "get", "partition", "none", user="root")  # one refusal
         words = ["--host", "127.0.0.1", "--port", str(machines.ports["m1"])]
@@ -159,11 +162,118 @@ FIRES: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
+#: Two pods on one Prometheus: the series, after how long, and what fires of which pod.
+_ACTIVE_EACH = {
+    'podwright_active{pod="p1",instance="a"}': "1x20",
+    'podwright_active{pod="p1",instance="b"}': "0x20",
+    'podwright_active{pod="p2",instance="c"}': "1x20",
+    'podwright_active{pod="p2",instance="d"}': "0x20",
+}
+TWO_PODS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
+    "one active server in each": (_ACTIVE_EACH, "5m", {}),
+    "one active server in each, no standby, names of the targets alone": (
+        {
+            'up{job="podwright-server",pod="p1"}': "1x20",
+            'up{job="podwright-server",pod="p2"}': "1x20",
+            'podwright_active{pod="p1"}': "1x20",
+            'podwright_active{pod="p2"}': "1x20",
+        },
+        "5m",
+        {},
+    ),
+    "targets without a name, servers with their own": (
+        {
+            'up{job="podwright-server",instance="a"}': "1x20",
+            'podwright_active{pod="host1",instance="a"}': "1x20",
+        },
+        "5m",
+        {},
+    ),
+    "two active servers in the second": (
+        _ACTIVE_EACH | {'podwright_active{pod="p2",instance="d"}': "1x20"},
+        "5m",
+        {"PodwrightTwoActiveServers": "p2"},
+    ),
+    "the first stands by": (
+        _ACTIVE_EACH | {'podwright_active{pod="p1",instance="a"}': "0x20"},
+        "5m",
+        {"PodwrightNoActiveServer": "p1"},
+    ),
+    "the first answers no more": (
+        {
+            'up{job="podwright-server",pod="p1",instance="a"}': "0x20",
+            'up{job="podwright-server",pod="p2",instance="c"}': "1x20",
+            'podwright_active{pod="p2",instance="c"}': "1x20",
+        },
+        "8m",
+        {"PodwrightDown": "p1", "PodwrightNoActiveServer": "p1"},
+    ),
+    "slow calls of the first among many of the second": (
+        {
+            'podwright_call_duration_seconds_bucket{pod="p1",method="Get",le="1"}': "0x30",
+            'podwright_call_duration_seconds_bucket{pod="p1",method="Get",le="2.5"}': "0+10x30",
+            'podwright_call_duration_seconds_bucket{pod="p1",method="Get",le="+Inf"}': "0+10x30",
+            'podwright_call_duration_seconds_bucket{pod="p2",method="Get",le="1"}': "0+9999x30",
+            'podwright_call_duration_seconds_bucket{pod="p2",method="Get",le="+Inf"}': "0+9999x30",
+        },
+        "20m",
+        {"PodwrightSlowCalls": "p1"},
+    ),
+    "clusters of one name, one partition in error": (
+        {
+            'podwright_partitions{pod="p1",cluster="c",state="ERROR"}': "0x20",
+            'podwright_partitions{pod="p2",cluster="c",state="ERROR"}': "1x20",
+        },
+        "12m",
+        {"PodwrightPartitionsInError": "p2"},
+    ),
+    "requests wait in the full one beside a free one": (
+        {
+            'podwright_waiters{pod="p1"}': "3x90",
+            'podwright_devices{pod="p1",state="IN_USE"}': "64x90",
+            'podwright_waiters{pod="p2"}': "0x90",
+            'podwright_devices{pod="p2",state="FREE"}': "64x90",
+        },
+        "65m",
+        {},
+    ),
+    "requests wait beside free devices in a small one, and the other is large and full": (
+        {
+            'podwright_waiters{pod="p1"}': "3x90",
+            'podwright_devices{pod="p1",state="FREE"}': "64x90",
+            'podwright_waiters{pod="p2"}': "0x90",
+            'podwright_devices{pod="p2",state="IN_USE"}': "1024x90",
+        },
+        "65m",
+        {"PodwrightWaitsBesideFree": "p1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TWO_PODS)
+def test_alerts_are_of_each_pod_alone(case: str, tmp_path: Path) -> None:
+    series, after, fires = TWO_PODS[case]
+    samples = [
+        {"labels": f'{{alertname="{alert}",pod="{pod}"}}', "value": 1}
+        for alert, pod in fires.items()
+    ]
+    judge(tmp_path, series, after, "count by (alertname, pod)", samples)
+
+
 @pytest.mark.parametrize("alert", FIRES)
 def test_each_alert_fires_alone(alert: str, tmp_path: Path) -> None:
-    (tmp_path / "podwright-rules.yml").write_text(monitoring.read("podwright-rules.yml"))
     series, after = FIRES[alert]
+    samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1}]
+    judge(tmp_path, series, after, "count by (alertname)", samples)
+
+
+def judge(
+    tmp_path: Path, series: dict[str, str], after: str, count: str, samples: list[dict[str, Any]]
+) -> None:
+    """promtool: with these series these alerts fire after that time, and none at its beginning."""
+    (tmp_path / "podwright-rules.yml").write_text(monitoring.read("podwright-rules.yml"))
     # promtool names what fires too much: `ALERTS` of all rules at that time.
+    firing = f'{count} (ALERTS{{alertstate="firing"}})'
     test = {
         "rule_files": ["podwright-rules.yml"],
         "evaluation_interval": "1m",
@@ -175,12 +285,12 @@ def test_each_alert_fires_alone(alert: str, tmp_path: Path) -> None:
                 ],
                 "promql_expr_test": [
                     {
-                        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                        "expr": firing,
                         "eval_time": after,
-                        "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}],
+                        "exp_samples": samples,
                     },
                     {
-                        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                        "expr": firing,
                         "eval_time": "0m",
                         "exp_samples": [],
                     },

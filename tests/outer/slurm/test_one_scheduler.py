@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -66,13 +67,20 @@ def test_a_job_that_waits_for_nodes_holds_no_devices_and_small_ones_pass(lab: Na
     assert lab.wait_over(whole)[whole].state == "COMPLETED"
 
 
-def test_waiting_heterogeneous_jobs_hold_devices_for_their_window_only(lab: NativeLab) -> None:
+def logged(lab: NativeLab, words: str) -> bool:
+    return words in lab.service_log()
+
+
+def test_heterogeneous_jobs_are_offered_no_devices_while_nodes_are_busy(lab: NativeLab) -> None:
     busy = lab.batch("sleep 36000", "-N4", "--exclusive", "-t600")
     lab.wait_state(busy, "RUNNING")
     part = ["-N1", "-n2", "--ipus=128"]
     both = [lab.batch("true", *part, ":", *part) for _ in range(2)]
-    time.sleep(2)
+    for job in both:
+        words = f"job {job} is not offered devices: free CPUs in main: 0, needed: 4"
+        poll(f"job {job} was looked at", partial(logged, lab, words))
     assert lab.held() == 0
+    assert not any(f"job {job} may start" in lab.service_log() for job in both)
     lab.ok("scancel", str(busy))
     jobs = lab.wait_over(*both, *(job + 1 for job in both))
     assert {jobs[job].state for job in both} == {"COMPLETED"}

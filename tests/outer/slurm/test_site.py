@@ -138,6 +138,30 @@ def test_accounts_and_limits_are_in_devices(lab: SiteLab) -> None:
         lab.account("modify", "user", ALICE, "set", "grptres=license/ipu=-1")
 
 
+def test_a_heterogeneous_job_over_its_limit_waits_and_starts_when_it_may(lab: SiteLab) -> None:
+    """It is offered devices in vain, which are then another user's."""
+    lab.account("modify", "user", ALICE, "set", "grptres=license/ipu=16")
+    show = ("scontrol", "show", "assoc_mgr", "flags=assoc", f"users={ALICE}")
+    part = ["--ipus=8", "-n1"]
+    try:
+        poll("slurmctld knows it", lambda: "license/ipu=16(" in lab.ok(*show))
+        first = lab.batch("sleep 600", "--ipus=16", "-n1", "-o", "/dev/null")
+        lab.wait_state(first, "RUNNING")
+        both = lab.batch("true", *part, ":", *part, "-o", "/dev/null")
+        vain = f"job {both} was not started within the window"
+        poll("an offer in vain", lambda: vain in lab.service_log(), seconds=90)
+        held = {str(first)}
+        poll("what was set aside", lambda: lab.state()["pods"]["pod64"]["held"].keys() == held)
+        other = lab.batch("true", "--ipus=32", "-o", "/dev/null", user=BOB)
+        assert lab.wait_over(other)[other].state == "COMPLETED"
+        assert lab.job(f"{both}+0").state == "PENDING"
+        lab.ok("scancel", str(first))
+        jobs = lab.wait_over(first, both, both + 1, seconds=90)
+        assert {jobs[both].state, jobs[both + 1].state} == {"COMPLETED"}
+    finally:
+        lab.account("modify", "user", ALICE, "set", "grptres=license/ipu=-1")
+
+
 def shares(lab: SiteLab) -> dict[str, tuple[int, float]]:
     """What each user has used, and his fair share by that, as sshare shows it."""
     said = lab.ok("sshare", "-n", "-P", "-a", "-o", "User,RawUsage,FairShare")

@@ -199,6 +199,37 @@ def saved(lab: TwoLab) -> None:
     poll("slurmctld's state", lambda: written_at(state) > now + 1)
 
 
+def test_takeover_moves_slurmctld_and_no_service(lab: TwoLab) -> None:
+    """A job that runs goes on, and hooks of the other slurmctld ask the service where it stands."""
+    flag = lab.folder / "out" / "taken"
+    body = f"until test -e {flag}; do sleep 0.2; done; srun true"
+    running = lab.batch(body, "--ipus=8", "-o", "/dev/null")
+    lab.wait_state(running, "RUNNING")
+    poll("its devices", lambda: lab.holds(running))
+    held = lab.partitions()[f"slurm_{running}"]
+    lab.ok("scontrol", "takeover")
+    lab._daemons.pop("slurmctld@ctl1").wait()  # it ends when the other has taken over
+    lab.controller = "ctl2"
+    try:
+        up = "Slurmctld(backup) at ctl2 is UP"
+        poll("ctl2", lambda: up in lab.run("scontrol", "ping").stdout, seconds=60)
+        poll("slurmctld", lab.controlled, seconds=60)
+        assert (lab.role("ctl1"), lab.role("ctl2")) == ("active", "standby")
+        late = lab.batch("srun true", "--ipus=16", "-o", "/dev/null")
+        assert lab.wait_over(late)[late].state == "COMPLETED"
+        assert lab.partitions()[f"slurm_{running}"] == held
+        flag.touch()
+        done = lab.wait_over(running)[running]
+        assert (done.state, done.fields["Restarts"]) == ("COMPLETED", "0")
+        lab.wait_free()
+    finally:
+        lab.start_daemon("slurmctld@ctl1")
+        lab.controller = "ctl1"
+        up = "Slurmctld(primary) at ctl1 is UP"
+        poll("ctl1", lambda: up in lab.run("scontrol", "ping").stdout, seconds=60)
+        poll("slurmctld", lab.controlled, seconds=60)
+
+
 def test_a_hosts_power_goes_under_load_and_it_comes_back(
     lab: TwoLab, capsys: pytest.CaptureFixture[str]
 ) -> None:

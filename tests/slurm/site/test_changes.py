@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.site.changes import FileChanges, carry_out
+from podwright.slurm.site.changes import FileChanges, carry_out, summary
 
 
 @pytest.mark.parametrize("behind", [0, 5, 100])
@@ -31,3 +31,18 @@ def test_a_script_is_of_a_later_second_than_the_one_before(tmp_path: Path, behin
     carry_out(FileChanges(moves=[(own, script)]))
     assert script.read_text() == "the site's"
     assert int(script.stat().st_mtime) > last
+
+
+def test_a_summary_counts_the_lines_of_each_file(tmp_path: Path) -> None:
+    conf, new, old = tmp_path / "slurm.conf", tmp_path / "new.lua", tmp_path / "old"
+    conf.write_text("A=1\nB=2\n")
+    old.write_text("x\n")
+    plan = FileChanges(texts={conf: "A=1\nB=3\nC=4\n", new: "1\n2\n", old: None})
+    plan.links[tmp_path / "hook"] = Path("/lib/hook")
+    assert summary(plan).splitlines() == [
+        f"link {tmp_path}/hook -> /lib/hook",
+        f"change {conf}: 2 lines come, 1 lines go",
+        f"make {new}: 2 lines come",
+        f"remove {old}: 1 lines go",
+    ]
+    assert summary(FileChanges(texts={conf: "A=1\nB=2\n"})) == ""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service import Site, SlurmPod, load
-from podwright.slurm.pods.setup import (
+from podwright.guests.slurm.service import Site, SlurmPod, load
+from podwright.guests.slurm.setup import (
     NativePlaces,
     check_server,
     far_door,
@@ -20,7 +20,7 @@ from podwright.slurm.pods.setup import (
     undo,
     window,
 )
-from podwright.slurm.site.changes import carry_out, shown
+from podwright.slurm.site.changes import as_diff, carry_out
 from podwright.slurm.site.edit import changed, settings, undone, with_line
 from tests.slurm.site_files import everything, make_site
 
@@ -74,7 +74,7 @@ def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
 ) -> None:
     before = everything(tmp_path)
     plan = native(places, SITE)
-    said = shown(plan)
+    said = as_diff(plan)
     assert everything(tmp_path) == before, "looking changes nothing"
     assert "+Licenses=matlab:4,ipu:64,ipu_x1:64" in said
     carry_out(plan)
@@ -88,7 +88,7 @@ def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
     assert (places.etc / "job_submit.site.lua").read_text() == "function slurm_job_submit() end\n"
     assert (places.etc / "plugstack.conf").read_text().startswith("required site.so\n")
     assert load(places.folder / "native.toml") == SITE
-    assert shown(native(places, SITE)) == "", "twice is once"
+    assert as_diff(native(places, SITE)) == "", "twice is once"
     carry_out(undo(places))
     assert everything(tmp_path) == before
 

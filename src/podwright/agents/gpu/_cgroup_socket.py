@@ -1,9 +1,11 @@
-"""Where programs of a machine ask its agent to move them into the cgroup of their partition.
+"""The socket at which programs of a machine ask its agent to move them into their partition's
+cgroup.
 
-A Unix socket: the kernel says who asks, and which process. One line with the partition's name
-comes in; an empty line goes out, or why not, as a refusal in JSON. A user's program cannot move
-itself: leaving a cgroup needs root. Every account of the machine may connect, so that each has a
-limit of its own, and whoever says nothing makes room.
+It is a Unix socket, so the kernel tells which account and which process asks. A program sends one
+line with the partition's name. The reply is an empty line, or a refusal in JSON. A user's program
+cannot move itself, since leaving a cgroup needs root. Every account of the machine may connect. So
+each account has a limit of its own, and a connection that sends nothing is closed when another one
+needs its place.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from podwright.http import Full, Visitors
 
 _log = logging.getLogger("podwright.agent")
 _LONGEST = 4096
-#: Connections: of all, of one account. Seconds for the line.
+#: The limits of connections, in total and for one account, and the seconds to wait for the line.
 _MOST, _EACH, _PATIENCE = 256, 64, 10.0
 
 
@@ -34,16 +36,16 @@ class CgroupSocket:
         self.visitors = Visitors(_MOST, _EACH)
 
     async def start(self, listener: socket.socket) -> None:
-        """From here on it answers."""
+        """Start answering."""
         self._server = await asyncio.start_unix_server(self._answer, sock=listener, limit=_LONGEST)
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._server is not None:
             self._server.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said, asker = "", _Asker(writer)
+        reply, asker = "", _Asker(writer)
         try:
             peer = peer_of(writer.get_extra_info("socket"))
             self.visitors.enter(asker, peer.uid)
@@ -55,32 +57,32 @@ class CgroupSocket:
             name = line.decode(errors="replace").rstrip("\n")
             await self._machine.enter(name, peer.pid, peer.uid)
         except PodwrightError as error:
-            said = json.dumps(error.to_json())
+            reply = json.dumps(error.to_json())
         except (OSError, ValueError, TimeoutError, Full) as error:
-            said = json.dumps(Internal(f"the agent could not read that: {error}").to_json())
+            reply = json.dumps(Internal(f"the agent could not read that: {error}").to_json())
         except Exception:
             _log.exception("a process could not be moved")
-            said = json.dumps(
+            reply = json.dumps(
                 Internal("the agent failed", would_work="its log says more").to_json()
             )
         finally:
             self.visitors.gone(asker)
         try:
-            writer.write(f"{said}\n".encode())
+            writer.write(f"{reply}\n".encode())
             await writer.drain()
         except OSError:
-            pass  # gone: nothing is left to be told
+            pass  # the program is gone
         finally:
             writer.close()
 
 
 class _Asker:
-    """A connection of which nothing whole was heard yet."""
+    """A connection that has not sent its whole line yet."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.silent_since = time.monotonic()
         self._writer = writer
 
     def leave(self) -> None:
-        """Go, now."""
+        """Close the connection at once."""
         self._writer.transport.abort()

@@ -1,11 +1,11 @@
-"""Device cgroups: what runs on a partition can open the device files of its own GPUs alone.
+"""Device cgroups: a program on a partition can open only the device files of the partition's GPUs.
 
-Programs are moved into the partition's group when they are launched (_cgroup_socket), so that two
-partitions of one user are kept apart, too, and a program that ignores what it is told to see. Who
-is in no group is not held back: that is what owners of files are for (`FileGuard`).
+A program is moved into the partition's group when it is launched (_cgroup_socket). This separates
+two partitions of one user, and it stops a program that ignores CUDA_VISIBLE_DEVICES. A group does
+not restrict a process outside of it. The owners of the device files do that (`FileGuard`).
 
-A group is removed with its partition. Where processes are left in it, it stays, opens no GPU any
-more, and is removed once it is empty.
+A group is removed with its partition. A group that still has processes stays until it is empty, and
+opens no GPU meanwhile.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from podwright.hosts.gpus import Gpu
 
 #: Of NVIDIA's device files, whose minor is the number in their names. They may be made late.
 _NVIDIA = 195
-#: Seconds that a launch which has just ended has to leave its group.
+#: Seconds that the processes of a launch that has just ended have to leave its group.
 _PATIENCE = 2.0
 
 
 class Cgroups:
-    """A Guard and a Keeper. gpus: all that the machine can give. root: where /dev is."""
+    """A Guard and a Keeper. gpus: all GPUs of the machine. root: the folder that contains /dev."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Cgroups:
         self._root = root
         self._patience = patience
         self._all = {gpu.uuid: gpu for gpu in gpus}
-        self._own: dict[str, set[str]] = {}  # by group that was made or found: its GPUs
+        self._own: dict[str, set[str]] = {}  # maps each group that was made or found to its GPUs
 
     def try_out(self) -> None:
-        """Whether this machine has such groups for us. Raises wire.InvalidRequest."""
+        """Create and remove a group. Raises wire.InvalidRequest when this machine allows none."""
         try:
             self._groups.confine("try-out", (), ())
             self._groups.remove("try-out")
@@ -76,28 +76,30 @@ class Cgroups:
                     del self._own[name]
                     self._remove(name, self._patience)
 
-    def keep(self, held: Sequence[HeldPartition]) -> Mapping[str, str]:
+    def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
-        wanted = {one.partition: {gpu.uuid for gpu in one.gpus} for one in held}
-        there = self._groups.names()
-        for name in there:
+        wanted = {entry.partition: {gpu.uuid for gpu in entry.gpus} for entry in partitions}
+        existing = self._groups.names()
+        for name in existing:
             if name not in wanted:
                 self._own.pop(name, None)
                 self._let(name, set())
                 del self._own[name]
                 self._remove(name, 0)
         for name, own in wanted.items():
-            if name not in there or self._own.get(name) != own:
+            if name not in existing or self._own.get(name) != own:
                 self._let(name, own)
         return {}
 
     def members(self, partition: str) -> list[int]:
-        """The processes in a partition's group, if it has one."""
-        there = partition in self._groups.names()
-        return self._groups.members(partition) if there else []
+        """Return the processes in a partition's group, if it has one."""
+        exists = partition in self._groups.names()
+        return self._groups.members(partition) if exists else []
 
     def enter(self, partition: str, pid: int) -> None:
-        """Move a process, and so all that it starts from now on, into the partition's group."""
+        """Move a process into the partition's group, and with it everything that it starts from now
+        on.
+        """
         try:
             self._groups.enter(partition, pid)
         except OSError as error:
@@ -107,10 +109,10 @@ class Cgroups:
             ) from None
 
     def _let(self, name: str, own: set[str]) -> None:
-        """Only these GPUs may be opened from now on."""
-        mine = self._numbers(self._all[uuid] for uuid in own)
+        """Let the group open only these GPUs from now on. own: their UUIDs."""
+        allowed = self._numbers(self._all[uuid] for uuid in own)
         try:
-            self._groups.confine(name, self._numbers(self._all.values()) - mine, mine)
+            self._groups.confine(name, self._numbers(self._all.values()) - allowed, allowed)
         except OSError as error:
             raise Internal(
                 f"the device cgroup of partition {name} cannot be made: {error.strerror}",
@@ -143,12 +145,12 @@ class Cgroups:
 
     def _number(self, file: str) -> tuple[int, int]:
         try:
-            found = os.stat(os.path.join(self._root, file.lstrip("/")))
+            status = os.stat(os.path.join(self._root, file.lstrip("/")))
         except OSError:
             name = re.fullmatch(r"/dev/nvidia(\d+)", file)
             if name is None:
                 raise Internal(f"there is no device file {file}") from None
             return _NVIDIA, int(name[1])
-        if not stat.S_ISCHR(found.st_mode):
+        if not stat.S_ISCHR(status.st_mode):
             raise Internal(f"{file} is no device file")
-        return os.major(found.st_rdev), os.minor(found.st_rdev)
+        return os.major(status.st_rdev), os.minor(status.st_rdev)

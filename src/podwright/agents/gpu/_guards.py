@@ -1,8 +1,8 @@
-"""What stands around a partition's GPUs on their machine, so that others cannot reach them.
+"""The guards that keep other users and partitions from a partition's GPUs on their machine.
 
-A guard keeps nothing in memory and asks the hardware or the kernel what there is. So each of its
-two calls may be repeated, and after a crash between two guards the next call finds and finishes,
-or undoes, what the first had begun.
+A guard keeps nothing in memory, and reads the state from the hardware or the kernel. So each of its
+two calls may be repeated. After a crash between two guards, the next call finds what the first
+guard had begun, and finishes or undoes it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,29 @@ from podwright.hosts.gpus import Gpu
 
 
 class Guard(Protocol):
-    """Raises wire.PodwrightError; then the step has failed and will be repeated or undone."""
+    """Keeps others from a partition's GPUs.
+
+    Each call may raise wire.PodwrightError. Then the step has failed, and is repeated or undone.
+    """
 
     def check(self, gpus: Sequence[Gpu]) -> None:
-        """Refuse what `join` could never do for these, before anything is changed."""
+        """Refuse GPUs that `join` could never join, before anything is changed."""
         ...
 
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
-        """These GPUs, and no others, are this partition's on this machine. owner: a user's name,
-        empty for anybody."""
+        """Give these GPUs, and no others, to this partition on this machine.
+
+        owner: a user's name; empty admits every user.
+        """
         ...
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
-        """These GPUs are nobody's."""
+        """Take these GPUs from their partition."""
         ...
 
 
 class HeldPartition(NamedTuple):
-    """A partition that the machine is in, and those of its GPUs that are here."""
+    """A partition with GPUs on this machine, and these GPUs."""
 
     partition: str
     owner: str
@@ -42,21 +47,32 @@ class HeldPartition(NamedTuple):
 
 @runtime_checkable
 class Upkeep(Protocol):
-    """A guard that looks after what it set up: others may have undone it meanwhile."""
+    """A guard that repairs its own settings, since others may have undone them."""
 
-    def keep(self, held: Sequence[HeldPartition]) -> Mapping[str, str]:
-        """These partitions are all that there are: let what they need stand, and nothing else.
+    def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
+        """Restore what these partitions need, and remove everything else. The list is complete.
 
-        Called whenever the machine is looked at, and before each change. Returns what is wrong
-        and cannot be mended here, by UUID of the GPU. Raises wire.PodwrightError.
+        This is called whenever the machine is described, and before each change. Returns the
+        problems that cannot be repaired here, by UUID of the GPU. Raises wire.PodwrightError.
         """
         ...
 
 
-class FileGuard:
-    """Device files belong to a partition's owner: another user cannot open them.
+@runtime_checkable
+class EpochGuard(Protocol):
+    """A guard that refuses older epochs by itself, since its hardware outlives the machine's
+    record.
+    """
 
-    Needs root, and a driver that leaves its files alone (NVreg_ModifyDeviceFiles=0).
+    def under(self, epoch: int) -> None:
+        """Make the calls that follow under this epoch."""
+        ...
+
+
+class FileGuard:
+    """Gives a partition's device files to its owner, so that no other user can open them.
+
+    Needs root, and a driver that does not change the files (NVreg_ModifyDeviceFiles=0).
     """
 
     def __init__(self, root: str = "/") -> None:
@@ -88,7 +104,7 @@ class FileGuard:
 
     @staticmethod
     def _give(path: str, uid: int, mode: int) -> None:
-        """Shut it first, so that at no time a user can open what is another's."""
+        """Close the file first, so that no user can open another user's GPU at any time."""
         try:
             os.chmod(path, 0)
             os.chown(path, uid, -1)
@@ -101,7 +117,10 @@ class FileGuard:
 
 
 def user_number(name: str) -> int:
-    """The number of a user; ours for anybody. Raises wire.InvalidRequest for an unknown one."""
+    """Return the number of a user; this process's own for an empty or anonymous one.
+
+    Raises wire.InvalidRequest for an unknown user.
+    """
     import pwd
 
     if not name or name == "anonymous":

@@ -1,4 +1,4 @@
-"""The GPUs of this very machine, as a driver: found, named as a family, guarded as asked for."""
+"""The driver of this machine's own GPUs: found, named as a family, and guarded as requested."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ def open_machine(
     may_reset: bool = False,
     patience: float = PATIENCE,
 ) -> GpuMachine | None:
-    """This machine's GPUs; None where it has none.
+    """Return the driver of this machine's GPUs; None when it has none.
 
-    family: what they should be; by default what they look like. guards: made of the GPUs.
-    Raises wire.Unavailable for GPUs whose library fails, wire.InvalidRequest where there are more
-    or fewer than the family has.
+    family: the family that the GPUs must be; by default the one that fits them. guards: makes the
+    guards of the GPUs. Raises wire.Unavailable for GPUs whose library fails, wire.InvalidRequest
+    when there are more or fewer GPUs than the family has.
     """
-    found = take_gpus(environ)
-    if not found.gpus:
-        for library in found.libraries:
+    inventory = take_gpus(environ)
+    if not inventory.gpus:
+        for library in inventory.libraries:
             library.close()
-        if found.notes:
-            raise Unavailable(f"the GPUs of this machine cannot be read: {found.notes[0]}")
+        if inventory.notes:
+            raise Unavailable(f"the GPUs of this machine cannot be read: {inventory.notes[0]}")
         return None
-    parts = tuple(part.gpu for part in divided(found.gpus))
+    parts = tuple(part.gpu for part in divided(inventory.gpus))
     if not parts:
         raise Unavailable(
             "the GPUs of this machine are in MIG mode, and cut into nothing",
             would_work="nvidia-smi mig -cgi PROFILES -C, or leave MIG mode",
         )
-    looks = family_of(parts)
-    family = family or looks
+    detected = family_of(parts)
+    family = family or detected
     if family.devices_per_machine != len(parts):
         raise InvalidRequest(
             f"this machine has {len(parts)} GPUs, and one of family {family.name} has "
             f"{family.devices_per_machine}",
-            would_work=f"--family {looks.name}",
+            would_work=f"--family {detected.name}",
         )
     return GpuMachine(
         machine,
         family,
-        found.libraries,
-        found.gpus,
-        guards=guards(found.gpus),
+        inventory.libraries,
+        inventory.gpus,
+        guards=guards(inventory.gpus),
         reset=resetter(environ) if may_reset else None,
         patience=patience,
     )
 
 
 def family_of(gpus: Sequence[Gpu]) -> Family:
-    """What a machine with these GPUs looks like."""
+    """Return the family that fits a machine with these GPUs."""
     count = len(gpus)
     if any(gpu.profile for gpu in gpus):
         return gpu_family(f"gpu{count}", count, count)
@@ -73,7 +73,7 @@ def family_of(gpus: Sequence[Gpu]) -> Family:
 
 
 def may_have_gpus(environ: Mapping[str, str]) -> bool:
-    """A cheap look: is it worth asking the libraries?"""
+    """Return whether the libraries are worth asking, after a cheap look at device files."""
     from podwright.hosts.gpus import STANDINS
 
     files = ("/dev/nvidiactl", "/dev/kfd")

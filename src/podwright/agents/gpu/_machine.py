@@ -1,5 +1,4 @@
-"""A machine with real GPUs behind the driver seam: read by its vendors' libraries, kept apart by
-guards.
+"""The driver of a machine with real GPUs: vendors' libraries read them, guards separate them.
 
 Libraries block, so they are called in a thread, one call at a time.
 """
@@ -19,7 +18,14 @@ from podwright.agents._device_record import DeviceRecord
 from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._describe import attributes, names
-from podwright.agents.gpu._guards import FileGuard, Guard, HeldPartition, Upkeep, user_number
+from podwright.agents.gpu._guards import (
+    EpochGuard,
+    FileGuard,
+    Guard,
+    HeldPartition,
+    Upkeep,
+    user_number,
+)
 from podwright.errors import (
     Denied,
     Fenced,
@@ -31,23 +37,24 @@ from podwright.errors import (
 )
 from podwright.fabric import Family, Machine
 from podwright.hosts import kill_all, marked, processes
-from podwright.hosts.gpus import Gpu, GpuUser, Library, LibraryError, divided
+from podwright.hosts.gpus import Gpu, GpuUser, Library, LibraryError, Sample, divided
 from podwright.wire import RUN_VARIABLE
 
 _T = TypeVar("_T")
 _log = logging.getLogger("podwright.agent")
 
-#: Seconds that processes which were ended have to let go of a GPU.
+#: Seconds that killed processes have to release a GPU.
 PATIENCE = 10.0
 
 
 class GpuMachine:
     """Implements Driver, and what SavedMachine keeps (SavableDriver).
 
-    reset: brings a GPU to its initial state; None where that is not allowed: then it is enough
-    that nobody holds it, since a driver clears what a process leaves behind. guards: applied in
-    their order, lifted in the other. gpus: of the machine; those in MIG mode are as many devices
-    as they have slices.
+    reset: brings a GPU to its initial state. None: resets are not allowed. A GPU that no process
+    holds then counts as initial, since the driver clears what a process leaves behind. guards:
+    applied in this order, and lifted in the reverse order. gpus: the GPUs of the machine. A GPU in
+    MIG mode counts as one device for each of its slices. patience: seconds that killed processes
+    have to release a GPU.
     """
 
     def __init__(
@@ -78,17 +85,17 @@ class GpuMachine:
         }
         self._changing = 0
         self._complaints: list[str] = []
-        self._said: tuple[DeviceReport, ...] | None = None
+        self._last_report: tuple[DeviceReport, ...] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
 
     def close(self) -> None:
-        """Let go of the libraries."""
+        """Close the libraries."""
         self._thread.shutdown()
         for library in self._libraries.values():
             library.close()
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
-        """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
+        """Refuse older epochs from now on. Raises wire.Fenced when this epoch is older."""
         for index in devices:
             if epoch < self.devices[index].seen:
                 raise Fenced(
@@ -102,15 +109,18 @@ class GpuMachine:
     # -- the driver seam ---------------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
-        """See `Driver.describe`. While a change is under way, devices are as they were before it:
-        a reset takes longer than a machine may be silent."""
-        if not self._changing or self._said is None:
-            held = self._held()
-            self._said = await self._call(lambda: self._describe(self._keep(held)))
+        """See `Driver.describe`.
+
+        While a change is under way, this returns the devices as they were before the change: a
+        reset takes longer than a machine may be silent.
+        """
+        if not self._changing or self._last_report is None:
+            partitions = self._partitions()
+            self._last_report = await self._call(lambda: self._describe(self._keep(partitions)))
         versions = self._versions
         software = ", ".join(f"{vendor} {version}" for vendor, version in versions.items())
         return MachineReport(
-            devices=self._said,
+            devices=self._last_report,
             configured={
                 i: (d.partition, d.epoch) for i, d in enumerate(self.devices) if d.partition
             },
@@ -133,18 +143,18 @@ class GpuMachine:
         self.raise_fence("configure", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
         fresh = [i for i in devices if self.devices[i].partition != partition]
-        held = self._held()
+        partitions = self._partitions()
 
         def work() -> None:
             self._must_be_healthy(chosen)
-            self._keep(held)
+            self._keep(partitions)
             for guard in self._guards:
                 guard.check(chosen)
             self._must_be_free([self.gpus[index] for index in fresh])
             for guard in self._guards:
                 guard.join(partition, owner, chosen)
 
-        await self._change(work)
+        await self._change(epoch, work)
         for index in devices:
             self.devices[index].partition = partition
             self.devices[index].owner = owner
@@ -154,16 +164,16 @@ class GpuMachine:
         """See `Driver.reset`."""
         self.raise_fence("reset", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
-        held = self._held()
+        partitions = self._partitions()
 
         def work() -> None:
             self._initial(chosen)
-            for one in held:  # whole, as they were made: what was lost of them comes back
-                if not set(one.gpus).isdisjoint(chosen):
+            for entry in partitions:  # restores, for whole partitions, what the reset lost
+                if not set(entry.gpus).isdisjoint(chosen):
                     for guard in self._guards:
-                        guard.join(*one)
+                        guard.join(*entry)
 
-        await self._change(work)
+        await self._change(epoch, work)
         for index in devices:
             self.devices[index].epoch = epoch
 
@@ -171,16 +181,16 @@ class GpuMachine:
         """See `Driver.fence`."""
         self.raise_fence("fence", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
-        held = [one for one in self._held() if not set(one.gpus).isdisjoint(chosen)]
+        affected = [entry for entry in self._partitions() if not set(entry.gpus).isdisjoint(chosen)]
 
         def work() -> None:
-            self._end(held, chosen, run)
+            self._end(affected, chosen, run)
             self._initial(chosen)
-            for one in held:
+            for entry in affected:
                 for guard in self._guards:
-                    guard.join(*one)
+                    guard.join(*entry)
 
-        await self._change(work)
+        await self._change(epoch, work)
         for index in devices:
             self.devices[index].epoch = epoch
 
@@ -188,73 +198,82 @@ class GpuMachine:
         """See `Driver.release`."""
         self.raise_fence("release", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
-        held = self._held()
+        partitions = self._partitions()
 
         def work() -> None:
             self._initial(chosen)
-            self._keep(held)
+            self._keep(partitions)
             for guard in reversed(self._guards):
                 guard.leave(chosen)
 
-        await self._change(work)
+        await self._change(epoch, work)
         for index in devices:
             self.devices[index].partition = self.devices[index].owner = ""
             self.devices[index].epoch = epoch
 
     async def enter(self, partition: str, pid: int, uid: int) -> None:
-        """Move a process of this user's into the device cgroup of a partition.
+        """Move a process of this user into the device cgroup of a partition.
 
-        Raises wire.WrongState without such a guard, wire.NotFound, or wire.Denied for a user
-        whose partition it is not.
+        Raises wire.WrongState without such a guard, wire.NotFound for an unknown partition, and
+        wire.Denied for a user who does not own the partition.
         """
-        held = next((one for one in self._held() if one.partition == partition), None)
+        entry = next(
+            (candidate for candidate in self._partitions() if candidate.partition == partition),
+            None,
+        )
         guard = next((guard for guard in self._guards if isinstance(guard, Cgroups)), None)
         action = f"a process in partition {partition}"
         if guard is None:
             raise WrongState(f"machine {self.machine.name} uses no device cgroups", asked=action)
-        if held is None:
+        if entry is None:
             raise NotFound(
                 f"machine {self.machine.name} has no GPUs of partition {partition}", asked=action
             )
-        anybodys = held.owner in ("", "anonymous")
-        if not anybodys and uid != 0 and uid != user_number(held.owner):
-            raise Denied(f"partition {partition} is user {held.owner}'s", asked=action)
+        anybodys = entry.owner in ("", "anonymous")
+        if not anybodys and uid != 0 and uid != user_number(entry.owner):
+            raise Denied(f"partition {partition} is user {entry.owner}'s", asked=action)
         await self._call(lambda: guard.enter(partition, pid))
 
-    def _held(self) -> list[HeldPartition]:
-        found: dict[str, list[int]] = {}
+    def _partitions(self) -> list[HeldPartition]:
+        indices_of: dict[str, list[int]] = {}
         for index, device in enumerate(self.devices):
             if device.partition:
-                found.setdefault(device.partition, []).append(index)
+                indices_of.setdefault(device.partition, []).append(index)
         return [
             HeldPartition(
-                name, self.devices[some[0]].owner, tuple(self.gpus[index] for index in some)
+                name, self.devices[indices[0]].owner, tuple(self.gpus[index] for index in indices)
             )
-            for name, some in found.items()
+            for name, indices in indices_of.items()
         ]
 
     # -- inside, in the thread ---------------------------------------------------------------
 
-    def _keep(self, held: Sequence[HeldPartition]) -> dict[str, str]:
-        """What is wrong with GPUs of partitions, and cannot be mended, by UUID."""
+    def _keep(self, partitions: Sequence[HeldPartition]) -> dict[str, str]:
+        """Let the guards repair their settings. Returns the problems that remain, by GPU UUID."""
         wrong: dict[str, str] = {}
-        said: list[str] = []
+        complaints: list[str] = []
         for guard in self._guards:
             if isinstance(guard, Upkeep):
                 try:
-                    wrong.update(guard.keep(held))
-                except PodwrightError as error:  # what runs goes on; the next look may mend it
-                    said.append(error.message)
-        for message in said:
+                    wrong.update(guard.keep(partitions))
+                except PodwrightError as error:  # programs go on; the next call may repair it
+                    complaints.append(error.message)
+        for message in complaints:
             if message not in self._complaints:
                 _log.warning("machine %s: %s", self.machine.name, message)
-        self._complaints = said
+        self._complaints = complaints
         return wrong
 
-    async def _change(self, work: Callable[[], None]) -> None:
+    async def _change(self, epoch: int, work: Callable[[], None]) -> None:
+        def under_epoch() -> None:
+            for guard in self._guards:
+                if isinstance(guard, EpochGuard):
+                    guard.under(epoch)
+            work()
+
         self._changing += 1
         try:
-            await self._call(work)
+            await self._call(under_epoch)
         finally:
             self._changing -= 1
 
@@ -265,20 +284,23 @@ class GpuMachine:
         except LibraryError as error:
             raise Unavailable(f"machine {self.machine.name}: {error}") from None
 
-    def _asked(self, gpu: Gpu) -> tuple[Library, int]:
-        whole = self._parts[gpu.index].whole
-        return self._libraries[gpu.vendor], whole.index - self._first[gpu.vendor]
+    def _library_of(self, gpu: Gpu) -> tuple[Library, int]:
+        physical = self._parts[gpu.index].whole
+        return self._libraries[gpu.vendor], physical.index - self._first[gpu.vendor]
 
     def _holders(self, gpu: Gpu) -> tuple[GpuUser, ...]:
-        library, index = self._asked(gpu)
-        found, part = library.holders(index), self._parts[gpu.index].part
-        return tuple(h for h in found if h.slice in ("", part)) if part else found
+        library, index = self._library_of(gpu)
+        users, part = library.holders(index), self._parts[gpu.index].part
+        return tuple(h for h in users if h.slice in ("", part)) if part else users
 
     def _describe(self, wrong: Mapping[str, str]) -> tuple[DeviceReport, ...]:
         reports = []
         for gpu in self.gpus:
-            library, index = self._asked(gpu)
+            library, index = self._library_of(gpu)
             health, holders = library.health(index), self._holders(gpu)
+            # The driver measures whole GPUs. The figures of a whole GPU would show the user of one
+            # slice what others do on it.
+            sample = Sample() if self._parts[gpu.index].part else library.sample(index)
             if gpu.uuid in wrong:
                 health = health._replace(problems=(*health.problems, wrong[gpu.uuid]))
             reports.append(
@@ -290,19 +312,23 @@ class GpuMachine:
                     arch_id=0,
                     chip_id=gpu.uuid,
                     healthy=not health.problems,
-                    attributes=attributes(gpu, self._versions[gpu.vendor], health, holders),
+                    attributes=attributes(gpu, self._versions[gpu.vendor], health, holders, sample),
                 )
             )
         return tuple(reports)
 
     def _must_be_healthy(self, gpus: Sequence[Gpu]) -> None:
         for gpu in gpus:
-            library, index = self._asked(gpu)
+            library, index = self._library_of(gpu)
             if problems := library.health(index).problems:
                 raise Internal(f"{self._named(gpu)} is unhealthy: {', '.join(problems)}")
 
     def _must_be_free(self, gpus: Sequence[Gpu]) -> None:
-        """Nobody holds them any more, within the patience that ended processes are owed."""
+        """Wait until no process holds these GPUs.
+
+        A driver lists a process for a moment after it has ended, so this waits up to `patience`
+        seconds. Raises wire.Internal, which names the holders, when they stay longer.
+        """
         until = time.monotonic() + self._patience
         for gpu in gpus:
             while holders := self._holders(gpu):
@@ -314,21 +340,26 @@ class GpuMachine:
                 time.sleep(0.1)
 
     def _cuts_off(self) -> str:
-        """What can keep a process from these GPUs that does not want that.
+        """Name the party that can cut off a process against its will: devices, agent or nobody.
 
-        A guard closes them to it, and root ends it first: a file that is open stays open.
+        A guard closes the device files, but a file that is already open stays open. The agent
+        must therefore run as root, to end the process first.
         """
         if self.simulated:
             return "devices"
         strict = any(isinstance(guard, Cgroups | FileGuard) for guard in self._guards)
         return "agent" if strict and os.geteuid() == 0 else ""
 
-    def _end(self, held: Sequence[HeldPartition], gpus: Sequence[Gpu], run: str) -> None:
-        """End the processes of a launch: those in the group of a partition all of whose GPUs here
-        these are, those that carry the launch's mark, and those of the owner that hold one."""
-        there = processes()
+    def _end(self, partitions: Sequence[HeldPartition], gpus: Sequence[Gpu], run: str) -> None:
+        """Kill the processes of a launch.
+
+        These are the processes in the group of a partition whose GPUs on this machine are all in
+        `gpus`, the processes with the launch's mark, and the owner's processes that hold one of
+        `gpus`.
+        """
+        running = processes()
         pids = {process.pid for process in marked(RUN_VARIABLE, run)} if run else set()
-        for partition, owner, own in held:
+        for partition, owner, own in partitions:
             if set(own) <= set(gpus):
                 for guard in self._guards:
                     if isinstance(guard, Cgroups):
@@ -336,16 +367,16 @@ class GpuMachine:
             if owner:
                 for gpu in gpus:
                     pids.update(h.pid for h in self._holders(gpu) if h.user == owner)
-        kill_all([there[pid] for pid in pids - {os.getpid()} if pid in there], signal.SIGKILL)
+        kill_all([running[pid] for pid in pids - {os.getpid()} if pid in running], signal.SIGKILL)
 
     def _initial(self, gpus: Sequence[Gpu]) -> None:
         self._must_be_free(gpus)
         if self._reset is not None:
             for gpu in gpus:
                 if gpu.profile:
-                    continue  # the others of its GPU would go with it
+                    continue  # a reset would affect the other slices of its GPU
                 self._reset(gpu)
-                library, index = self._asked(gpu)
+                library, index = self._library_of(gpu)
                 library.forget(index)
 
     def _named(self, gpu: Gpu) -> str:

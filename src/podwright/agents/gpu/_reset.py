@@ -1,4 +1,4 @@
-"""Resetting a GPU through the vendor's command: NVML has no call for it."""
+"""Resets of a GPU by the vendor's command, since NVML has no call for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = 60
 
 
 def resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
-    """Resets one GPU; None where nobody may, or no command can."""
+    """Return a function that resets one GPU; None without root, or without such a command."""
     if os.geteuid() != 0:
         return None
     commands = {
@@ -33,7 +33,9 @@ def resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
 
 
 def run(command: list[str], environ: Mapping[str, str], seconds: float = _SECONDS) -> str:
-    """What a vendor's command prints. Raises wire.Internal with its last words when it fails."""
+    """Return the output of a vendor's command. Raises wire.Internal with its last words when it
+    fails.
+    """
     import subprocess
 
     name = os.path.basename(command[0])
@@ -52,7 +54,7 @@ def run(command: list[str], environ: Mapping[str, str], seconds: float = _SECOND
     except OSError as error:
         raise Internal(f"{name} cannot be run: {error.strerror}") from None
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        last = said[-1] if said else f"exit code {done.returncode}"
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        last = lines[-1] if lines else f"exit code {done.returncode}"
         raise Internal(f"{name} {command[1]} failed: {last}")
     return done.stdout

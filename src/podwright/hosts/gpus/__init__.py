@@ -18,6 +18,7 @@ from podwright.hosts.gpus._values import (
     Gpu,
     Inventory,
     Nic,
+    RackPlace,
     Slice,
     read_inventories,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "Library",
     "LibraryError",
     "Nic",
+    "RackPlace",
     "Sample",
     "Slice",
     "TakenInventory",

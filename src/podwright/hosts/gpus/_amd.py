@@ -1,6 +1,6 @@
 """AMD's GPUs through AMD SMI, by its package `amdsmi`, which comes with ROCm and is imported here.
 
-Names and shapes are those of amdsmi 7.0; what another version lacks is left out.
+Names and shapes are those of amdsmi 7.0. A value that another version lacks is left out.
 """
 
 from __future__ import annotations
@@ -10,17 +10,25 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import Condition, GpuUser, Health, LibraryError, Sample
+from podwright.hosts.gpus._library import (
+    AMDSMI_STANDIN,
+    Condition,
+    GpuUser,
+    Health,
+    LibraryError,
+    Sample,
+    stand_in,
+)
 from podwright.hosts.gpus._nvml import short_type
 from podwright.hosts.gpus._pci import short_bus
-from podwright.hosts.gpus._standin_amd import VARIABLE, AmdStandIn
 from podwright.hosts.gpus._values import Gpu
 
 _T = TypeVar("_T")
 
 _XGMI = 2  #: AMDSMI_LINK_TYPE_XGMI
 _PENDING = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
-#: Of amdsmi_get_violation_status. Its power limit is no fault: under load it is always met.
+#: Fields of amdsmi_get_violation_status. The power limit is no fault, since a loaded GPU always
+#: reaches it.
 _SLOWED = {
     "active_prochot_thrm": "processor hot",
     "active_socket_thrm": "thermal",
@@ -30,19 +38,24 @@ _SLOWED = {
 
 
 def open_amd(environ: Mapping[str, str], root: str = "/") -> AmdSmi | None:
-    """The library, ready; None where there is none. Raises LibraryError for one that fails."""
-    described = environ.get(VARIABLE, "")
+    """Return the library, initialised; None where it is not installed.
+
+    Raises LibraryError if it fails.
+    """
+    described = environ.get(AMDSMI_STANDIN, "")
     if not described and not os.path.exists(os.path.join(root, "dev/kfd")):
         return None
-    module: Any = AmdStandIn(described)
-    if not described:
+    module: Any
+    if described:
+        module = stand_in("AmdStandIn", described)
+    else:
         try:
             import amdsmi
 
             module = amdsmi
         except ImportError:
             raise LibraryError("the package amdsmi is not installed (it comes with ROCm)") from None
-        except Exception as error:  # whatever it makes of a library that it cannot load
+        except Exception as error:  # any error that a library that does not load may raise
             raise LibraryError(f"the package amdsmi fails: {error}") from None
     try:
         module.amdsmi_init()
@@ -63,20 +76,20 @@ class AmdSmi:
         self._lib = amdsmi
         self._root = root
         self._violations: dict[int, Any] = {}
-        found = [
+        handles = [
             (short_bus(self._must(amdsmi.amdsmi_get_gpu_device_bdf, handle)), handle)
             for handle in self._must(amdsmi.amdsmi_get_processor_handles)
         ]
-        order = sorted(range(len(found)), key=lambda i: found[i][0])
-        self._buses = [found[i][0] for i in order]
-        self._handles = [found[i][1] for i in order]
+        order = sorted(range(len(handles)), key=lambda i: handles[i][0])
+        self._buses = [handles[i][0] for i in order]
+        self._handles = [handles[i][1] for i in order]
 
     def version(self) -> str:
         """See `Library.version`."""
         if not self._handles:
             return ""
-        said = self._try(self._lib.amdsmi_get_gpu_driver_info, self._handles[0]) or {}
-        return str(said.get("driver_version", ""))
+        driver_info = self._try(self._lib.amdsmi_get_gpu_driver_info, self._handles[0]) or {}
+        return str(driver_info.get("driver_version", ""))
 
     def close(self) -> None:
         """See `Library.close`."""
@@ -101,7 +114,7 @@ class AmdSmi:
             name=name,
             type=short_type(name),
             bus=self._buses[index],
-            memory=int(vram.get("vram_size", 0)) << 20,  # it tells MiB
+            memory=int(vram.get("vram_size", 0)) << 20,  # the library reports MiB
             node=-1 if node is None else int(node),
             files=(f"/dev/dri/renderD{render}",) if isinstance(render, int) else (),
             links=tuple(self._links(handle, other) for other in self._handles),
@@ -111,8 +124,8 @@ class AmdSmi:
     def _links(self, handle: Any, other: Any) -> int:
         if handle is other:
             return -1
-        said = self._try(self._lib.amdsmi_topo_get_link_type, handle, other) or {}
-        return int(said.get("type") == _XGMI)
+        link = self._try(self._lib.amdsmi_topo_get_link_type, handle, other) or {}
+        return int(link.get("type") == _XGMI)
 
     def health(self, index: int) -> Health:
         """See `Library.health`."""
@@ -135,13 +148,14 @@ class AmdSmi:
         return Health(tuple(problems), corrected, wrong, remap)
 
     def forget(self, index: int) -> None:
-        """See `Library.forget`: nothing is kept of what was heard."""
+        """See `Library.forget`. Nothing from before is kept."""
 
     def holders(self, index: int) -> tuple[GpuUser, ...]:
         """See `Library.holders`."""
-        found = self._try(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
+        process_list = self._try(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
         return tuple(
-            holder(p["pid"], int(p["memory_usage"]["vram_mem"]), root=self._root) for p in found
+            holder(p["pid"], int(p["memory_usage"]["vram_mem"]), root=self._root)
+            for p in process_list
         )
 
     def sample(self, index: int) -> Sample:
@@ -158,13 +172,13 @@ class AmdSmi:
         )
 
     def _celsius(self, handle: Any) -> int | None:
-        """At its hottest point, which is what its clocks are held down by; else at its edge."""
+        """Return the temperature of the hottest point, which limits the clocks, or of the edge."""
         lib = self._lib
         for sensor in (lib.AmdSmiTemperatureType.HOTSPOT, lib.AmdSmiTemperatureType.EDGE):
             now = lib.AmdSmiTemperatureMetric.CURRENT
-            found = _number(self._try(lib.amdsmi_get_temp_metric, handle, sensor, now))
-            if found is not None:
-                return found
+            celsius = _number(self._try(lib.amdsmi_get_temp_metric, handle, sensor, now))
+            if celsius is not None:
+                return celsius
         return None
 
     def condition(self, index: int) -> Condition:
@@ -172,9 +186,10 @@ class AmdSmi:
         return Condition(nvlinks=self._xgmi(index), slowed=self._slowed(index))
 
     def _slowed(self, index: int) -> tuple[str, ...]:
-        """What holds its clocks down, but for the power that it may take; as MI300 and newer say.
+        """Return what lowers the clocks, except for the power limit, as MI300 and newer report it.
 
-        AMD SMI measures 0.1 s for an answer, so all GPUs are asked at once, for one look at each.
+        AMD SMI measures for 0.1 s before it answers, so all GPUs are asked at once, for one reading
+        of each.
         """
         ask = getattr(self._lib, "amdsmi_get_violation_status", None)
         if ask and index not in self._violations:
@@ -183,15 +198,17 @@ class AmdSmi:
             with ThreadPoolExecutor(len(self._handles)) as pool:
                 answers = pool.map(lambda handle: self._try(ask, handle), self._handles)
                 self._violations = dict(enumerate(answers))
-        said = self._violations.pop(index, None) or {}
-        return tuple(word for key, word in _SLOWED.items() if said.get(key) is True)
+        violations = self._violations.pop(index, None) or {}
+        return tuple(word for key, word in _SLOWED.items() if violations.get(key) is True)
 
     def _xgmi(self, index: int) -> tuple[bool, ...]:
-        """Whether each Infinity Fabric link is up; those that are switched off are not counted.
-        Older packages cannot tell."""
+        """Return whether each Infinity Fabric link is up.
+
+        Links that are switched off are not counted. Older packages cannot tell.
+        """
         ask = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
-        said = self._try(ask, self._handles[index]) if ask else None
-        return tuple(state == "U" for state in (said or {}).get("status", ()) if state != "X")
+        xgmi_info = self._try(ask, self._handles[index]) if ask else None
+        return tuple(state == "U" for state in (xgmi_info or {}).get("status", ()) if state != "X")
 
     def _must(self, call: Callable[..., _T], *arguments: Any) -> _T:
         try:
@@ -207,5 +224,5 @@ class AmdSmi:
 
 
 def _number(value: Any) -> int | None:
-    """amdsmi says N/A in words."""
+    """Return a number; None for amdsmi's text N/A."""
     return value if isinstance(value, int) else None

@@ -1,7 +1,7 @@
-"""The GPUs of a machine as devices that programs can have: whole ones, and slices of the others.
+"""The GPUs of a machine as devices for programs: whole GPUs, and slices of the others.
 
-A GPU in MIG mode runs nothing itself: its slices do. How GPUs are cut is the administrator's, and
-is only looked at here.
+A GPU in MIG mode runs no program itself; its slices do. How GPUs are cut is the administrator's
+choice, which this module only reads.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from podwright.hosts.gpus._values import Gpu
 
 
 class Device(NamedTuple):
-    """gpu: as a device; its index counts devices. whole: the GPU that it is, or is cut from.
-    part: of that GPU, as a `Holder` names it; empty for all of it."""
+    """A device. gpu: its description, whose index counts devices.
+
+    whole: the GPU that it is, or is cut from. part: the part of that GPU, as a `Holder` names it;
+    empty for all of it.
+    """
 
     gpu: Gpu
     whole: Gpu
@@ -24,31 +27,33 @@ class Device(NamedTuple):
 
 
 def divided(gpus: Iterable[Gpu]) -> tuple[Device, ...]:
-    """The devices: whole ones, then slices, so that those which share switches are neighbours.
+    """Return the devices: whole ones, then slices, so that devices on one switch are neighbours.
 
-    A GPU in MIG mode that is cut into nothing is none.
+    A GPU in MIG mode without any slice is no device.
     """
-    every = list(gpus)
-    found: list[Device] = []
-    for whole in every:
-        if whole.mig != "on":
-            found.append(Device(msgspec.structs.replace(whole, index=len(found)), whole))
-    for whole in every:
-        for piece in whole.slices:
+    whole_gpus = list(gpus)
+    devices: list[Device] = []
+    for undivided in whole_gpus:
+        if undivided.mig != "on":
+            devices.append(
+                Device(msgspec.structs.replace(undivided, index=len(devices)), undivided)
+            )
+    for undivided in whole_gpus:
+        for piece in undivided.slices:
             gpu = msgspec.structs.replace(
-                whole,
-                index=len(found),
+                undivided,
+                index=len(devices),
                 uuid=piece.uuid,
-                name=f"{whole.name} MIG {piece.profile}",
+                name=f"{undivided.name} MIG {piece.profile}",
                 memory=piece.memory,
-                files=tuple(file for file in piece.files if file not in whole.files),
+                files=tuple(file for file in piece.files if file not in undivided.files),
                 links=(),
                 paths=(),
                 fabric="",
                 slices=(),
                 module=-1,
                 profile=piece.profile,
-                shared=whole.files,
+                shared=undivided.files,
             )
-            found.append(Device(gpu, whole, str(piece.number)))
-    return tuple(found)
+            devices.append(Device(gpu, undivided, str(piece.number)))
+    return tuple(devices)

@@ -1,4 +1,4 @@
-"""Whose a process is, from /proc. A process may end while it is looked at."""
+"""The owner of a process, from /proc. A process may end while it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podwright.hosts.gpus._pci import read_line
 
 
 def holder(pid: int, memory: int | None, part: str = "", root: str = "/") -> GpuUser:
-    """The process with what is known of it."""
+    """Return the process with what is known of it."""
     folder = os.path.join(root, "proc", str(pid))
     try:
         uid = os.stat(folder).st_uid

@@ -1,25 +1,28 @@
 """The seam to a vendor's library, and the libraries that answer on this machine.
 
-A library is imported when it is asked for, and a machine without it has no GPUs of that vendor.
+A library is imported when it is first used. A machine without it has no GPUs of that vendor.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from podwright.hosts.gpus._values import Gpu
 
-#: Variables that name descriptions of stand-ins, which answer in place of the real libraries.
-STANDINS = ("PODWRIGHT_STANDIN_NVML", "PODWRIGHT_STANDIN_AMDSMI")
+#: Environment variables that name descriptions of stand-ins, which replace the real libraries.
+NVML_STANDIN = "PODWRIGHT_STANDIN_NVML"
+AMDSMI_STANDIN = "PODWRIGHT_STANDIN_AMDSMI"
+STANDINS = (NVML_STANDIN, AMDSMI_STANDIN)
 
 
 class Health(NamedTuple):
-    """How a GPU does. problems: what an administrator must look at; none: it may be used.
+    """The health of a GPU. problems: what an administrator must look at; none: it may be used.
 
-    Counts are None where the GPU cannot tell. row_remap: `none`, `pending` until the next reset,
-    or `failed`. xid: the last error code that the driver told of, 0 for none seen.
+    Counts are None where the GPU does not report them. row_remap: `none`, `pending` until the next
+    reset, or `failed`. xid: the last error code that the driver reported; 0 for none.
     """
 
     problems: tuple[str, ...] = ()
@@ -30,7 +33,7 @@ class Health(NamedTuple):
 
 
 class GpuUser(NamedTuple):
-    """A process that uses a GPU. memory: bytes, None where not told. user: empty if unknown."""
+    """A process that uses a GPU. memory: bytes; None if not reported. user: empty if not known."""
 
     pid: int
     user: str
@@ -40,8 +43,10 @@ class GpuUser(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a GPU does right now; None where it cannot tell. memory: bytes used. watts, celsius,
-    mhz as they are; load: per cent."""
+    """The present readings of a GPU. A value is None where the GPU does not report it.
+
+    memory: bytes in use. watts, celsius, mhz: in these units. load: per cent.
+    """
 
     load: int | None = None
     memory: int | None = None
@@ -51,14 +56,13 @@ class Sample(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """How a GPU is set and linked; None, or nothing, where it cannot tell.
+    """How a GPU is set and linked. A value is None, or empty, where the GPU does not report it.
 
-    ecc: whether it is on. nvlinks: of each link, whether it is up; mbps: the
-    speed of one, as the vendor counts. slowed: what holds its clocks down that should not
-    (`thermal`, `power brake`, `hardware`, `software thermal`; AMD's `processor hot`, `memory hot`,
-    `voltage regulator hot`). fabric: the state of its place in
-    an NVLink fabric: `completed`, `in progress`, `not started` or `failed`. recovery: what the
-    driver asks for: `none`, `reset`, `reboot`, `drain`.
+    ecc: whether it is on. nvlinks: for each link, whether it is up. mbps: the speed of one link, as
+    the vendor counts. slowed: faults that lower the clocks (`thermal`, `power brake`, `hardware`,
+    `software thermal`; AMD's `processor hot`, `memory hot`, `voltage regulator hot`). fabric: the
+    state of its place in an NVLink fabric: `completed`, `in progress`, `not started` or `failed`.
+    recovery: what the driver demands: `none`, `reset`, `reboot`, `drain`.
     """
 
     persistence: bool | None = None
@@ -71,50 +75,56 @@ class Condition(NamedTuple):
 
 
 class LibraryError(Exception):
-    """A vendor's library failed; the message says at what."""
+    """A vendor's library failed. The message names the operation."""
 
 
 class Library(Protocol):
-    """One vendor's GPUs, by index. Every call raises LibraryError."""
+    """One vendor's GPUs, by index. Every method raises LibraryError."""
 
     vendor: str
     simulated: bool
 
     def version(self) -> str:
-        """Of the driver."""
+        """The version of the driver."""
         ...
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """All of them, by PCI address. Ways over PCIe and near cores may be left to the kernel."""
+        """Return all GPUs, by PCI address.
+
+        PCIe paths and near cores may be left for the kernel to tell.
+        """
         ...
 
     def health(self, index: int) -> Health:
-        """How one does."""
+        """Return the health of a GPU."""
         ...
 
     def holders(self, index: int) -> tuple[GpuUser, ...]:
-        """Who uses it."""
+        """Return the processes that use a GPU."""
         ...
 
     def sample(self, index: int) -> Sample:
-        """What it does."""
+        """Return the present readings of a GPU."""
         ...
 
     def condition(self, index: int) -> Condition:
-        """How it is set and linked."""
+        """Return how a GPU is set and linked."""
         ...
 
     def forget(self, index: int) -> None:
-        """After a reset: what was heard of one before counts no more."""
+        """Forget what the driver reported of a GPU before its reset."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the library."""
         ...
 
 
 def renumbered(gpus: list[Gpu]) -> tuple[Gpu, ...]:
-    """GPUs of several vendors as those of one machine; links lead to the vendor's own only."""
+    """Return GPUs of several vendors, renumbered as one machine's.
+
+    Links lead only to the vendor's own.
+    """
     out: list[Gpu] = []
     total = len(gpus)
     start = 0
@@ -132,3 +142,12 @@ def renumbered(gpus: list[Gpu]) -> tuple[Gpu, ...]:
         ]
         start += len(own)
     return tuple(out)
+
+
+def stand_in(name: str, described: str) -> Any:
+    """Return the stand-in for a vendor's library, a class of `podwright.testing`.
+
+    It is loaded by name, and only when a description is given, so this floor imports nothing from
+    above.
+    """
+    return getattr(import_module("podwright.testing"), name)(described)

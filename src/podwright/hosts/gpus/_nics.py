@@ -1,7 +1,7 @@
-"""The network adapters of a machine, and which GPUs each is nearest to.
+"""The network adapters of a machine, and the GPUs that are nearest to each.
 
-Traffic between machines goes fastest where an adapter and its GPU hang below one PCIe switch.
-Such adapters, all of the same speed, are rails; those further away carry storage and logins.
+Traffic between machines is fastest where an adapter and its GPU are below one PCIe switch. Such
+adapters, all of the same speed, are rails. Those further away carry storage and logins.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import msgspec
 from podwright.hosts.gpus._pci import numa_node, pci_folder, read_line, way
 from podwright.hosts.gpus._values import PATHS, Gpu, Nic
 
-#: An adapter no nearer than this serves no GPU in particular.
+#: An adapter that is further away than this serves no GPU in particular.
 _NEAR = PATHS.index("NODE")
 
 
 def read_nics(gpus: Sequence[Gpu], root: str = "/") -> tuple[Nic, ...]:
-    """The adapters that the kernel lists, with their ways to these GPUs; rails first."""
+    """Return the adapters that the kernel lists, with their paths to these GPUs; rails first."""
     folders = [pci_folder(gpu.bus, root) for gpu in gpus]
-    found = [_rdma(root, name) for name in _names(root, "infiniband")]
-    seen = {nic.interface for nic in found}
-    found += [
+    nics = [_rdma(root, name) for name in _names(root, "infiniband")]
+    seen = {nic.interface for nic in nics}
+    nics += [
         nic for name in _names(root, "net") if name not in seen and (nic := _plain(root, name))
     ]
-    placed = [_place(nic, folders, root) for nic in found]
+    placed = [_place(nic, folders, root) for nic in nics]
     return tuple(_number(placed))
 
 
@@ -58,7 +58,7 @@ def _rdma(root: str, name: str) -> Nic:
 
 
 def _plain(root: str, name: str) -> Nic | None:
-    """An adapter without RDMA; None for what is no hardware."""
+    """Return an adapter without RDMA; None for an interface that is no hardware."""
     folder = os.path.join(root, "sys/class/net", name)
     if not _bus(folder):
         return None
@@ -73,15 +73,15 @@ def _plain(root: str, name: str) -> Nic | None:
 
 
 def _bus(folder: str) -> str:
-    """The PCI address of the device behind a class's folder; empty for one that has none."""
+    """Return the PCI address of the device behind a class's folder, or empty."""
     device = os.path.realpath(os.path.join(folder, "device"))
-    found = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device)
-    return found[-1] if found else ""
+    addresses = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device)
+    return addresses[-1] if addresses else ""
 
 
 def _leading(text: str) -> int:
-    found = re.match(r"-?\d+", text)
-    return int(found[0]) if found else 0
+    match = re.match(r"-?\d+", text)
+    return int(match[0]) if match else 0
 
 
 def _place(nic: Nic, folders: Sequence[str], root: str) -> Nic:
@@ -93,7 +93,7 @@ def _place(nic: Nic, folders: Sequence[str], root: str) -> Nic:
 
 
 def _number(nics: Sequence[Nic]) -> list[Nic]:
-    """Rails are numbered in the order of the GPUs they serve."""
+    """Number the rails in the order of the GPUs that they serve."""
     serving = [nic for nic in nics if nic.rdma and nic.gpus]
     fastest = max((nic.gbps for nic in serving), default=0)
     rails = sorted(

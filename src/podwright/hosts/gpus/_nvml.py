@@ -1,6 +1,6 @@
-"""NVIDIA's GPUs through NVML, by nvidia-ml-py, which is imported here and only when asked for.
+"""NVIDIA's GPUs through NVML, by nvidia-ml-py, which only this module imports, on first use.
 
-What an older driver or a smaller GPU does not know is left out, never guessed.
+A value that an older driver or a smaller GPU does not report is left out, never guessed.
 """
 
 from __future__ import annotations
@@ -12,33 +12,44 @@ from typing import Any, TypeVar
 
 from podwright.hosts._cores import write_list
 from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import Condition, GpuUser, Health, LibraryError, Sample
+from podwright.hosts.gpus._library import (
+    NVML_STANDIN,
+    Condition,
+    GpuUser,
+    Health,
+    LibraryError,
+    Sample,
+    stand_in,
+)
 from podwright.hosts.gpus._nvml_condition import read_condition
+from podwright.hosts.gpus._nvml_place import read_place
 from podwright.hosts.gpus._pci import read_line, short_bus
-from podwright.hosts.gpus._standin import VARIABLE, StandIn
 from podwright.hosts.gpus._values import Gpu, Slice
 
 _T = TypeVar("_T")
 
-#: NVML's levels of a common ancestor, as PATHS names them.
+#: NVML's levels of a common ancestor, with the names of PATHS.
 _WAYS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-#: Errors of a program, not of a GPU, after which it may be used (NVIDIA's list of Xid errors).
+#: Errors of a program, not of a GPU: the GPU may still be used (NVIDIA's list of Xid errors).
 _PROGRAM_XIDS = frozenset((13, 31, 43, 45, 68))
 _CPU_WORDS, _NODE_WORDS = 64, 4
 _NONE = 0xFFFFFFFF
 
 
 def open_nvml(environ: Mapping[str, str], root: str = "/") -> Nvml | None:
-    """The library, ready; None where there is none. Raises LibraryError for one that fails."""
-    described = environ.get(VARIABLE, "")
+    """Return the library, initialised; None where it is not installed.
+
+    Raises LibraryError if it fails.
+    """
+    described = environ.get(NVML_STANDIN, "")
     try:
         import pynvml
     except ImportError:
         if described or os.path.exists(os.path.join(root, "dev/nvidiactl")):
             raise LibraryError("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
         return None
-    if described or isinstance(pynvml.nvmlLib, StandIn):
-        pynvml.nvmlLib = StandIn(described) if described else None
+    if described or getattr(pynvml.nvmlLib, "stands_in", False):
+        pynvml.nvmlLib = stand_in("StandIn", described) if described else None
         pynvml._nvmlGetFunctionPointer_cache.clear()
     try:
         pynvml.nvmlInit()
@@ -61,10 +72,10 @@ class Nvml:
         self._lib = pynvml
         self._root = root
         count = self._must(pynvml.nvmlDeviceGetCount)
-        found = [self._must(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(count)]
-        buses = [short_bus(self._must(pynvml.nvmlDeviceGetPciInfo, h).busId) for h in found]
+        handles = [self._must(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(count)]
+        buses = [short_bus(self._must(pynvml.nvmlDeviceGetPciInfo, h).busId) for h in handles]
         order = sorted(range(count), key=lambda i: buses[i])
-        self._handles = [found[i] for i in order]
+        self._handles = [handles[i] for i in order]
         self._buses = [buses[i] for i in order]
         self._xids: dict[int, int] = {}
         self._events = self._listen()
@@ -113,6 +124,7 @@ class Nvml:
             if (module := self._try(lib.nvmlDeviceGetModuleId, handle)) is None
             else module,
             firmware=str(self._try(lib.nvmlDeviceGetVbiosVersion, handle) or ""),
+            place=read_place(lib, handle, self._try),
         )
 
     def _paths(self, index: int) -> tuple[str, ...]:
@@ -124,12 +136,12 @@ class Nvml:
                     self._lib.nvmlDeviceGetTopologyCommonAncestor, self._handles[index], handle
                 )
             if level is None:
-                return ()  # the kernel is asked
+                return ()  # the kernel's answer is used
             out.append("X" if other == index else _WAYS.get(level, "SYS"))
         return tuple(out)
 
     def _links(self) -> list[tuple[int, ...]]:
-        """NVLinks from each to each. Through switches, as many as both have."""
+        """Return the number of NVLinks of each two GPUs; through switches, as many as both have."""
         count = len(self._handles)
         direct = [[0] * count for _ in range(count)]
         switched = [0] * count
@@ -157,8 +169,8 @@ class Nvml:
 
         info = self._lib.c_nvmlGpuFabricInfoV_t()
         info.version = self._lib.nvmlGpuFabricInfo_v2
-        said = self._try(self._lib.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
-        if said is None or info.state != 3 or not any(info.clusterUuid):
+        status = self._try(self._lib.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
+        if status is None or info.state != 3 or not any(info.clusterUuid):
             return ""
         return f"{uuid.UUID(bytes=bytes(info.clusterUuid))}:{info.cliqueId}"
 
@@ -184,14 +196,14 @@ class Nvml:
         return tuple(out)
 
     def _caps(self, minor: Any, instance: Any, compute: Any) -> tuple[str, ...]:
-        """The files that open a slice, besides its GPU's."""
+        """Return the files that open a slice, in addition to those of its GPU."""
         base = f"proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
-        found = []
+        paths = []
         for path in (f"{base}/access", f"{base}/ci{compute}/access"):
             words = read_line(os.path.join(self._root, path)).split()
             if len(words) == 2 and words[1].isdigit():
-                found.append(f"/dev/nvidia-caps/nvidia-cap{words[1]}")
-        return tuple(found)
+                paths.append(f"/dev/nvidia-caps/nvidia-cap{words[1]}")
+        return tuple(paths)
 
     def health(self, index: int) -> Health:
         """See `Library.health`."""
@@ -225,7 +237,7 @@ class Nvml:
     def holders(self, index: int) -> tuple[GpuUser, ...]:
         """See `Library.holders`."""
         lib, handle = self._lib, self._handles[index]
-        found = {}
+        by_process = {}
         for ask in (
             lib.nvmlDeviceGetComputeRunningProcesses,
             lib.nvmlDeviceGetGraphicsRunningProcesses,
@@ -233,8 +245,8 @@ class Nvml:
             for process in self._try(ask, handle) or ():
                 used = process.usedGpuMemory
                 part = "" if process.gpuInstanceId == _NONE else str(process.gpuInstanceId)
-                found[process.pid] = holder(process.pid, used, part, self._root)
-        return tuple(found.values())
+                by_process[process.pid] = holder(process.pid, used, part, self._root)
+        return tuple(by_process.values())
 
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
@@ -255,7 +267,7 @@ class Nvml:
         return read_condition(self._lib, self._handles[index], self._try)
 
     def _listen(self) -> Any:
-        """Errors that the driver tells of from now on are kept until they are asked for."""
+        """Have the driver's errors kept, from now on, until they are read."""
         lib = self._lib
         events = self._try(lib.nvmlEventSetCreate)
         if events is None:
@@ -312,11 +324,11 @@ class Nvml:
 
 
 def short_type(name: str) -> str:
-    """What Slurm should call it: the model alone. A part of what its AutoDetect makes of the name.
+    """Return the type for Slurm: the model alone, a part of the name that its AutoDetect makes.
 
     `NVIDIA H100 80GB HBM3` is h100, `NVIDIA GeForce RTX 4090` rtx_4090, `NVIDIA GB200` gb200.
     """
     lead = r"(?:RTX[ _](?:PRO[ _]|A)?|GTX[ _]|[A-Z]{1,3})"
-    found = re.search(rf"\b{lead}\d{{1,4}}[A-Z]{{0,2}}\b", name.upper())
-    word = found[0] if found else name
+    match = re.search(rf"\b{lead}\d{{1,4}}[A-Z]{{0,2}}\b", name.upper())
+    word = match[0] if match else name
     return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_")

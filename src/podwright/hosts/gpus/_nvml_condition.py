@@ -1,4 +1,7 @@
-"""How one of NVIDIA's GPUs is set and linked, by NVML. What an older driver lacks is left out."""
+"""How one of NVIDIA's GPUs is set and linked, by NVML.
+
+A value that an older driver lacks is left out.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from podwright.hosts.gpus._library import Condition
 
-#: Reasons for lower clocks that are faults of cooling or power, by NVML's bit.
+#: Reasons for lower clocks that are faults of cooling or power, by their bit in NVML.
 _SLOWED = {0x8: "hardware", 0x20: "software thermal", 0x40: "thermal", 0x80: "power brake"}
 _FABRIC = {1: "not started", 2: "in progress", 3: "completed"}
 #: nvmlDeviceGpuRecoveryAction_t
@@ -16,7 +19,10 @@ _RECOVERY = {0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain"}
 
 
 def read_condition(lib: Any, handle: Any, ask: Callable[..., Any]) -> Condition:
-    """lib: pynvml. ask: calls a function of it, None where the GPU or the driver has not that."""
+    """Return the condition of a GPU. lib: pynvml.
+
+    ask: calls one of its functions; returns None where the GPU or the driver does not have it.
+    """
     ecc = ask(lib.nvmlDeviceGetEccMode, handle)
     persistence = ask(lib.nvmlDeviceGetPersistenceMode, handle)
     reasons = ask(lib.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
@@ -34,13 +40,13 @@ def read_condition(lib: Any, handle: Any, ask: Callable[..., Any]) -> Condition:
 
 
 def _links(lib: Any, handle: Any, ask: Callable[..., Any]) -> tuple[bool, ...]:
-    found = []
+    links = []
     for link in range(lib.NVML_NVLINK_MAX_LINKS):
         state = ask(lib.nvmlDeviceGetNvLinkState, handle, link)
         if state is None:
             break
-        found.append(bool(state))
-    return tuple(found)
+        links.append(bool(state))
+    return tuple(links)
 
 
 def _fields(lib: Any, handle: Any, ask: Callable[..., Any]) -> dict[int, int]:

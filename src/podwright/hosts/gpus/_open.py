@@ -8,11 +8,11 @@ from podwright.hosts.gpus._library import Library, LibraryError
 
 
 def open_libraries(environ: Mapping[str, str], root: str = "/") -> tuple[list[Library], list[str]]:
-    """The libraries that answer, and notes on those that are there and do not."""
+    """Return the libraries that answer, and notes on those that are installed and do not answer."""
     from podwright.hosts.gpus._amd import open_amd
     from podwright.hosts.gpus._nvml import open_nvml
 
-    found: list[Library] = []
+    opened: list[Library] = []
     notes: list[str] = []
     for vendor, open_library in (("nvidia", open_nvml), ("amd", open_amd)):
         try:
@@ -20,5 +20,5 @@ def open_libraries(environ: Mapping[str, str], root: str = "/") -> tuple[list[Li
         except LibraryError as error:
             notes.append(f"{vendor}: {error}")
         else:
-            found += [library] if library else []
-    return found, notes
+            opened += [library] if library else []
+    return opened, notes

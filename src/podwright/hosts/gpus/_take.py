@@ -1,4 +1,4 @@
-"""Taking a machine's inventory: what its libraries and its kernel say, put together."""
+"""Taking a machine's inventory: what its libraries and its kernel report, combined."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from podwright.hosts.gpus._values import Gpu, Inventory
 
 
 class TakenInventory(NamedTuple):
-    """The GPUs of this machine, by PCI address in each vendor's own order. libraries: to be
-    closed by the caller. notes: what could not be read."""
+    """The GPUs of this machine, by PCI address in each vendor's own order.
+
+    libraries: the caller must close them. notes: what could not be read.
+    """
 
     gpus: tuple[Gpu, ...]
     libraries: list[Library]
@@ -31,8 +33,10 @@ class TakenInventory(NamedTuple):
 def take_gpus(
     environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
 ) -> TakenInventory:
-    """The GPUs, and the libraries that tell of them. libraries: to ask, in place of those that
-    answer here."""
+    """Return the GPUs, and the libraries that report them.
+
+    libraries: used instead of the installed ones.
+    """
     notes: list[str] = []
     opened = list(libraries or ())
     if libraries is None:
@@ -52,10 +56,10 @@ def take_gpus(
 def take_inventory(
     environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
 ) -> Inventory:
-    """What this machine has. libraries: to ask; by default those that answer here."""
-    found = take_gpus(environ, root, libraries)
+    """Return what this machine has. libraries: to ask; by default those that answer here."""
+    inventory = take_gpus(environ, root, libraries)
     if libraries is None:
-        for library in found.libraries:
+        for library in inventory.libraries:
             library.close()
     cores = cores_of_sys(root) or Cores(())
     sockets = max(len({core.socket for core in cores.cores}), 1)
@@ -65,16 +69,16 @@ def take_inventory(
         cores_per_socket=len(cores.cores) // sockets,
         threads_per_core=max((len(core.cpus) for core in cores.cores), default=1),
         memory=_memory(root),
-        gpus=found.gpus,
-        nics=read_nics(found.gpus, root),
-        drivers=found.drivers,
-        simulated=any(library.simulated for library in found.libraries),
-        notes=tuple(found.notes),
+        gpus=inventory.gpus,
+        nics=read_nics(inventory.gpus, root),
+        drivers=inventory.drivers,
+        simulated=any(library.simulated for library in inventory.libraries),
+        notes=tuple(inventory.notes),
     )
 
 
 def locate(gpus: Sequence[Gpu], cores: Cores, root: str = "/") -> tuple[Gpu, ...]:
-    """What the libraries did not tell of these GPUs, from the kernel."""
+    """Return these GPUs with the values that the libraries did not report, from the kernel."""
     folders = [pci_folder(gpu.bus, root) for gpu in gpus]
     out = []
     for gpu, folder in zip(gpus, folders, strict=True):
@@ -92,7 +96,7 @@ def locate(gpus: Sequence[Gpu], cores: Cores, root: str = "/") -> tuple[Gpu, ...
 
 
 def _cores(cpus: str, cores: Cores) -> str:
-    """Hardware threads as cores, counted socket after socket."""
+    """Return hardware threads as cores, counted socket after socket."""
     with contextlib.suppress(ValueError):
         near = set(read_list(cpus))
         ordered = sorted(cores.cores, key=lambda core: (core.socket, core.cpus))

@@ -1,8 +1,8 @@
-"""What a machine with GPUs has, as values: one shape for all vendors, and one JSON for all readers.
+"""The hardware of a machine with GPUs: the same values for all vendors, one JSON for all readers.
 
-Slurm's configuration, placement and the check of a task's binding are made from these, on other
-machines than the one they were read on. So nothing in them is a handle, and lists of processors
-are texts such as `0-15,32-47`.
+Slurm's configuration, placement and the check of a task's binding are made from these values, on
+other machines than the one where they were read. So nothing in them is a handle, and lists of
+processors are texts such as `0-15,32-47`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-#: Ways between two devices, nearest first, as `nvidia-smi topo` names them: itself, one PCIe
-#: switch, several, the same root of PCIe, the same NUMA node, another one.
+#: Paths between two devices, nearest first, as `nvidia-smi topo` names them: itself, one PCIe
+#: switch, several, the same PCIe root, the same NUMA node, another one.
 PATHS = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """A part of a GPU that acts as one (NVIDIA's MIG). memory: bytes. files: what opens it.
-    number: of its GPU instance, as a `Holder` names it; -1 where nothing tells."""
+    """A part of a GPU that acts as a GPU (NVIDIA's MIG).
+
+    memory: bytes. files: those that open it. number: of its GPU instance, as a `Holder` names it;
+    -1 where it is not known.
+    """
 
     uuid: str
     profile: str
@@ -28,19 +31,36 @@ class Slice(msgspec.Struct, frozen=True):
     number: int = -1
 
 
+class RackPlace(msgspec.Struct, frozen=True):
+    """The place of a GPU of an NVLink rack, as its own driver reports it.
+
+    guid: its name in the rack's fabric, `0x` and sixteen digits. chassis: the serial number. slot,
+    tray: -1 where not known.
+    """
+
+    guid: str
+    chassis: str = ""
+    slot: int = -1
+    tray: int = -1
+
+
 class Gpu(msgspec.Struct, frozen=True):
     """One GPU.
 
-    index: its place by PCI address, which is how CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID.
-    type: what Slurm should call it, such as h100. bus: PCI address, `0000:1b:00.0`. memory: bytes.
-    node: NUMA node, -1 where nothing tells. cpus: the hardware threads near to it. cores: alike,
-    counted by cores, socket after socket, as Slurm counts. files: what a process must open.
-    links: by index of the other GPU, direct links (NVLink, XGMI), also those through switches;
-    -1 for itself. paths: alike, the way over PCIe, one of PATHS. fabric: equal for GPUs that
-    reach each other by NVLink over machines; empty where none do. mig: `on`, `off`, or empty
-    where the GPU cannot be cut. module: its place on the board, from 1 on; -1 where nothing tells.
+    index: its place by PCI address, as CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID. type: what
+    Slurm should call it, such as h100. bus: PCI address, `0000:1b:00.0`. memory: bytes. node: NUMA
+    node, -1 where not known. cpus: the hardware threads near to it. cores: the same, counted by
+    cores, socket after socket, as Slurm counts. files: what a process must open.
+
+    links: for each other GPU, by its index, the number of direct links (NVLink, XGMI), including
+    those through switches; -1 for itself. paths: for each other GPU, the path over PCIe, one of
+    PATHS. fabric: equal for GPUs that reach each other by NVLink across machines; empty where none
+    do. mig: `on`, `off`, or empty where the GPU cannot be cut. module: its place on the board, from
+    1; -1 where not known.
+
     profile: of a slice that is a device of its own (`divided`), such as `1g.10gb`. shared: files
-    that it opens, and others do. firmware: its VBIOS; empty where nothing tells.
+    that it opens and that others open too. firmware: its VBIOS; empty where not known. place: in a
+    rack; None outside one.
     """
 
     index: int
@@ -63,15 +83,16 @@ class Gpu(msgspec.Struct, frozen=True):
     profile: str = ""
     shared: tuple[str, ...] = ()
     firmware: str = ""
+    place: RackPlace | None = None
 
 
 class Nic(msgspec.Struct, frozen=True):
     """One network adapter.
 
-    name: the RDMA device (`mlx5_0`), or the interface where it is none. kind: infiniband or
-    ethernet. rdma: can GPUs be reached through it. gbps: 0 where nothing tells. paths: by index
-    of the GPU, the way to it. gpus: those it is nearest to. rail: equal numbers on all machines
-    mean the same rail; -1 for an adapter that serves no GPU in particular.
+    name: the RDMA device (`mlx5_0`), or the interface where there is none. kind: infiniband or
+    ethernet. rdma: whether GPUs can be reached through it. gbps: 0 where not known. paths: for each
+    GPU, by its index, the path to it. gpus: those to which it is nearest. rail: equal numbers on
+    all machines mean the same rail; -1 for an adapter that serves no GPU in particular.
     """
 
     name: str
@@ -88,9 +109,9 @@ class Nic(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """A machine. memory: bytes. drivers: by vendor, its version. notes: what could not be read.
+    """A machine. memory: bytes. drivers: the version, by vendor. notes: what could not be read.
 
-    Its JSON has memory in MiB; what its GPUs and itself have is therefore told in whole ones.
+    Its JSON states memory in MiB, so the memory of the machine and of its GPUs is in whole MiB.
     """
 
     host: str
@@ -110,37 +131,37 @@ class Inventory(msgspec.Struct, frozen=True):
         return tuple(n.name for n in sorted(self.nics, key=lambda n: n.rail) if n.rail >= 0)
 
     def to_json(self) -> str:
-        """One line."""
+        """Return the inventory as one line of JSON."""
         return msgspec.json.encode(_with_memory(self, lambda size: size >> 20)).decode()
 
 
 class BadInventory(ValueError):
-    """A text that is no inventory; the message says where."""
+    """A text is no inventory; the message says where."""
 
 
 def read_inventories(text: str, source: str = "the inventory") -> list[Inventory]:
-    """The inventories in a text: one after the other, or in a list. Raises BadInventory.
+    """Return the inventories in a text: one after the other, or in a list. Raises BadInventory.
 
-    Lines of other programs between them, as `srun` may print, are no fault as long as none
-    begins like JSON.
+    Lines of other programs between them, as `srun` may print, are ignored if they do not begin like
+    JSON.
     """
-    found = []
+    inventories = []
     for line, value in _values(text, source):
         try:
-            some = value if isinstance(value, list) else [value]
-            found += [
-                _with_memory(msgspec.convert(one, Inventory), lambda size: size << 20)
-                for one in some
+            entries = value if isinstance(value, list) else [value]
+            inventories += [
+                _with_memory(msgspec.convert(entry, Inventory), lambda size: size << 20)
+                for entry in entries
             ]
         except msgspec.ValidationError as error:
             raise BadInventory(f"{source}, line {line}: {error}") from None
-    if not found:
+    if not inventories:
         raise BadInventory(f"{source}: there is none in it")
-    return found
+    return inventories
 
 
 def _with_memory(machine: Inventory, unit: Callable[[int], int]) -> Inventory:
-    """The same with memory in another unit, throughout."""
+    """Return the same machine with all memory in another unit."""
     replace = msgspec.structs.replace
     gpus = [
         replace(

@@ -1,7 +1,7 @@
-"""Which of a machine's GPUs a process may use, and which of them are nearest to whom.
+"""Which of a machine's GPUs a process may use, and which cores are nearest to them.
 
-A variable names them by number or by UUID. Numbers count what the process can open: where
-cgroups shut the others out, the first that is left is 0.
+A variable names the GPUs by number or by UUID. Numbers count the GPUs that the process can open:
+where cgroups exclude the others, the first remaining one is 0.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Protocol
 from podwright.hosts._cores import Cores, CpuCore, read_list
 from podwright.hosts.gpus._values import Gpu
 
-#: What each vendor's runtime reads, and what says the same in other words.
+#: The variable by which each vendor's runtime selects GPUs.
 VARIABLES = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"}
 
 
 class Located(Protocol):
-    """What is near to cores."""
+    """A thing that has near cores."""
 
     @property
     def node(self) -> int:
-        """The NUMA node, -1 where nothing tells."""
+        """The NUMA node, -1 where not known."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Located(Protocol):
 
 
 def shut(file: str) -> bool:
-    """Whether a device file is there and may not be opened, by permission or by cgroup."""
+    """Return whether a device file exists and may not be opened, by permission or by cgroup."""
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except PermissionError:
@@ -45,13 +45,16 @@ def shut(file: str) -> bool:
 def visible(
     environ: Mapping[str, str], gpus: Sequence[Gpu], shut: Callable[[str], bool] = shut
 ) -> tuple[Gpu, ...]:
-    """The GPUs that a program sees, in its order. As CUDA, it stops at a name it does not know."""
-    found: list[Gpu] = []
+    """Return the GPUs that a program sees, in its order.
+
+    As in CUDA, an unknown name ends the list.
+    """
+    visible_gpus: list[Gpu] = []
     for vendor in dict.fromkeys(gpu.vendor for gpu in gpus):
         own = [g for g in gpus if g.vendor == vendor and not any(shut(file) for file in g.files)]
         text = environ.get(VARIABLES.get(vendor, ""))
         if text is None:
-            found += own
+            visible_gpus += own
             continue
         for word in filter(None, text.split(",")):
             if word.isdigit():
@@ -62,12 +65,12 @@ def visible(
                 ]
             if len(named) != 1:
                 break
-            found += named
-    return tuple(found)
+            visible_gpus += named
+    return tuple(visible_gpus)
 
 
 def near_cores(gpus: Sequence[Located], cores: Cores) -> tuple[CpuCore, ...]:
-    """The cores beside these GPUs; all, where nothing tells."""
+    """Return the cores beside these GPUs; all cores where it is not known."""
     cpus = {cpu for gpu in gpus for cpu in read_list(gpu.cpus)}
     nodes = {gpu.node for gpu in gpus if gpu.node >= 0}
     by_cpu = tuple(core for core in cores.cores if cpus.issuperset(core.cpus))

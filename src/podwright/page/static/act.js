@@ -1,18 +1,11 @@
 // What can be done here: asked once more, with what it will end, and the command that does the same.
 import { h } from './dom.js';
 import { topic } from './live.js';
+import { ask as request } from './session.js';
 
 export const me = { name: '', role: '', key_login: true };
 
-export async function send(method, path, value) {
-  const answer = await fetch(path, { method, headers: { 'content-type': 'application/json' },
-    body: method === 'POST' ? JSON.stringify(value) : undefined });
-  const said = await answer.json();
-  if (!answer.ok) {
-    throw new Error(said.message ?? `${said.problem ?? answer.statusText}`);
-  }
-  return said;
-}
+export const send = (method, path, value) => request(path, { method, value });
 
 export const administrator = () => me.role === 'administrator';
 export const mine = (owner) => administrator() || (me.role === 'user' && owner === me.name);
@@ -21,7 +14,7 @@ export function button(text, key, question) {
   return h('button', { 'data-focus': `${text} ${key}`, onclick: () => ask(text, question()) }, text);
 }
 
-function ask(text, { title, lines, command, method, request }) {
+function ask(text, { title, lines, command, method, request, yes: label = text }) {
   const dialog = document.getElementById('ask');
   const said = h('p', { role: 'alert' });
   const yes = h('button', { class: 'bad', id: 'yes', onclick: async () => {
@@ -34,12 +27,14 @@ function ask(text, { title, lines, command, method, request }) {
       said.textContent = error.message;
       yes.disabled = false;
     }
-  } }, text);
+  } }, label);
   dialog.replaceChildren(h('h2', { id: 'ask-title' }, title), ...lines.map((line) => h('p', {}, line)),
     h('p', { class: 'quiet' }, 'the same: ', h('code', {}, command)), said,
     h('p', { class: 'controls' }, yes, h('button', { autofocus: true, onclick: () => dialog.close() }, 'Leave it')));
   dialog.showModal();
 }
+
+export const isHeld = (name) => [...topic('leases').values()].some((lease) => lease.partition === name);
 
 // What removing or resetting a partition ends, in words.
 export function ended(partition) {

@@ -1,8 +1,9 @@
 // The page of a server: its views, and who is logged in.
 import { me, send } from './act.js';
 import { h, link } from './dom.js';
-import { connect } from './live.js';
+import { connect, listen, status } from './live.js';
 import { Pod } from './pod.js';
+import { ask, keep, onchange } from './session.js';
 import { start } from './shell.js';
 import { Time } from './time.js';
 import { Login, Partition, line, table } from './views.js';
@@ -11,7 +12,7 @@ const named = (name, title) => [name, [title, (host, address, key) =>
   (name === 'partitions' && key ? new Partition(host, key) : table(name)(host, address))]];
 const shell = start({
   pod: ['Pod', (host, address) => new Pod(host, address)],
-  line: ['Waiting line', line],
+  line: ['Queue', line],
   ...Object.fromEntries([named('partitions', 'Partitions'), named('leases', 'Leases'),
     named('machines', 'Machines'), named('allocations', 'Allocations'), named('quotas', 'Quotas'),
     named('users', 'Users'), named('events', 'Events')]),
@@ -20,28 +21,44 @@ const shell = start({
 }, 'pod', ['login']);
 
 async function head() {
-  const answer = await fetch('/me');
-  Object.assign(me, await answer.json());
+  try {
+    Object.assign(me, await ask('/me'));
+  } catch {
+    return; // the head says that the server does not answer
+  }
   const who = document.getElementById('who');
   who.replaceChildren(
     ...(me.simulated ? [h('span', { class: 'simulated' }, 'SIMULATED'), ' '] : []),
     ...(me.name && me.name !== 'anonymous'
-      ? [`${me.name} (${me.role}) `, h('button', { onclick: leave }, 'Log out')]
+      ? [`${me.name} `, h('span', { class: 'role' }, `(${me.role}) `), h('button', { onclick: leave }, 'Log out')]
       : [link('/login', 'Log in')]));
 }
 
 async function leave() {
   await send('DELETE', '/session');
-  await head();
-  again();
-  shell.show();
+  keep('');
+  await anew();
 }
 
-async function enter() {
+async function enter(session) {
+  keep(session.secret);
   await head();
   again();
   shell.go('/pod');
 }
 
+async function anew() {
+  await head();
+  again();
+  shell.show();
+}
+
 const again = connect();
+onchange(anew);
+// A server that was away has forgotten its sessions: the head asks whom it knows now.
+let connected = false;
+listen(() => {
+  if (status.connected && !connected) head().then(() => shell.draw());
+  connected = status.connected;
+});
 head().then(() => shell.draw());

@@ -27,10 +27,3 @@ export function since(seconds) {
 
 export const time = (seconds) => h('time', { datetime: new Date(seconds * 1000).toISOString() },
   new Date(seconds * 1000).toLocaleString());
-
-// A colour of ten for a name, always the same.
-export function colour(name) {
-  let sum = 0;
-  for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)) % 9973;
-  return `c${sum % 10}`;
-}

@@ -1,5 +1,8 @@
 // What the server shows, kept up to date by server-sent events. All tabs of a browser share one
 // connection, since a browser opens only six to one host.
+import { secret } from './session.js';
+import { open } from './stream.js';
+
 export const topics = new Map();
 const listeners = new Set();
 export const status = { connected: false, problem: 'connecting …', updated: 0 };
@@ -18,7 +21,7 @@ function tell(changed) {
 
 function take(kind, data) {
   if (kind === 'lost') {
-    Object.assign(status, { connected: false, problem: 'The server does not answer. Trying again …' });
+    Object.assign(status, { connected: false, problem: data });
     tell(new Set());
     return;
   }
@@ -47,23 +50,21 @@ function take(kind, data) {
   tell(kind === 'all' ? new Set(topics.keys()) : new Set(Object.keys(value.topics)));
 }
 
+// Returns what connects anew, with the session of now.
 export function connect() {
+  addEventListener('pageshow', ({ persisted }) => { if (persisted) location.reload(); });
   if (globalThis.SharedWorker) {
-    const worker = new SharedWorker('/static/worker.js', { name: 'podwright' });
+    const worker = new SharedWorker('/static/worker.js', { name: 'podwright', type: 'module' });
+    const send = (what) => worker.port.postMessage({ what, secret: secret() });
     worker.port.onmessage = ({ data }) => take(data.kind, data.data);
     worker.port.start();
-    addEventListener('pagehide', () => worker.port.postMessage('bye'));
-    return () => worker.port.postMessage('again');
+    addEventListener('pagehide', () => send('bye'));
+    send('hello');
+    return () => send('again');
   }
-  let source;
-  const open = () => {
-    source?.close();
-    source = new EventSource('/live');
-    for (const kind of ['all', 'change', 'away']) {
-      source.addEventListener(kind, ({ data }) => take(kind, data));
-    }
-    source.onerror = () => take('lost');
+  let source = open(secret(), take);
+  return () => {
+    source.close();
+    source = open(secret(), take);
   };
-  open();
-  return open;
 }

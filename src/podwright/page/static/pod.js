@@ -1,10 +1,19 @@
 // The pod as it stands in its racks: link domains, machines, devices.
-import { colour, h, link, s, since } from './dom.js';
+import { STATES, assign, hueClass, patterns } from './colours.js';
+import { h, link, s } from './dom.js';
 import { fragments } from './fragments.js';
 import { topic } from './live.js';
+import { deviceProblems, hasProblem, problemStrip } from './problems.js';
+import { otherPods } from './other_pods.js';
+import { Queue } from './queue.js';
+import { Selected, words } from './selected.js';
+import { ask } from './session.js';
 
-const SIDE = 17, GAP = 3, NAME = 92;
+const GAP = 2;
 const FOLD = 2048; // devices from which on link domains are drawn folded
+
+// A control with its label, which stay on one line.
+const pair = (id, text, control) => h('span', { class: 'pair' }, h('label', { for: id }, text), control);
 
 const BY = {
   partition: (device, partition) => device[3],
@@ -14,33 +23,39 @@ const BY = {
   state: () => '',
 };
 
-function words(key, device, partition, lease) {
-  const [cluster, domain, offset] = key.split('/');
-  const text = [`device ${offset} of link domain ${domain}, ${cluster}: ${device[0]} index ${device[1]}`];
-  if (partition) {
-    text.push(`${device[2].toLowerCase()} by partition ${device[3]}`
-      + (partition.owner ? ` of ${partition.owner}` : ''));
-    if (partition.job) text.push(`job ${partition.job}`);
-    text.push(`since ${new Date(partition.created * 1000).toLocaleString()}`);
-    if (partition.until) text.push(`until ${new Date(partition.until * 1000).toLocaleString()}`);
-    if (lease) text.push(`held by ${lease.holder || lease.owner}`);
-    if (lease?.move) text.push('asked to move');
-  } else if (device[3]) text.push(`${device[2].toLowerCase()} by partition ${device[3]}`);
-  else text.push(device[2].toLowerCase().replace('_', ' '));
-  if (device[5]) text.push(`kept for request ${device[5]}`);
-  return text.join(', ');
+// How large a device is drawn, so that a pod of that many fits a screen: pixels of a device, of its
+// width where that is another, and of a machine's name. room: the width that there is for a pod
+// whose domains stand in so many columns of so many devices. Wide devices are named.
+function scale(count, room, columns, devices) {
+  if (count <= 64) {
+    const name = 92;
+    const wide = Math.min(104, Math.floor((room - 24 + 8) / columns - name - 8) / devices - GAP);
+    return wide >= 54 ? { side: 50, wide, name } : { side: 44, wide: 44, name };
+  }
+  if (count <= 256) return { side: 18, wide: 18, name: 74 };
+  return { side: 12, wide: 12, name: 50 };
+}
+
+// Columns in which the machines of a domain are drawn.
+function columnsOf(machines) {
+  const widest = Math.max(0, ...[...machines.values()].map((keys) => keys.length));
+  return [machines.size >= 8 && widest <= 8 ? 2 : 1, widest];
 }
 
 export class Pod {
   title = 'Pod';
-  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves'];
+  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves', 'pods',
+    'problems', 'jobs', 'fragments', 'readings'];
 
   // source: where topics come from; base: the address that keeps the choices, none: nowhere.
   constructor(host, address, { source = topic, base = '/pod', title = 'Pod' } = {}) {
     Object.assign(this, { source, base });
     this.by = address.get('by') in BY ? address.get('by') : 'partition';
     this.find = address.get('find') ?? '';
+    this.problem = address.get('problem') ?? '';
     this.cells = new Map();
+    this.labels = new Map(); // of devices that are wide enough
+    this.numbersOf = new Map();
     this.open = new Set();
     this.size = Number(address.get('size')) || 16;
     this.way = base ? address.get('way') ?? '' : '';
@@ -49,22 +64,42 @@ export class Pod {
     this.sizes = h('div', { class: 'sizes' });
     this.moving = h('div', { id: 'moving', role: 'status' });
     this.numbers = h('dl', { class: 'numbers' });
-    this.legend = h('p', { class: 'legend' });
+    this.legend = h('p', { class: 'legend', role: 'group', 'aria-label': 'Legend', tabindex: 0 });
     this.about = h('p', { id: 'about', role: 'status' });
+    this.side = h('aside', { class: 'side', 'aria-label': 'Selected' });
+    this.selected = new Selected(this.side, source, { acts: Boolean(base) });
     this.plan = h('div', { class: 'pod' });
     const choose = h('select', { id: 'by', onchange: () => { this.by = choose.value; this.keep(); this.draw(); } },
       ...Object.keys(BY).map((name) => h('option', { value: name, selected: name === this.by }, name)));
     const find = h('input', { id: 'find', type: 'search', value: this.find,
       oninput: () => { this.find = find.value; this.keep(); this.paint(); } });
-    host.replaceChildren(...(title ? [h('h1', {}, title)] : []), this.numbers,
-      h('div', { class: 'controls' },
-        h('label', { for: 'by' }, 'Colour by '), choose,
-        h('label', { for: 'find' }, 'Show only '), find,
-        h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices'))),
-      this.waySaid, this.legend, this.plan, this.about, this.moving, this.sizes);
+    this.kinds = h('select', { id: 'problem', onchange: () => { this.problem = this.kinds.value; this.keep(); this.paint(); } });
+    this.matching = h('span', { id: 'matching', role: 'status' });
+    const controls = h('div', { class: 'controls' },
+      pair('by', 'Colour by', choose), pair('find', 'Show only', find),
+      ...(base ? [pair('problem', 'Problem', this.kinds)] : []), this.matching,
+      h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices')));
+    this.queue = base ? new Queue(source) : null;
+    if (base) host.className = 'pod-view';
+    host.replaceChildren(patterns(), ...(title ? [h('h1', { class: 'hidden' }, title)] : []),
+      ...(base ? [problemStrip(source), otherPods(source)] : []), this.numbers,
+      h('div', { class: 'screen' },
+        h('div', { class: 'map' }, controls, this.waySaid, this.plan, this.legend, this.about),
+        h('div', { class: 'beside' }, this.side, ...(this.queue ? [this.queue.host] : []), this.sizes, this.moving)));
+    this.strip = host.querySelector('.problems');
+    this.pods = host.querySelector('.other-pods');
     this.plan.addEventListener('keydown', (event) => this.move(event));
+    this.plan.addEventListener('click', ({ target }) => this.choose(target.dataset.key));
     this.draw();
     this.stands();
+    new ResizeObserver(() => { if (this.scaleNow().wide !== this.scale.wide) this.draw(); }).observe(this.plan);
+  }
+
+  choose(key) {
+    if (!key) return;
+    this.cells.get(this.selected.key)?.classList.remove('chosen');
+    this.selected.show(key);
+    this.cells.get(key)?.classList.add('chosen');
   }
 
   keep() {
@@ -72,6 +107,7 @@ export class Pod {
     const query = new URLSearchParams();
     if (this.by !== 'partition') query.set('by', this.by);
     if (this.find) query.set('find', this.find);
+    if (this.problem) query.set('problem', this.problem);
     if (this.size !== 16) query.set('size', this.size);
     if (this.way) query.set('way', this.way);
     history.replaceState(null, '', `${this.base}${query.size ? `?${query}` : ''}`);
@@ -81,6 +117,17 @@ export class Pod {
     if (changed.has('clusters') && this.shape !== this.shapeNow()) this.draw();
     else this.paint();
     if (changed.has('partitions') || changed.has('waiters')) this.stands();
+    if (changed.has('problems')) {
+      const strip = problemStrip(this.source);
+      this.strip.replaceWith(strip);
+      this.strip = strip;
+    }
+    if (changed.has('pods')) {
+      const pods = otherPods(this.source);
+      this.pods.replaceWith(pods);
+      this.pods = pods;
+    }
+    this.queue?.draw();
   }
 
   // What stands in the way of a request, marked on the plan and told in words.
@@ -92,9 +139,7 @@ export class Pod {
     let said;
     if (!this.source('waiters').has(this.way)) said = { lines: ['It waits no more.'] };
     else try {
-      const answer = await fetch(`/v1/explain?name=${encodeURIComponent(this.way)}`);
-      said = await answer.json();
-      if (!answer.ok) said = { lines: [said.problem ?? said.message] };
+      said = await ask(`/v1/explain?name=${encodeURIComponent(this.way)}`);
     } catch (error) {
       said = { lines: [error.message] };
     }
@@ -117,6 +162,7 @@ export class Pod {
   draw() {
     this.shape = this.shapeNow();
     this.cells.clear();
+    this.labels.clear();
     this.heads = new Map();
     const places = new Map();
     for (const [key, device] of this.source('devices')) {
@@ -126,7 +172,12 @@ export class Pod {
       if (!machines.has(device[0])) machines.set(device[0], []);
       machines.get(device[0]).push(key);
     }
-    const fold = this.source('devices').size > FOLD;
+    const count = this.source('devices').size;
+    const fold = count > FOLD;
+    const shapes = [...places.values()].map(columnsOf);
+    this.scaleNow = () => scale(fold ? 256 : count, this.plan.clientWidth,
+      Math.max(1, ...shapes.map(([columns]) => columns)), Math.max(1, ...shapes.map(([, devices]) => devices)));
+    this.scale = this.scaleNow();
     const clusters = [...this.source('clusters')].map(([name, cluster]) => h('section', {},
       h('h2', {}, `${name} · ${cluster.family}`, cluster.simulated ? ' · simulated' : ''),
       h('div', { class: 'domains' }, ...[...places].filter(([at]) => at.startsWith(`${name}/`))
@@ -138,12 +189,12 @@ export class Pod {
 
   domain(at, machines, fold) {
     const [, index] = at.split('/');
-    const head = h('h3', {}, `Link domain ${index}`);
+    const head = h('h3', {}, `${this.source('devices').size > 256 ? 'Domain' : 'Link domain'} ${index}`);
     const used = h('meter', { min: 0, max: 1, value: 0, 'aria-label': `used of link domain ${index}` });
     const count = h('span', { class: 'quiet' });
     this.heads.set(at, { used, count });
-    const box = h('section', { class: 'domain', 'aria-label': `Link domain ${index}` }, head,
-      h('p', { class: 'quiet' }, used, ' ', count));
+    const box = h('section', { class: 'domain', 'aria-label': `Link domain ${index}` },
+      h('div', { class: 'domain-head' }, head, used, count));
     if (!fold || this.open.has(at)) {
       box.append(this.machines(machines));
     } else {
@@ -157,21 +208,59 @@ export class Pod {
     return box;
   }
 
+  // Machines in two columns where there are many, first down, then across.
   machines(machines) {
-    const widest = Math.max(...[...machines.values()].map((keys) => keys.length));
-    const rows = [...machines].map(([machine, keys], row) => {
-      const y = row * (SIDE + GAP);
-      const name = s('text', { x: 0, y: y + SIDE - 4, 'data-machine': machine }, machine.slice(-14));
-      return [name, ...keys.map((key, column) => {
-        const cell = s('rect', { class: 'device', x: NAME + column * (SIDE + GAP), y, width: SIDE,
-          height: SIDE, rx: 3, tabindex: this.cells.size ? -1 : 0, role: 'img', 'data-key': key,
-          onfocus: () => this.tell(key), onmouseenter: () => this.tell(key) });
+    const { side, wide: broad, name: wide } = this.scale;
+    const [columns, widest] = columnsOf(machines);
+    const rows = Math.ceil(machines.size / columns);
+    const across = wide + widest * (broad + GAP) + 8;
+    const letters = Math.floor((wide - 4) / (side > 12 ? 6.2 : 5));
+    const drawn = [...machines].map(([machine, keys], number) => {
+      const x = Math.floor(number / rows) * across;
+      const y = (number % rows) * (side + GAP);
+      const text = s('text', { x, y: y + side / 2 + 3.5, 'data-machine': machine, 'data-letters': letters }, machine);
+      return [text, ...keys.map((key, column) => {
+        const cell = s('rect', { class: 'device', x: x + wide + column * (broad + GAP) + 1, y: y + 1, width: broad - 2,
+          height: side - 2, rx: 2, tabindex: this.cells.size ? -1 : 0, role: 'img', 'data-key': key,
+          'data-column': column, onfocus: () => this.tell(key), onmouseenter: () => this.tell(key) });
         this.cells.set(key, cell);
         return cell;
-      })];
+      }), ...(broad > side ? keys.map((key, column) => {
+        const label = s('text', { class: 'label', x: x + wide + column * (broad + GAP) + 7, y: y + side / 2 + 4, 'aria-hidden': 'true' });
+        this.labels.set(key, label);
+        return label;
+      }) : [])];
     });
-    return s('svg', { width: NAME + widest * (SIDE + GAP), height: machines.size * (SIDE + GAP),
-      role: 'group' }, ...rows.flat());
+    const [width, height] = [columns * across - 8, rows * (side + GAP)];
+    return s('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group',
+      class: side > 12 ? null : 'small' }, ...drawn.flat());
+  }
+
+  // Numbers of colours for all kinds that are drawn, so that those that border differ.
+  colours(kindOf) {
+    const borders = new Map();
+    const order = [];
+    let before = ['', ''], above = new Map();
+    for (const [key, device] of this.source('devices')) {
+      const kind = kindOf(device);
+      const domain = key.slice(0, key.lastIndexOf('/'));
+      if (domain !== before[0]) above = new Map();
+      if (kind) {
+        if (!borders.has(kind)) {
+          borders.set(kind, new Set());
+          order.push(kind);
+        }
+        const near = [domain === before[0] ? before[1] : '', above.get(device[1])];
+        for (const other of near) {
+          if (!other || other === kind) continue;
+          borders.get(kind).add(other);
+          borders.get(other).add(kind);
+        }
+      }
+      above.set(device[1], kind);
+      before = [domain, kind];
+    }
+    return assign(order, borders, this.numbersOf);
   }
 
   paint() {
@@ -182,53 +271,107 @@ export class Pod {
     const domains = new Map();
     const kinds = new Map();
     const find = this.find.trim().toLowerCase();
+    const ill = this.problem ? hasProblem(this.source, this.problem) : null;
+    let matching = 0;
+    const kindOf = (device) => (device[2] === 'IN_USE' || device[2] === 'RESETTING' || device[2] === 'DOWN'
+      ? BY[this.by](device, partitions.get(device[3]), held.get(device[3])) : '');
+    const numbers = this.colours(kindOf);
+    const drained = new Set([...this.source('clusters').values()].flatMap((cluster) => cluster.drained));
     for (const [key, device] of this.source('devices')) {
       states.set(device[2], (states.get(device[2]) ?? 0) + 1);
       const at = key.slice(0, key.lastIndexOf('/'));
-      const sums = domains.get(at) ?? [0, 0];
+      const sums = domains.get(at) ?? [0, 0, 0, 0];
       sums[0] += 1;
-      if (device[2] !== 'FREE') sums[1] += 1;
+      if (device[2] === 'IN_USE') sums[1] += 1;
+      if (device[2] === 'FREE') sums[2] += 1;
       domains.set(at, sums);
       const partition = partitions.get(device[3]);
-      const kind = BY[this.by](device, partition, held.get(device[3]));
+      const kind = kindOf(device);
       if (kind) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+      const text = words(key, device, partition, held.get(device[3]), drained.has(device[0]));
+      const match = (!find || text.toLowerCase().includes(find)) && (!ill || ill(key, device));
+      if (match) sums[3] += 1;
+      if (match) matching += 1;
       const cell = this.cells.get(key);
       if (!cell) continue;
-      const text = words(key, device, partition, held.get(device[3]));
-      const faint = find && !text.toLowerCase().includes(find) ? ' faint' : '';
+      const faint = match ? '' : ' faint';
       const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way' : '';
       const moves = held.get(device[3])?.move ? ' moving' : '';
-      const seen = `device ${device[2]}${way}${moves} ${kind && device[2] === 'IN_USE' ? colour(kind) : ''}${faint}`;
+      const leaving = device[2] === 'IN_USE' && drained.has(device[0]) ? ' leaving' : '';
+      const broken = partition?.state === 'ERROR' ? ' broken' : '';
+      const chosen = key === this.selected.key ? ' chosen' : '';
+      const hue = kind && device[2] === 'IN_USE' ? ` ${hueClass(numbers.get(kind))}` : '';
+      const seen = `device ${device[2]}${way}${moves}${leaving}${broken}${chosen}${hue}${faint}`;
       if (cell.getAttribute('class') !== seen) cell.setAttribute('class', seen);
       if (cell.getAttribute('aria-label') !== text) cell.setAttribute('aria-label', text);
     }
     for (const [at, { used, count }] of this.heads) {
-      const [all, taken] = domains.get(at) ?? [0, 0];
+      const [all, taken, free, match] = domains.get(at) ?? [0, 0, 0, 0];
       used.value = all ? taken / all : 0;
-      count.textContent = `${all - taken} of ${all} free`;
+      count.textContent = `${taken} used, ${free} free${find || ill ? `, ${match} shown` : ''}`;
     }
-    for (const name of this.plan.querySelectorAll('text')) {
+    this.name(kindOf);
+    for (const name of this.plan.querySelectorAll('text[data-machine]')) {
       const machine = this.source('machines').get(name.dataset.machine);
       const wrong = machine && machine.state !== 'UP';
-      name.setAttribute('class', wrong ? 'bad' : '');
-      name.textContent = `${wrong ? '✕ ' : ''}${name.dataset.machine.slice(wrong ? -12 : -14)}`;
+      const mark = wrong ? '✕ ' : drained.has(name.dataset.machine) ? '– ' : '';
+      name.setAttribute('class', wrong ? 'bad' : mark ? 'drained' : '');
+      name.textContent = mark + name.dataset.machine.slice(mark.length - Number(name.dataset.letters));
     }
+    this.matching.textContent = find || ill ? `${matching} of ${this.source('devices').size} devices` : '';
+    this.choices();
     this.figures(states);
     this.moves(held);
     this.left();
-    this.keys(kinds, states);
+    this.keys(kinds, states, numbers);
     if (this.told) this.tell(this.told);
+    this.selected.draw();
+  }
+
+  // The name of what has a device, at the first of its devices in each machine, as long as they are.
+  name(kindOf) {
+    const partitions = this.source('partitions');
+    let run = null;
+    const runs = [];
+    for (const [key, label] of this.labels) {
+      const device = this.source('devices').get(key);
+      const kind = device?.[2] === 'IN_USE' ? kindOf(device) : '';
+      if (run && run.kind === kind && run.machine === device?.[0]) run.length += 1;
+      else runs.push(run = { kind, machine: device?.[0], length: 1, label });
+      if (run.label !== label) label.textContent = '';
+    }
+    for (const { kind, length, label } of runs) {
+      const owner = this.by === 'partition' ? partitions.get(kind)?.owner : '';
+      const text = owner ? `${kind} · ${owner}` : kind;
+      const most = Math.floor((length * this.scale.wide - 12) / 7);
+      label.textContent = text.length > most ? `${text.slice(0, most - 1)}…` : text;
+    }
+  }
+
+  // The problems that devices have now, and the chosen one, which stays when it is solved.
+  choices() {
+    const kinds = new Map([['', 'all devices'], ['any', 'any problem'], ...deviceProblems(this.source)]);
+    if (!kinds.has(this.problem)) kinds.set(this.problem, this.problem);
+    const shown = JSON.stringify([...kinds, this.problem]);
+    if (shown === this.kindsShown) return;
+    this.kindsShown = shown;
+    this.kinds.replaceChildren(...[...kinds].map(([kind, text]) =>
+      h('option', { value: kind, selected: kind === this.problem }, text)));
   }
 
   figures(states) {
     const all = this.source('devices').size;
     const figures = [['devices', all], ['in use', states.get('IN_USE') ?? 0], ['free', states.get('FREE') ?? 0]];
     for (const name of ['RESERVED', 'RESETTING', 'DRAINED', 'DOWN']) {
-      if (states.get(name)) figures.push([name.toLowerCase(), states.get(name)]);
+      if (states.get(name)) figures.push([STATES[name], states.get(name)]);
+    }
+    const fits = [...this.source('fragments').values()].flatMap(({ sizes }) => sizes);
+    if (fits.length) {
+      figures.push(['largest that fits', Math.max(0, ...fits.filter(([, count]) => count).map(([size]) => size))]);
     }
     const useless = this.useless();
-    if (useless !== null) figures.push([`free, of no use for ${this.size}`, useless]);
-    figures.push(['partitions', this.source('partitions').size], ['waiting', this.source('waiters').size]);
+    if (useless !== null) figures.push([`free, but in no block of ${this.size}`, useless]);
+    figures.push(['partitions', this.source('partitions').size], ['waiting', this.source('waiters').size + this.source('jobs').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
       h('div', {}, h('dt', {}, name), h('dd', {}, String(value)))));
   }
@@ -271,30 +414,40 @@ export class Pod {
       ...(told.size ? [h('p', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu-admin moves'))] : [])] : []));
   }
 
-  keys(kinds, states) {
+  keys(kinds, states, numbers) {
     const key = (name, classes) => h('span', { class: 'key' },
       s('svg', { viewBox: '0 0 14 14', 'aria-hidden': 'true' },
         s('rect', { class: `device ${classes}`, x: 1, y: 1, width: 12, height: 12, rx: 2 })), name);
-    const known = [...kinds].sort((a, b) => b[1] - a[1]).slice(0, 12)
-      .map(([name, count]) => key(`${name} (${count})`, colour(name)));
-    const others = [...states.keys()].filter((name) => name !== 'IN_USE')
-      .map((name) => key(name.toLowerCase(), name));
-    this.legend.replaceChildren(...known, ...others);
+    const owners = this.by === 'partition' ? this.source('partitions') : new Map();
+    const known = [...kinds].filter(([name]) => numbers.has(name)).sort((a, b) => b[1] - a[1])
+      .map(([name, count]) => key(`${name}${owners.get(name)?.owner ? ` of ${owners.get(name).owner}` : ''} (${count})`,
+        `IN_USE ${hueClass(numbers.get(name))}`));
+    const plain = [...this.source('devices').values()].some((device) => device[2] === 'IN_USE'
+      && !BY[this.by](device, this.source('partitions').get(device[3])));
+    const others = Object.keys(STATES).filter((name) => states.has(name) && (name !== 'IN_USE' || plain))
+      .map((name) => key(STATES[name], name));
+    const marks = [['leaving', 'in use on a drained machine'], ['broken', 'its partition is in error'],
+      ['moving', 'asked to move'], ['way', 'in the way']]
+      .filter(([name]) => this.plan.querySelector(`.device.${name}`))
+      .map(([name, text]) => key(text, `IN_USE ${name}`));
+    this.legend.replaceChildren(...known, ...others, ...marks);
   }
 
   tell(key) {
     this.told = key;
+    const text = this.cells.get(key)?.getAttribute('aria-label');
     const device = this.source('devices').get(key);
     if (!device) return;
-    const partition = this.source('partitions').get(device[3]);
-    const lease = [...this.source('leases').values()].find((one) => one.partition === device[3] && !one.parent);
-    const text = words(key, device, partition, lease);
-    const until = partition ? ` (for ${since(Date.now() / 1000 - partition.created)})` : '';
-    this.about.replaceChildren(text + until, device[3] ? ' · ' : '',
-      ...(device[3] ? [link(`/partitions/${encodeURIComponent(device[3])}`, device[3])] : []));
+    this.about.replaceChildren(...(device[3]
+      ? [link(`/partitions/${encodeURIComponent(device[3])}`, device[3]), ' · '] : []), text ?? '');
   }
 
   move(event) {
+    if (event.key === 'Enter' || event.key === ' ') {
+      if (event.target.dataset?.key) event.preventDefault();
+      this.choose(event.target.dataset?.key);
+      return;
+    }
     const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
     const from = event.target.dataset?.key;
     if (!step || !from) return;
@@ -304,9 +457,9 @@ export class Pod {
     if (step[0]) to += step[0];
     else {
       const machine = this.source('devices').get(from)[0];
-      const column = event.target.getAttribute('x');
+      const { column } = event.target.dataset;
       do to += step[1]; while (keys[to] && (this.source('devices').get(keys[to])?.[0] === machine
-        || this.cells.get(keys[to]).getAttribute('x') !== column));
+        || this.cells.get(keys[to]).dataset.column !== column));
     }
     const cell = this.cells.get(keys[to]);
     if (!cell) return;

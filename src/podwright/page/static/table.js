@@ -18,14 +18,14 @@ export class Table {
     const find = h('input', { id: `${id}find`, type: 'search', value: this.find,
       oninput: () => { this.find = find.value; this.keep(); this.draw(); } });
     this.caption = h('caption');
-    this.heads = columns.map(([text], index) => {
+    this.heads = columns.map(([text, , options], index) => {
       const button = h('button', { type: 'button', onclick: () => {
         this.down = this.order === index ? !this.down : false;
         this.order = index;
         this.keep();
         this.draw();
       } }, text);
-      return h('th', { scope: 'col' }, button);
+      return h('th', { scope: 'col', class: options?.number ? 'number' : null }, button);
     });
     this.body = h('tbody');
     this.more = h('p');
@@ -58,6 +58,12 @@ export class Table {
     clearTimeout(this.drawing);
   }
 
+  // What a row shows, in small letters.
+  text(key, item) {
+    const cells = this.columns.map(([, show]) => show(key, item));
+    return cells.map((cell) => (cell instanceof Node ? cell.textContent : String(cell ?? ''))).join(' ').toLowerCase();
+  }
+
   draw() {
     const find = this.find.trim().toLowerCase();
     const value = (column, key, item) => {
@@ -65,8 +71,7 @@ export class Table {
       const found = options?.sort ? options.sort(key, item) : show(key, item);
       return found instanceof Node ? found.textContent : found;
     };
-    const rows = [...topic(this.name)].filter(([key, item]) =>
-      !find || `${key} ${JSON.stringify(item)}`.toLowerCase().includes(find));
+    const rows = [...topic(this.name)].filter(([key, item]) => !find || this.text(key, item).includes(find));
     rows.sort(([a, x], [b, y]) => {
       const [left, right] = [value(this.order, a, x), value(this.order, b, y)];
       const less = typeof left === 'number' && typeof right === 'number'

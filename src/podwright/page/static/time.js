@@ -1,17 +1,32 @@
 // What was: the last hour or the last 30 days, and the pod as it was at a minute of them.
 import { h, s, time } from './dom.js';
+import { topic } from './live.js';
 import { Pod } from './pod.js';
+import { HIGH, WIDE, measures } from './readings.js';
+import { ask } from './session.js';
 
 const SPANS = { hour: ['last hour', 3600, 60], day: ['last day', 86400, 600], month: ['last 30 days', 30 * 86400, 3600] };
-const WIDE = 900, HIGH = 160;
-// A point: time, used, free, waiting, down, failed, blocks of 1, 2, 4, ... that fit.
+// A point: time, used, free, waiting, down, failed, blocks of 1, 2, 4, ... that fit, and what drivers
+// measured, if they did: mean use, highest temperature, power and devices with errors.
 const [AT, USED, FREE, WAITING, DOWN, FAILED, FITS] = [0, 1, 2, 3, 4, 5, 6];
 
-async function get(path, signal) {
-  const answer = await fetch(path, { signal });
-  const said = await answer.json();
-  if (!answer.ok) throw new Error(said.problem ?? said.message ?? answer.statusText);
-  return said;
+// When devices were down or partitions in error, in words.
+function failures(points, step, day) {
+  const label = (at) => new Date(at * 1000).toLocaleString([],
+    { ...(day ? { month: 'short', day: 'numeric' } : {}), hour: '2-digit', minute: '2-digit' });
+  const runs = [];
+  for (const point of points) {
+    if (!point[DOWN] && !point[FAILED]) continue;
+    const last = runs.at(-1);
+    const run = last && point[AT] === last.end ? last : { start: point[AT], down: 0, failed: 0 };
+    if (run !== last) runs.push(run);
+    Object.assign(run, { end: point[AT] + step, down: Math.max(run.down, point[DOWN]), failed: Math.max(run.failed, point[FAILED]) });
+  }
+  if (!runs.length) return 'nothing failed';
+  const many = (count, what) => `${count} ${what}${count > 1 ? 's' : ''}`;
+  const told = runs.slice(-3).map(({ start, end, down, failed }) => `${[down && `${many(down, 'device')} down`,
+    failed && `${many(failed, 'partition')} in error`].filter(Boolean).join(' and ')} from ${label(start)} to ${label(end)}`);
+  return `failures: ${told.join('; ')}${runs.length > 3 ? `, and ${runs.length - 3} times before` : ''}`;
 }
 
 export class Time {
@@ -26,6 +41,7 @@ export class Time {
     this.said = h('p', { role: 'status', id: 'then' }, 'loading …');
     this.chart = h('div', { class: 'chart' });
     this.plan = h('div', { id: 'was' });
+    this.readings = h('div', { class: 'readings' });
     const span = h('select', { id: 'span', onchange: () => { this.span = span.value; this.keep(); this.load(); } },
       ...Object.entries(SPANS).map(([name, [text]]) => h('option', { value: name, selected: name === this.span }, text)));
     const size = h('select', { id: 'size', onchange: () => { this.size = Number(size.value); this.keep(); this.draw(); } },
@@ -34,11 +50,11 @@ export class Time {
     this.command = h('code');
     host.replaceChildren(h('h1', {}, 'Time'),
       h('div', { class: 'controls' }, h('label', { for: 'span' }, 'Show the '), span,
-        h('label', { for: 'size' }, 'Of no use for '), size,
+        h('label', { for: 'size' }, 'Blocks of '), size,
         h('span', { class: 'quiet' }, 'the same: ', this.command)),
-      this.chart,
-      h('p', { class: 'controls' }, h('label', { for: 'scrub' }, 'Show the pod at '), this.scrub),
-      this.said, this.plan);
+      h('div', { class: 'times' }, h('div', {}, this.chart,
+        h('p', { class: 'controls' }, h('label', { for: 'scrub' }, 'Show the pod at '), this.scrub), this.said, this.readings),
+      this.plan));
     this.load();
     this.timer = setInterval(() => { if (!this.when) this.load(); }, 60000);
   }
@@ -70,7 +86,7 @@ export class Time {
     this.asking?.abort();
     this.asking = new AbortController();
     try {
-      this.points = await get(path, this.asking.signal);
+      this.points = await ask(path, { signal: this.asking.signal });
     } catch (error) {
       if (error.name !== 'AbortError') this.said.replaceChildren(error.message);
       return;
@@ -90,14 +106,19 @@ export class Time {
 
   draw() {
     const points = this.points ?? [];
-    const most = Math.max(1, ...points.map((point) => point[USED] + point[FREE] + point[DOWN]));
-    const longest = Math.max(1, ...points.map((point) => point[WAITING]));
+    // What is neither used, free nor down is kept for a request, being reset or drained.
+    const sum = (point) => point[USED] + point[FREE] + point[DOWN];
+    const most = Math.max(1, topic('devices').size, ...points.map(sum));
+    const outside = (point) => Math.max(0, most - sum(point));
+    const waited = Math.max(0, ...points.map((point) => point[WAITING]));
+    const longest = Math.max(4, Math.ceil(waited / 4) * 4); // four steps of whole requests
     const x = (at) => (at - this.since) / (this.until - this.since) * WIDE;
     const width = Math.max(1, this.step / (this.until - this.since) * WIDE + 0.3);
     const bars = points.flatMap((point) => {
       let y = HIGH;
       const useless = this.useless(point);
-      return [['used', point[USED]], ['useless', useless], ['free', point[FREE] - useless]].map(([kind, value]) => {
+      return [['used', point[USED]], ['outside', outside(point)], ['failure', point[DOWN]],
+        ['useless', useless], ['free', point[FREE] - useless]].map(([kind, value]) => {
         const height = value / most * HIGH;
         y -= height;
         return s('rect', { class: kind, x: x(point[AT]), y, width, height });
@@ -105,31 +126,48 @@ export class Time {
     });
     const line = points.map((point, at) =>
       `${at && point[AT] - points[at - 1][AT] <= this.step ? 'L' : 'M'}${x(point[AT]) + width / 2} ${HIGH - point[WAITING] / longest * (HIGH - 4)}`);
-    const failures = points.filter((point) => point[DOWN] || point[FAILED])
-      .map((point) => s('rect', { class: 'failure', x: x(point[AT]), y: 0, width, height: 6 }));
+    const errors = points.filter((point) => point[FAILED])
+      .map((point) => s('rect', { class: 'failure', x: x(point[AT]), y: 0, width, height: 5 }));
     this.mark = s('line', { class: 'now', y1: 0, y2: HIGH });
     const mean = (pick) => (points.length
       ? Math.round(points.reduce((sum, point) => sum + pick(point), 0) / points.length) : 0);
-    const words = `${SPANS[this.span][0]}: on average ${mean((p) => p[USED])} used, ${mean((p) => p[FREE])} free, `
-      + `${mean((p) => this.useless(p))} of those of no use for ${this.size}; at most ${longest === 1 && !points.some((p) => p[WAITING]) ? 0 : longest} waited; `
-      + `failures in ${failures.length} of ${points.length} steps`;
+    const words = `${SPANS[this.span][0]}: on average ${mean((p) => p[USED])} used, ${mean((p) => p[FREE])} free (${mean((p) => this.useless(p))} of these in no block of ${this.size}), `
+      + `${mean(outside)} kept, being reset or drained, ${mean((p) => p[DOWN])} down; at most ${Math.round(waited)} waited; `
+      + failures(points, this.step, this.until - this.since > 86400);
     const svg = s('svg', { viewBox: `0 0 ${WIDE} ${HIGH}`, role: 'img', 'aria-label': words,
       preserveAspectRatio: 'none', onclick: (event) => {
         const box = svg.getBoundingClientRect();
         this.go(this.since + Math.floor((event.clientX - box.left) / box.width * (this.until - this.since) / 60) * 60);
-      } }, ...bars, s('path', { class: 'waiting', d: line.join(' ') }), ...failures, this.mark);
+      } }, ...bars, ...[1, 2, 3].map((at) => s('line', { class: 'grid', x1: 0, x2: WIDE, y1: HIGH * at / 4, y2: HIGH * at / 4 })),
+    s('path', { class: 'halo', d: line.join(' ') }), s('path', { class: 'waiting', d: line.join(' ') }), ...errors, this.mark);
+    const parts = [4, 3, 2, 1, 0];
+    const day = this.until - this.since > 86400;
+    const label = (at) => new Date(at * 1000).toLocaleString([], day
+      ? { month: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit' });
+    const axis = (across, labels, title) => h('div', { class: across ? 'axis across' : 'axis', 'aria-hidden': 'true',
+      title }, ...labels.map((text) => h('span', {}, String(text))));
+    const plot = h('div', { class: 'plot' },
+      axis(false, parts.map((at) => Math.round(most * at / 4)), 'devices'), svg,
+      axis(false, parts.map((at) => longest * at / 4), 'requests that wait'),
+      axis(true, parts.map((at) => label(this.until - (this.until - this.since) * at / 4)), 'time'));
     const key = (name, kind) => h('span', { class: 'key' }, s('svg', { viewBox: '0 0 14 14', 'aria-hidden': 'true' },
       s('rect', { class: kind, x: 1, y: 1, width: 12, height: 12 })), name);
-    this.chart.replaceChildren(svg, h('p', { class: 'legend' }, key('used', 'used'), key('free', 'free'),
-      key(`free, of no use for ${this.size}`, 'useless'), key(`waiting (up to ${Math.round(longest)})`, 'waiting-key'),
-      key('failures', 'failure')), h('p', { class: 'quiet', id: 'summary' }, words));
+    this.chart.replaceChildren(h('p', { class: 'quiet' }, 'Left: devices. Right: requests that wait.'), plot,
+      h('p', { class: 'legend' }, key('used', 'used'), key('free', 'free'),
+      key(`free, but in no block of ${this.size}`, 'useless'), key('kept, being reset or drained', 'outside'), h('span', { class: 'key' }, s('svg', { viewBox: '0 0 14 14', 'aria-hidden': 'true' },
+        s('path', { class: 'waiting', d: 'M0 7h14' })), `requests that wait (up to ${Math.round(waited)})`),
+      key('down; above: partitions in error', 'failure')), h('p', { class: 'quiet', id: 'summary' }, words));
+    this.readings.replaceChildren(...measures(points, { since: this.since, until: this.until, step: this.step }));
     this.place(Number(this.scrub.value));
   }
 
   place(when) {
     const x = (when - this.since) / (this.until - this.since) * WIDE;
-    this.mark?.setAttribute('x1', x);
-    this.mark?.setAttribute('x2', x);
+    for (const mark of [this.mark, ...this.readings.querySelectorAll('line.now')]) {
+      mark?.setAttribute('x1', x);
+      mark?.setAttribute('x2', x);
+    }
+    for (const line of this.readings.querySelectorAll('.reading')) line.at?.(when);
   }
 
   // The pod of that minute; latest: nobody chose it, so the address says nothing of it.
@@ -142,7 +180,7 @@ export class Time {
     this.looking?.abort();
     this.looking = new AbortController();
     try {
-      const { topics } = await get(`/v1/history/at?time=${when}`, this.looking.signal);
+      const { topics } = await ask(`/v1/history/at?time=${when}`, { signal: this.looking.signal });
       this.topicsThen = new Map(Object.entries(topics).map(([name, items]) => [name, new Map(Object.entries(items))]));
     } catch (error) {
       if (error.name === 'AbortError') return;
@@ -151,7 +189,7 @@ export class Time {
       this.pod = null;
       return;
     }
-    const waits = this.source('waiters').size;
+    const waits = this.source('waiters').size + this.source('jobs').size;
     this.said.replaceChildren('The pod at ', time(when), `: ${this.source('partitions').size} partitions, ${waits} waiting`);
     const shape = JSON.stringify([...this.source('clusters')]) + this.source('devices').size;
     if (this.pod && shape === this.shape) this.pod.paint();

@@ -1,5 +1,6 @@
 // What each view shows.
-import { administrator, button, ended, mine, send, me, standing } from './act.js';
+import { administrator, button, mine, send, me } from './act.js';
+import { drain, drained, remove, reset } from './acts.js';
 import { h, link, since, time } from './dom.js';
 import { topic } from './live.js';
 import { Table } from './table.js';
@@ -8,16 +9,9 @@ const wrong = (text, good) => (good.includes(text) ? text : h('span', { class: '
 const partition = (name) => (name ? link(`/partitions/${encodeURIComponent(name)}`, name) : '');
 const ago = (seconds) => (seconds ? since(Date.now() / 1000 - seconds) : '');
 
-const remove = (name) => button('Remove', name, () => ({
-  title: `Remove partition ${name}?`, lines: ended(name), command: `vipu remove partition ${name}`,
-  method: 'RemovePartition', request: { name } }));
-const reset = (name) => button('Reset', name, () => ({
-  title: `Reset partition ${name}?`, lines: ended(name), command: `vipu reset partition ${name}`,
-  method: 'ResetPartition', request: { name } }));
-
 const TABLES = {
   partitions: {
-    title: 'Partitions', same: 'vipu list partitions', empty: 'There is no partition.',
+    title: 'Partitions', same: 'vipu list partitions', empty: 'There is no partition. vipu create partition NAME --size 4 makes one.',
     columns: [
       ['Partition', (key) => partition(key)],
       ['Devices', (_, p) => p.size, { number: true }],
@@ -33,7 +27,7 @@ const TABLES = {
     act: (key, p) => (mine(p.owner) ? [reset(key), ' ', remove(key)] : []),
   },
   leases: {
-    title: 'Leases', same: 'vipu list leases', empty: 'Nobody holds a lease.',
+    title: 'Leases', same: 'vipu list leases', empty: 'Nobody holds a lease. A launch with poprun takes one.',
     columns: [
       ['Lease', (key) => key], ['Partition', (_, l) => partition(l.partition)],
       ['Holder', (_, l) => l.holder], ['Owner', (_, l) => l.owner],
@@ -44,7 +38,7 @@ const TABLES = {
     ],
   },
   machines: {
-    title: 'Machines', same: 'vipu-admin list machines', empty: 'There is no machine yet.',
+    title: 'Machines', same: 'vipu-admin list machines', empty: 'There is no machine yet. vipu-admin create agent NAME --host HOST registers one.',
     also: ['clusters'], // they know which are drained
     columns: [
       ['Machine', (key) => key], ['Cluster', (_, m) => m.cluster], ['Family', (_, m) => m.family],
@@ -52,14 +46,10 @@ const TABLES = {
       ['State', (key, m) => wrong(drained(key) ? `${m.state}, drained` : m.state, ['UP'])],
       ['Reason', (_, m) => m.reason], ['Software', (_, m) => m.software], ['Host', (_, m) => m.host],
     ],
-    act: (key) => (administrator() ? [drained(key)
-      ? button('Resume', key, () => ({ title: `Let machine ${key} serve again?`, lines: [],
-        command: `vipu-admin resume machine ${key}`, method: 'ResumeMachine', request: { name: key } }))
-      : button('Drain', key, () => ({ title: `Drain machine ${key}?`, lines: standing(key),
-        command: `vipu-admin drain machine ${key}`, method: 'DrainMachine', request: { name: key } }))] : []),
+    act: (key) => (administrator() ? [drain(key)] : []),
   },
   allocations: {
-    title: 'Allocations', same: 'vipu list allocations', empty: 'There is no allocation.',
+    title: 'Allocations', same: 'vipu list allocations', empty: 'There is no allocation. vipu-admin create allocation NAME --size 16 makes one.',
     columns: [
       ['Allocation', (key) => key], ['Cluster', (_, a) => a.cluster],
       ['Devices', (_, a) => a.size, { number: true }], ['Free', (_, a) => a.free, { number: true }],
@@ -68,7 +58,7 @@ const TABLES = {
     ],
   },
   quotas: {
-    title: 'Quotas', same: 'vipu list quotas', empty: 'There is no quota.',
+    title: 'Quotas', same: 'vipu list quotas', empty: 'There is no quota: everybody may use all that is free. vipu-admin set quota limits that.',
     columns: [
       ['User', (_, q) => q.user || 'everybody'], ['Allocation', (_, q) => q.allocation || 'all'],
       ['Devices', (_, q) => `${q.used_devices} of ${q.devices < 0 ? 'any' : q.devices}`],
@@ -76,7 +66,7 @@ const TABLES = {
     ],
   },
   users: {
-    title: 'Users', same: 'vipu-admin list users', empty: 'There is no user, or you may not see them.',
+    title: 'Users', same: 'vipu-admin list users', empty: 'There is no user, or you may not see them. vipu-admin create user NAME makes one.',
     columns: [
       ['User', (key) => key], ['Role', (_, u) => u.role],
       ['Allocations', (_, u) => u.allocations.join(' ') || 'all'],
@@ -84,7 +74,7 @@ const TABLES = {
     ],
   },
   events: {
-    title: 'Events', same: 'vipu events', empty: 'Nothing has happened that you may see.',
+    title: 'Events', same: 'vipu events', empty: 'Nothing has happened that you may see. Log in to see what is yours.',
     down: true,
     columns: [
       ['When', (_, e) => time(e.at), { sort: (key) => Number(key) }],
@@ -93,10 +83,6 @@ const TABLES = {
     ],
   },
 };
-
-function drained(machine) {
-  return [...topic('clusters').values()].some((cluster) => cluster.drained.includes(machine));
-}
 
 export const table = (name) => (host, address) => new Table(host, address, { name, ...TABLES[name] });
 
@@ -127,8 +113,8 @@ export function line(host, address) {
 }
 
 const own = (host, address) => new Table(host, address, {
-  title: 'Waiting line', name: 'waiters', same: 'vipu list waiters',
-  empty: 'Nobody waits.',
+  title: 'Queue', name: 'waiters', same: 'vipu list waiters',
+  empty: 'Nobody waits. vipu create partition NAME --size 16 --wait waits until that many devices are free.',
   columns: [
     ['Place', (_, w) => w.place, { number: true }], ['Who', (_, w) => w.owner],
     ['Asked for', (_, w) => w.asked], ['State', (_, w) => w.state.toLowerCase()],
@@ -140,7 +126,7 @@ const own = (host, address) => new Table(host, address, {
     ['Priority', (_, w) => w.priority, { number: true }],
   ],
   act: (key, w) => (mine(w.owner) ? [button('Cancel', key, () => ({
-    title: `Take ${w.owner}'s request out of the line?`, lines: [w.asked],
+    title: `Take ${w.owner}'s request out of the queue?`, lines: [w.asked],
     command: `vipu remove waiter ${key}`, method: 'Leave', request: { id: key } }))] : []),
 });
 
@@ -201,8 +187,7 @@ export class Login {
     const enter = async (value) => {
       said.textContent = 'logging in …';
       try {
-        await send('POST', '/session', value);
-        await again();
+        await again(await send('POST', '/session', value));
       } catch (error) {
         said.textContent = error.message;
       }

@@ -1,7 +1,9 @@
-// One connection to the server for all tabs. A tab that comes later gets the whole from here.
+// One connection to the server for all tabs. A tab that comes later gets the whole from here. Tabs
+// bring the session's secret along: a worker has no localStorage.
+import { open } from './stream.js';
+
 const ports = new Set();
 let source = null;
-let retry = 0;
 let topics = null;
 let last = null;
 
@@ -9,8 +11,8 @@ function tell(kind, data) {
   for (const port of ports) port.postMessage({ kind, data });
 }
 
-function merge(told) {
-  for (const [name, items] of Object.entries(told)) {
+function merge(changed) {
+  for (const [name, items] of Object.entries(changed)) {
     topics[name] ??= {};
     for (const [key, item] of Object.entries(items)) {
       if (item === null) delete topics[name][key];
@@ -19,46 +21,33 @@ function merge(told) {
   }
 }
 
-function open() {
+function heard(kind, data) {
+  if (kind === 'all') topics = JSON.parse(data).topics;
+  else if (kind !== 'change') topics = null;
+  else if (topics === null) return;
+  else merge(JSON.parse(data).topics);
+  last = kind === 'all' || kind === 'change' ? null : { kind, data };
+  tell(kind, data);
+}
+
+function connect(secret) {
   source?.close();
-  clearTimeout(retry);
-  topics = null;
-  source = new EventSource('/live');
-  source.addEventListener('all', ({ data }) => {
-    topics = JSON.parse(data).topics;
-    last = null;
-    tell('all', data);
-  });
-  source.addEventListener('change', ({ data }) => {
-    if (topics === null) return;
-    merge(JSON.parse(data).topics);
-    tell('change', data);
-  });
-  source.addEventListener('away', ({ data }) => {
-    last = { kind: 'away', data };
-    tell('away', data);
-  });
-  source.onerror = () => {
-    last = { kind: 'lost', data: '' };
-    tell('lost', '');
-    // A browser gives up where it was refused; what was refused now may be granted later.
-    if (source.readyState === EventSource.CLOSED) retry = setTimeout(open, 2000);
-  };
+  topics = last = null;
+  source = open(secret, heard);
+  source.secret = secret;
 }
 
 onconnect = ({ ports: [port] }) => {
   ports.add(port);
-  port.onmessage = ({ data }) => {
-    if (data === 'again') open();
-    if (data === 'bye') {
+  port.onmessage = ({ data: { what, secret } }) => {
+    if (what === 'bye') {
       ports.delete(port);
       if (ports.size === 0) {
         source?.close();
         source = null;
       }
-    }
+    } else if (source === null || source.secret !== secret || what === 'again') connect(secret);
+    else if (last !== null) port.postMessage(last);
+    else if (topics !== null) port.postMessage({ kind: 'all', data: JSON.stringify({ topics }) });
   };
-  if (source === null) open();
-  else if (last !== null) port.postMessage(last);
-  else if (topics !== null) port.postMessage({ kind: 'all', data: JSON.stringify({ topics }) });
 };

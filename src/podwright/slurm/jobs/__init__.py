@@ -1,4 +1,4 @@
-"""Functions as jobs of Slurm's: by sbatch, squeue and scancel, as their users have them."""
+"""Runs functions as Slurm jobs, with the commands that users have: sbatch, squeue and scancel."""
 
 from podwright.slurm.jobs._fake import FakeSlurmJobs
 from podwright.slurm.jobs._job_commands import Commands, SlurmJobCommands

@@ -1,4 +1,4 @@
-"""A Slurm of one host that is none: jobs run at once, for tests of what submits them."""
+"""A fake Slurm with one host. Its jobs run at once, for tests of code that submits them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ exit $codes
 
 
 class FakeSlurmJobs:
-    """Answers sbatch, squeue, sacct and scancel. asked: what it was asked. hold: jobs stay PENDING.
+    """Answers sbatch, squeue, sacct and scancel.
 
-    first: the number of the first job.
-    refuses: what sbatch says instead of taking a job. forgets: squeue no longer knows what is over.
+    first: the number of the first job. asked: the commands so far. hold: jobs stay PENDING.
+    refuses: what sbatch prints instead of accepting a job. forgets: squeue no longer lists jobs
+    that are over.
     """
 
     def __init__(self, first: int = 100) -> None:
@@ -41,7 +42,7 @@ class FakeSlurmJobs:
         self._cancelled: set[int] = set()
 
     def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
-        """As the command of that name would."""
+        """Do what the command of that name does."""
         self.asked.append(list(argv))
         if argv[0] == "sbatch":
             return self._sbatch(argv, text)
@@ -49,7 +50,7 @@ class FakeSlurmJobs:
             return self._scancel(int(argv[1]))
         if argv[0] == "squeue":
             jobs = [n for n in self._jobs if not (self.forgets and self._over(n))]
-            return CommandResult(0, "".join(f"{n}|{self._state(n)}\n" for n in jobs), "")
+            return CommandResult(0, "".join(f"{n:<20}{self._state(n):<20}\n" for n in jobs), "")
         return CommandResult(1, "", f"{argv[0]}: there is no accounting")
 
     def _sbatch(self, argv: Sequence[str], text: str) -> CommandResult:
@@ -96,7 +97,7 @@ class FakeSlurmJobs:
         return "RUNNING" if code is None else "FAILED" if code else "COMPLETED"
 
     def close(self) -> None:
-        """End what runs, and clear away."""
+        """End all jobs, and remove the temporary files."""
         for number in self._jobs:
             self._scancel(number)
         self._bin.cleanup()

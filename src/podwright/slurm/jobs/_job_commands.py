@@ -1,4 +1,4 @@
-"""The seam to Slurm for its users: its commands, run without a shell."""
+"""The interface to Slurm for its users: its commands, run without a shell."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ _TIMEOUT = 60.0
 
 
 class Refused(PodwrightError):
-    """Slurm took the request and said no. `data["command"]` says which command did."""
+    """Slurm refused the request. `data["command"]` is the name of the command."""
 
 
 class Commands(Protocol):
     """Runs one of Slurm's commands."""
 
     def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
-        """The command's end. text: on its standard input. Raises Unavailable."""
+        """Run a command, and return its result. text: its standard input. Raises Unavailable."""
         ...
 
 
 class SlurmJobCommands:
-    """The real ones. prefix: what stands before each, for a Slurm elsewhere."""
+    """Runs the real commands. prefix: words before each command, for a Slurm elsewhere."""
 
     def __init__(self, prefix: Sequence[str] = ()) -> None:
         self._prefix = list(prefix)
 
     def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
-        """The command's end. Raises Unavailable where it cannot start or hangs."""
+        """Run a command, and return its result. Raises Unavailable where it cannot start or
+        hangs.
+        """
         try:
             done = subprocess.run(
                 [*self._prefix, *argv],
@@ -62,9 +64,9 @@ HERE = SlurmJobCommands()
 
 
 def checked(commands: Commands, argv: Sequence[str], text: str = "") -> str:
-    """What a command printed. Raises Refused with Slurm's own words."""
-    said = commands.run(argv, text)
-    if said.code:
-        words = " ".join((said.err or said.out).split()) or f"exit code {said.code}"
+    """Run a command, and return what it printed. Raises Refused with Slurm's own words."""
+    output = commands.run(argv, text)
+    if output.code:
+        words = " ".join((output.err or output.out).split()) or f"exit code {output.code}"
         raise Refused(f"{argv[0]} refused: {words}", command=argv[0])
-    return said.out
+    return output.out

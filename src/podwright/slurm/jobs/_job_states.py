@@ -1,7 +1,7 @@
-"""The states of this user's jobs, asked for all of them at once and not too often.
+"""The states of this user's jobs. Slurm is asked for all of them at once, and not too often.
 
-slurmctld answers everybody on the cluster: many jobs cost it one question, and the longer they
-take, the rarer it is asked.
+slurmctld answers everybody on the cluster. So many jobs cause one question, and the longer nothing
+changes, the more rarely it is asked.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections.abc import Callable
 
 from podwright.errors import Unavailable
 from podwright.slurm.jobs._job_commands import Commands
+from podwright.slurm.reader import accounting_command, listing_format, read_listing
 
-#: Seconds between two questions: at first, and after a while.
+#: The shortest and the longest time between two questions, in seconds.
 SOONEST, LATEST = 0.5, 15.0
+_LIST = ("squeue", "--me", "--noheader", "-t", "all", "-O")
+_WIDTHS = {"job": 20, "state": 20}
 UNKNOWN, FORGOTTEN = "UNKNOWN", "FORGOTTEN"
-#: Those after which nothing happens to a job any more (squeue's manual, JOB STATE CODES).
+#: States after which nothing happens to a job any more (squeue's manual, JOB STATE CODES).
 OVER = frozenset(
     {
         *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
@@ -27,41 +30,40 @@ OVER = frozenset(
 
 
 class States:
-    """What squeue said last. Any thread may ask."""
+    """The states that squeue last printed. Any thread may call this."""
 
     def __init__(self, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
         self._commands, self._clock = commands, clock
         self._lock = threading.Lock()
         self._known: dict[str, str] = {}
-        self._asked, self._pause = float("-inf"), SOONEST
+        self._asked_at, self._pause = float("-inf"), SOONEST
         self._answered = False
 
     def state(self, job: str) -> str | None:
-        """The state of a job, in Slurm's word; FORGOTTEN where squeue does not list it (any more).
+        """Return the state of a job, in Slurm's word, or FORGOTTEN where squeue does not list it.
 
-        None: nobody answered yet.
+        None: squeue has not answered yet.
         """
         with self._lock:
             now = self._clock()
-            if self._known.get(job) is None or now - self._asked >= self._pause:
+            if self._known.get(job) is None or now - self._asked_at >= self._pause:
                 self._ask(now)
             return self._known.get(job, FORGOTTEN if self._answered else None)
 
     def soon(self) -> None:
-        """Something was changed: the next question is not put off."""
+        """Have the next question asked at once, because something was changed."""
         with self._lock:
-            self._pause, self._asked = SOONEST, float("-inf")
+            self._pause, self._asked_at = SOONEST, float("-inf")
 
     def _ask(self, now: float) -> None:
-        said = self._commands.run(["squeue", "--me", "--noheader", "-t", "all", "-o", "%A|%T"])
-        self._asked = now
-        if said.code:
-            return  # slurmctld is away for a while: what it said last stands
+        listing = self._commands.run([*_LIST, listing_format(**_WIDTHS)])
+        self._asked_at = now
+        if listing.code:
+            return  # slurmctld does not answer: its last answer still applies
         self._answered = True
         before, self._known = self._known, {}
-        for line in said.out.splitlines():
-            job, _, state = line.strip().partition("|")
-            self._known[job] = state
+        for row in read_listing(listing.out, **_WIDTHS):
+            self._known[row["job"]] = row["state"]
         changed = before != self._known
         self._pause = SOONEST if changed else min(self._pause * 1.5, LATEST)
 
@@ -70,15 +72,15 @@ _SHARED: weakref.WeakKeyDictionary[Commands, States] = weakref.WeakKeyDictionary
 
 
 def states_of(commands: Commands) -> States:
-    """What all jobs of one Slurm share."""
+    """Return the States that all jobs of one Slurm share."""
     return _SHARED.setdefault(commands, States(commands))
 
 
 def recorded(commands: Commands, job: str) -> str:
-    """The state that Slurm's accounting has, where there is any; else UNKNOWN."""
+    """Return the state in Slurm's accounting, or UNKNOWN where there is none."""
     try:
-        said = commands.run(["sacct", "-n", "-X", "-P", "-j", job, "-o", "State"])
+        output = commands.run([*accounting_command("state"), "--allocations", f"--jobs={job}"])
     except Unavailable:
         return UNKNOWN
-    words = said.out.split()
-    return words[0] if said.code == 0 and words else UNKNOWN
+    words = output.out.split()
+    return words[0] if output.code == 0 and words else UNKNOWN

@@ -1,6 +1,7 @@
-"""A job that calls a function: how it stands, what its tasks returned, found again by its number.
+"""A job that calls a function: its state, and what its tasks returned. It can be found again by its
+number.
 
-What is known of it lies in its folder: the call, the results, the output, and how it ended.
+Everything about it is in its folder: the call, the results, the output, and how it ended.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LATE = 30.0
 
 
 def link(base: str, own: str, number: str) -> None:
-    """From now on a job is found by its number. An older one of that number no longer is."""
+    """Let a job be found by its number from now on, in place of an older job of that number."""
     folder = private_folder(os.path.join(base, _BY_NUMBER))
     new = os.path.join(folder, f".{number}.{os.getpid()}")
     os.symlink(os.path.join("..", os.path.basename(own)), new)
@@ -39,9 +40,9 @@ def link(base: str, own: str, number: str) -> None:
 def attach(
     number: int | str, *, folder: str | None = None, commands: Commands | None = None
 ) -> SlurmJob[Any]:
-    """A job that was submitted by another program of this user's, by its number.
+    """Return a job that another program of this user's submitted, by its number.
 
-    folder: as `submit` was told. Raises `NotFound`.
+    folder: the one that `submit` was given. Raises `NotFound`.
     """
     base = os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs"))
     own = os.path.realpath(os.path.join(base, _BY_NUMBER, str(int(number))))
@@ -54,12 +55,12 @@ def attach(
 
 
 class SlurmJob(Generic[R]):
-    """A job of Slurm's that calls a function in each of its tasks. Made by `submit`, `attach`."""
+    """A Slurm job that calls a function in each of its tasks. Made by `submit` and `attach`."""
 
     def __init__(self, number: str, folder: str, commands: Commands) -> None:
         #: Its number, as Slurm has it.
         self.id = int(number)
-        #: Where all of it lies, for this user alone.
+        #: The folder of its files, for this user alone.
         self.folder = folder
         self._commands = commands
         with open(self._file("job.json"), "rb") as file:
@@ -74,16 +75,17 @@ class SlurmJob(Generic[R]):
 
     @property
     def state(self) -> str:
-        """In Slurm's word: `PENDING`, `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, `TIMEOUT` …
+        """The state in Slurm's word: `PENDING`, `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`,
+        `TIMEOUT` …
 
-        Of a job that Slurm has forgotten: what its accounting says, else how its script ended;
-        `UNKNOWN` where nobody knows.
+        For a job that Slurm has forgotten, the state comes from Slurm's accounting, or else from
+        how its script ended. It is `UNKNOWN` where neither says.
         """
         state = self._states.state(str(self.id)) or UNKNOWN
         if state == FORGOTTEN:
             state = recorded(self._commands, str(self.id))
         if state not in OVER and (code := self._end()) is not None:
-            state = "FAILED" if code else "COMPLETED"  # squeue's word is a moment old, or none
+            state = "FAILED" if code else "COMPLETED"  # squeue's state is old or missing
         return state
 
     def _end(self) -> int | None:
@@ -94,21 +96,24 @@ class SlurmJob(Generic[R]):
             return None
 
     def done(self) -> bool:
-        """Whether it is over: its script has ended, or Slurm no longer knows of it."""
+        """Return whether it is over: its script has ended, or Slurm no longer knows it."""
         if self._end() is not None:
             return True
         state = self._states.state(str(self.id))
         return state == FORGOTTEN or state in OVER
 
     def progress(self) -> tuple[int, int]:
-        """How many tasks have returned or raised, and how many there are."""
+        """Return how many tasks have returned or raised, and how many there are."""
         return sum(finished(self._result(i)) for i in range(self.tasks)), self.tasks
 
     def _result(self, task: int) -> str:
         return self._file(f"result.{task}")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end, timeout seconds at most; whether it came. Ctrl-C ends the waiting."""
+        """Wait until it is over, for at most `timeout` seconds. Return whether it is over.
+
+        Ctrl-C ends the waiting.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         pause = _LOOK[0]
         while not self.done():
@@ -119,46 +124,48 @@ class SlurmJob(Generic[R]):
         return True
 
     def results(self, timeout: float | None = None) -> list[R]:
-        """What the function returned, one for each task, in their order.
+        """Wait, and return what the function returned, one value for each task, in their order.
 
-        If it raised, the exception that came first is raised here, with the traceback of where it
-        happened as its cause. Raises `LaunchFailed` where the job ended in another way, or
-        `TimeoutError` after timeout seconds; the job then goes on.
+        If the function raised, the exception that came first is raised here, with the traceback of
+        its origin as its cause. Raises `LaunchFailed` where the job ended in another way, and
+        `TimeoutError` after `timeout` seconds; the job then goes on.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"job {self.id} goes on after {timeout:g} s")
         until = time.monotonic() + (_LATE if self._end() == 0 else 1.0)
-        while (found := self._outcomes()) and None in found and time.monotonic() < until:
-            os.listdir(self.folder)  # NFS looks again
+        while (outcomes := self._outcomes()) and None in outcomes and time.monotonic() < until:
+            os.listdir(self.folder)  # this makes NFS look again
             time.sleep(_LOOK[0])
-        return self._judged(found)
+        return self._judged(outcomes)
 
     def result(self, task: int = 0, timeout: float | None = None) -> R:
-        """What one task returned. Raises as `results` does."""
+        """Return what one task returned. Raises as `results` does."""
         return self.results(timeout)[task]
 
     def _outcomes(self) -> list[CallOutcome | None]:
         return [read_outcome(self._result(i), i) for i in range(self.tasks)]
 
-    def _judged(self, found: list[CallOutcome | None]) -> list[R]:
-        if failed := [outcome for outcome in found if outcome and outcome.error]:
-            first = min(failed, key=lambda one: os.stat(self._result(one.instance)).st_mtime_ns)
+    def _judged(self, outcomes: list[CallOutcome | None]) -> list[R]:
+        if failed := [outcome for outcome in outcomes if outcome and outcome.error]:
+            first = min(
+                failed, key=lambda outcome: os.stat(self._result(outcome.instance)).st_mtime_ns
+            )
             assert first.error
             raise first.error
-        if None in found:
+        if None in outcomes:
             state = self.state
             raise LaunchFailed(
-                f"job {self.id} is {state}, and {found.count(None)} of its {self.tasks} tasks "
+                f"job {self.id} is {state}, and {outcomes.count(None)} of its {self.tasks} tasks "
                 "returned nothing",
                 would_work="read job.logs()",
                 exit_code=self._end() or 1,
                 state=state,
                 log=self.logs()[-4000:],
             )
-        return [outcome.value for outcome in found if outcome]
+        return [outcome.value for outcome in outcomes if outcome]
 
     def logs(self) -> str:
-        """What the job has written so far."""
+        """Return what the job has written so far."""
         try:
             with open(self._file("log"), encoding="utf-8", errors="replace") as file:
                 return file.read()
@@ -166,12 +173,12 @@ class SlurmJob(Generic[R]):
             return ""
 
     def cancel(self) -> None:
-        """End it, by scancel; a job that is over stays as it is."""
+        """End it, by scancel. A job that is over stays as it is."""
         checked(self._commands, ["scancel", str(self.id)])
         self._states.soon()
 
     def remove(self) -> None:
-        """Remove its folder: results and output are gone. Raises `TimeoutError` while it runs."""
+        """Remove its folder, with results and output. Raises `TimeoutError` while it runs."""
         if not self.done():
             raise TimeoutError(f"job {self.id} is not over: cancel() it first")
         entry = os.path.join(os.path.dirname(self.folder), _BY_NUMBER, str(self.id))

@@ -1,4 +1,4 @@
-"""`podwright.slurm.submit`: a function becomes a batch job, whose tasks each call it."""
+"""`podwright.slurm.submit`: turns a function into a batch job whose tasks each call it."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ def submit(
     commands: Commands | None = None,
     **options: Option,
 ) -> SlurmJob[R]:
-    """Submit a job that calls a function in each of its tasks; returns once Slurm has taken it.
+    """Submit a job that calls a function in each of its tasks. Returns once Slurm has accepted it.
 
-    ipus: devices of a pod, all tasks together, where Slurm knows `--ipus`. tasks: processes.
-    name: the job's; by default the function's. folder: where the function, its results and the
-    job's output are kept, on a file system that the nodes share; `~/.podwright/jobs` by default. It
-    is made for this user alone. cwd: of the tasks; this one by default. options: any other of
-    sbatch's, with underscores: `time="1:00:00"`, `partition="long"`, `gpus_per_task=1`,
-    `exclusive=True`. kwargs: for the function.
+    kwargs: keyword arguments of the function. ipus: devices of a pod, for all tasks together, where
+    Slurm knows `--ipus`. tasks: the number of processes. name: the job's name; by default the
+    function's. folder: where the function, its results and the job's output are kept, on a file
+    system that the nodes share; `~/.podwright/jobs` by default. It is made for this user alone.
+    cwd: the tasks' working directory; by default this process's. options: any other option of
+    sbatch, with underscores: `time="1:00:00"`, `partition="long"`, `gpus_per_task=1`,
+    `exclusive=True`.
 
-    The nodes need the same Python with Podwright at the same place. Raises `NotPicklable`;
-    `PodwrightError` with Slurm's words where it refuses; `Unavailable` where there is no Slurm.
+    The nodes need the same Python with Podwright, at the same path. Raises `NotPicklable`;
+    `PodwrightError` with Slurm's words where Slurm refuses; `Unavailable` where there is no Slurm.
     """
     if tasks < 1:
         raise InvalidRequest(f"a job has at least one task, not {tasks}")
@@ -60,17 +61,17 @@ def submit(
     base = private_folder(os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs")))
     own = private_folder(os.path.join(base, os.urandom(8).hex()))
     _keep(own, "call", payload)
-    said = {"tasks": tasks, "name": name or getattr(function, "__name__", "function")}
-    _keep(own, "job.json", json.dumps(said).encode())
+    description = {"tasks": tasks, "name": name or getattr(function, "__name__", "function")}
+    _keep(own, "job.json", json.dumps(description).encode())
     _keep(own, "log", b"")  # for this user alone, whatever the umask
     script = _SCRIPT.format(
         cwd=shlex.quote(cwd or os.getcwd()),
         python=shlex.quote(sys.executable),
         folder=shlex.quote(own),
-        # Since 22.05 a step no longer takes this from its job.
+        # Since 22.05 a step no longer inherits this from its job.
         more=f" --cpus-per-task={options['cpus_per_task']}" if "cpus_per_task" in options else "",
     )
-    words = ["sbatch", "--parsable", f"--job-name={said['name']}", f"--ntasks={tasks}"]
+    words = ["sbatch", "--parsable", f"--job-name={description['name']}", f"--ntasks={tasks}"]
     words += [f"--output={own}/log", "--open-mode=append"]
     words += [f"--ipus={ipus}"] if ipus is not None else []
     words += _words(options)

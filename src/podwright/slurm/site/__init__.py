@@ -1,1 +1,3 @@
-"""What both halves need of a site: its files, edited so that every change can be undone."""
+"""A site's files, edited so that every change can be undone. Both halves of the project use
+them.
+"""

@@ -1,15 +1,15 @@
-"""What Slurm's commands print, asked once and without a loop: for commands that only look."""
+"""Runs one of Slurm's commands without an event loop, for commands that only read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: A command of Slurm's: what it printed; empty where there is no answer.
+#: Runs one of Slurm's commands, and returns what it printed; empty where there is no answer.
 Ask = Callable[[list[str]], str]
 
 
 def ask_slurm(words: list[str]) -> str:
-    """The output of a Slurm command, empty where there is none or it does not answer."""
+    """Return the output of a Slurm command, or "" where there is no such command or it fails."""
     import subprocess
 
     try:
@@ -20,10 +20,11 @@ def ask_slurm(words: list[str]) -> str:
 
 
 def has_controller() -> bool:
-    """Does anybody name a controller of Slurm to this machine, whether or not that answers?
+    """Return whether this machine may have a Slurm controller, even one that does not answer.
 
-    Without a slurm.conf and an address, commands look for one in DNS, and say that there is none
-    (Slurm's fetch_config.c, 22.05 to 26.05). Whatever else they say, there may be one.
+    Without a slurm.conf and an address, Slurm's commands look for a controller in DNS, and report
+    that there is none (Slurm's fetch_config.c, 22.05 to 26.05). With any other output there may be
+    one.
     """
     import subprocess
 

@@ -1,5 +1,6 @@
-"""A change of a site's files: planned, shown as a difference, carried out. Each file changes as a
-whole or not at all."""
+"""A change of a site's files: it is planned, shown as a diff, and carried out. Each file changes as
+a whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from podwright.errors import Unavailable
@@ -19,9 +20,13 @@ from podwright.slurm.site.files import read
 
 @dataclass
 class FileChanges:
-    """Files with what they should hold (None: they go), links, moves (from, to), and folders that
-    are made where there are none, each with its owner's uid. secrets: files with a random key, made
-    where there are none and never shown, each with its owner's uid."""
+    """The planned changes of a site's files.
+
+    texts: the new text of each file; None: the file is removed. links: the target of each link.
+    moves: pairs of old and new path. folders: folders to make where they are missing, each with its
+    owner's uid. secrets: files with a random key, made where they are missing and never shown, each
+    with its owner's uid.
+    """
 
     texts: dict[Path, str | None] = field(default_factory=dict)
     links: dict[Path, Path] = field(default_factory=dict)
@@ -30,8 +35,8 @@ class FileChanges:
     secrets: dict[Path, int] = field(default_factory=dict)
 
 
-def shown(plan: FileChanges) -> str:
-    """What would change, as a diff with words for links and moves."""
+def as_diff(plan: FileChanges) -> str:
+    """Return what would change, as a diff, with words for links and moves."""
     out = [f"move {a} to {b}\n" for a, b in plan.moves]
     for folder, uid in plan.folders.items():
         if not folder.exists():
@@ -47,9 +52,9 @@ def shown(plan: FileChanges) -> str:
         if path.is_symlink():
             out.append(f"remove {path}\n")
             continue
-        there = path.exists() and path not in moved
-        before = read(path) if there else ""
-        names = (str(path) if there else "/dev/null", "/dev/null" if text is None else str(path))
+        exists = path.exists() and path not in moved
+        before = read(path) if exists else ""
+        names = (str(path) if exists else "/dev/null", "/dev/null" if text is None else str(path))
         lines = difflib.unified_diff(
             before.splitlines(keepends=True), (text or "").splitlines(keepends=True), *names
         )
@@ -57,8 +62,33 @@ def shown(plan: FileChanges) -> str:
     return "".join(out).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def summary(plan: FileChanges) -> str:
+    """Return what would change, in a line for each thing. For a file it says how many lines come
+    and go.
+    """
+    out = [line + "\n" for line in as_diff(replace(plan, texts={})).splitlines()]
+    for path in plan.texts:
+        only = FileChanges(texts={path: plan.texts[path]}, moves=plan.moves)
+        diff = [line for line in as_diff(only).splitlines() if not line.startswith("move ")]
+        if not diff:
+            continue
+        if diff[0].startswith("remove "):
+            out.append(diff[0] + "\n")
+            continue
+        more = sum(line.startswith("+") for line in diff[2:])
+        less = sum(line.startswith("-") for line in diff[2:])
+        removes = plan.texts[path] is None
+        verb = "remove" if removes else "make" if diff[0].startswith("--- /dev/null") else "change"
+        counts = [f"{more} lines come"] * bool(more) + [f"{less} lines go"] * bool(less)
+        out.append(f"{verb} {path}: {', '.join(counts)}\n")
+    return "".join(out)
+
+
 def carry_out(plan: FileChanges) -> None:
-    """Carry it out, what Slurm reads last. Raises Unavailable with what could not be written."""
+    """Carry out the changes, in an order in which the files that Slurm reads come last.
+
+    Raises Unavailable, which names what could not be written.
+    """
     try:
         for folder, uid in plan.folders.items():
             _make(folder, uid)
@@ -88,8 +118,10 @@ def carry_out(plan: FileChanges) -> None:
 
 
 def _make(folder: Path, uid: int) -> None:
-    """A folder of this user's, where there is none."""
-    if folder.exists() or os.geteuid():  # others' the unit makes
+    """Make a folder of this user's, if it is missing and we are root. The unit makes it
+    otherwise.
+    """
+    if folder.exists() or os.geteuid():  # the unit makes it for other users
         return
     folder.mkdir(parents=True)
     folder.chmod(0o755)
@@ -97,7 +129,7 @@ def _make(folder: Path, uid: int) -> None:
 
 
 def _make_key(path: Path, uid: int) -> None:
-    """A key of this user's, where there is none."""
+    """Make a key of this user's, if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -108,12 +140,16 @@ def _make_key(path: Path, uid: int) -> None:
 
 
 def _second(path: Path) -> int:
-    """In which it was last written; -1: there is none."""
+    """Return the second in which a file was last written, or -1 if there is none."""
     return int(path.stat().st_mtime) if path.exists() else -1
 
 
 def _in_a_later_second(path: Path | str, than: int) -> None:
-    """slurmctld reads a script again where its time, in whole seconds, is after the last one's."""
+    """Give a file a time in a later second.
+
+    slurmctld reads a script again only if its time, in whole seconds, is later than that of the
+    script that it read last.
+    """
     if than >= 0 and os.stat(path).st_mtime < than + 1:
         at = max(time.time(), than + 1)
         os.utime(path, (at, at))
@@ -131,10 +167,10 @@ def _replace(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         if path.exists():
             shutil.copystat(path, name)
-            there = path.stat()
-            os.chown(name, there.st_uid, there.st_gid)
+            status = path.stat()
+            os.chown(name, status.st_uid, status.st_gid)
             os.utime(name)
-            _in_a_later_second(name, int(there.st_mtime))
+            _in_a_later_second(name, int(status.st_mtime))
         else:
             os.chmod(name, 0o755 if data.startswith(b"#!") else 0o644)
         os.replace(name, path)

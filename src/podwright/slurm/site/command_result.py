@@ -1,4 +1,4 @@
-"""How a command ended, as values. Beside `commands`, for those who do not wait for asyncio."""
+"""The result of a command, as values. It is apart from `commands` for programs without asyncio."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class CommandResult(NamedTuple):
-    """A command's exit code, and what it said on both channels."""
+    """A command's exit code, and what it printed on standard output and standard error."""
 
     code: int
     out: str
@@ -14,5 +14,5 @@ class CommandResult(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All of it, as one line."""
+        """Both outputs, as one line."""
         return " ".join((self.err + " " + self.out).split())

@@ -1,6 +1,7 @@
-"""The seam to Slurm: its own commands, run without a shell, and a fake that ships.
+"""The interface to Slurm: its own commands, run without a shell, and a fake that is shipped.
 
-No library of Slurm's is used: those change with every release, what its commands say does not.
+No library of Slurm's is used: libraries change with every release, and what the commands print does
+not.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ TIMEOUT = 20.0
 
 
 class Slurm(Protocol):
-    """Runs one command of Slurm's. Raises Unavailable where it does not come back."""
+    """Runs one of Slurm's commands. Raises Unavailable where it does not end."""
 
     async def run(self, *argv: str) -> CommandResult:
-        """The command's end."""
+        """Run a command, and return its result."""
         ...
 
 
 class SlurmCommands:
-    """The real ones. prefix: what stands before each command, for a Slurm elsewhere."""
+    """Runs the real commands. prefix: words before each command, for a Slurm elsewhere."""
 
     def __init__(self, prefix: Sequence[str] = (), *, timeout: float = TIMEOUT) -> None:
         self._prefix = list(prefix)
         self._timeout = timeout
 
     async def run(self, *argv: str) -> CommandResult:
-        """The command's end. Raises Unavailable where it cannot start or hangs."""
+        """Run a command, and return its result. Raises Unavailable where it cannot start or
+        hangs.
+        """
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._prefix,
@@ -55,7 +58,7 @@ class SlurmCommands:
                 f"{' '.join(argv[:2])} gave no answer within {self._timeout:g} s",
                 would_work="look whether slurmctld runs",
             ) from None
-        except BaseException:  # we are ended: so is what we started
+        except BaseException:  # we are cancelled, so we end what we started
             await _end(process)
             raise
         return CommandResult(
@@ -64,26 +67,28 @@ class SlurmCommands:
 
 
 def _times(command: str) -> str:
-    """How a command writes times: lists are read by us alone, in seconds since 1970."""
+    """Return how a command is to write times. Only our own code reads lists, so these have seconds
+    since 1970.
+    """
     return "%s" if command == "squeue" else "standard"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it was quicker
+    with contextlib.suppress(ProcessLookupError):  # it has ended already
         process.kill()
     await process.wait()
 
 
 class FakeSlurm:
-    """Answers by a function and remembers what it was asked."""
+    """Answers with a function, and records the commands."""
 
     def __init__(self, answer: Callable[[Sequence[str]], CommandResult | str]) -> None:
         self.asked: list[tuple[str, ...]] = []
         self._answer = answer
 
     async def run(self, *argv: str) -> CommandResult:
-        """What the function says; a text is a success."""
+        """Return what the function returns for the command. A text means success."""
         self.asked.append(argv)
         await asyncio.sleep(0)
-        said = self._answer(argv)
-        return said if isinstance(said, CommandResult) else CommandResult(0, said, "")
+        answer = self._answer(argv)
+        return answer if isinstance(answer, CommandResult) else CommandResult(0, answer, "")

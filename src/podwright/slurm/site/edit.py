@@ -1,9 +1,10 @@
-"""Changes of slurm.conf and plugstack.conf that can be taken back byte for byte. Pure.
+"""Changes of slurm.conf and plugstack.conf that can be undone byte for byte. Pure.
 
-What is replaced stays in the file as a comment, and what is ours is marked, so taking it back
-needs no copy of the file and leaves alone whatever else was changed meanwhile. A line of ours is
-sealed: one that the site has edited since is named and refused, never overwritten. Where the site
-takes the mark off, the line is its own. Two set-ups may stand in one file, each under its mark.
+A line that is replaced stays in the file as a comment, and each line of ours is marked. So undoing
+needs no copy of the file, and leaves alone whatever else was changed meanwhile. A line of ours
+carries a seal, which is a hash of it. A line of ours that the site has edited since is named and
+refused, and never overwritten. Where the site removes the mark, the line is the site's own. Two
+set-ups may be in one file, each under its own mark.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ MARK: Final = "podwright"
 
 
 def _marks(mark: str) -> tuple[str, str, str]:
-    """Before what was there, after what is ours, and in place of a newline that was missing."""
+    """Return the mark before an old line, the mark after a line of ours, and the mark for a missing
+    newline at the end.
+    """
     return f"#{mark} was: ", f" #{mark}", f"#{mark}: this file ended without a newline"
 
 
@@ -32,38 +35,42 @@ def _seal(body: str) -> str:
 
 
 def _sealed(body: str, mark: str) -> str:
-    """A line of ours. Only the first mark has a seal."""
+    """Return a line of ours. Only lines with the first mark have a seal."""
     return f"{body} #{mark} {_seal(body)}\n" if mark == MARK else f"{body} #{mark}\n"
 
 
 def _key(line: str) -> str:
-    said = _SETTING.match(line)
-    return said[1].lower() if said and not line.lstrip().startswith("#") else ""
+    match = _SETTING.match(line)
+    return match[1].lower() if match and not line.lstrip().startswith("#") else ""
 
 
 def settings(text: str) -> dict[str, str]:
-    """The settings of a file by lower-case key, one a line; those of nodes and so on left out."""
-    found = {}
+    """Return the settings of a file by lower-case key, one on each line. Lines of nodes and the
+    like are left out.
+    """
+    values = {}
     for line in text.splitlines():
-        said = _SETTING.match(line)
-        if said and not line.lstrip().startswith("#"):
-            found[said[1].lower()] = said[2]
-    return found
+        match = _SETTING.match(line)
+        if match and not line.lstrip().startswith("#"):
+            values[match[1].lower()] = match[2]
+    return values
 
 
 def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -> str:
-    """The file with these settings. Raises InvalidRequest for what cannot be edited safely."""
+    """Return the file with these settings. Raises InvalidRequest for what cannot be edited
+    safely.
+    """
     was, ours, cut = _marks(mark)
     text = undone(text, mark, path)
     left = {key.lower(): (key, value) for key, value in wanted.items()}
     out = []
     before = ""
     for line in text.splitlines(keepends=True):
-        said = _SETTING.match(line)
-        key = said[1].lower() if said and not line.lstrip().startswith("#") else ""
+        match = _SETTING.match(line)
+        key = match[1].lower() if match and not line.lstrip().startswith("#") else ""
         if key in left and (line.rstrip().endswith("\\") or before.rstrip().endswith("\\")):
             raise InvalidRequest(
-                f"{path}: {said[1] if said else key} goes on over several lines",
+                f"{path}: {match[1] if match else key} goes on over several lines",
                 asked="change it",
                 would_work="write it in one line, and run this again",
             )
@@ -83,7 +90,7 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
 
 
 def with_line(text: str, line: str, path: str = "the file") -> str:
-    """The file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
+    """Return the file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
     text = undone(text, path=path)
     if text and not text.endswith("\n"):
         text += "\n" + _CUT + OURS + "\n"
@@ -91,7 +98,7 @@ def with_line(text: str, line: str, path: str = "the file") -> str:
 
 
 def commented(lines: Iterable[str], mark: str) -> list[str]:
-    """Lines as comments that `undone` turns back into what they were."""
+    """Return lines as comments that `undone` turns back into the lines."""
     was, ours, cut = _marks(mark)
     out = []
     for line in lines:
@@ -100,7 +107,9 @@ def commented(lines: Iterable[str], mark: str) -> list[str]:
 
 
 def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
-    """The file without what is ours. Raises InvalidRequest for a line of ours that was edited."""
+    """Return the file without what is ours. Raises InvalidRequest for a line of ours that was
+    edited.
+    """
     was, ours, start = _marks(mark)
     sealed = re.compile(re.escape(ours) + r"(?: ([0-9a-f]{8}))?\r?\n?$")
     lines = text.splitlines(keepends=True)
@@ -111,19 +120,19 @@ def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
             cut = True
         elif line.startswith(was):
             before = line[len(was) :]
-            # Without the mark the next line is the site's own, and this one is past.
+            # If the next line has no mark, it is the site's own, and this old one is dropped.
             after = lines[at + 1] if at + 1 < len(lines) else ""
             own = mark == MARK and not sealed.search(after) and _key(after)
             if not (own and own == _key(before)):
                 out.append(before)
-        elif found := sealed.search(line):
-            body = line[: found.start()]
-            if found[1] and found[1] != _seal(body):
+        elif mark_at_end := sealed.search(line):
+            body = line[: mark_at_end.start()]
+            if mark_at_end[1] and mark_at_end[1] != _seal(body):
                 raise InvalidRequest(
                     f"{path}, line {at + 1} is Podwright's and was edited: {body.strip()[:200]}",
                     asked="change the file",
                     would_work="write there what the site wants without Podwright's words, and "
-                    f"take `{found[0].strip()}` off its end; then run this again",
+                    f"take `{mark_at_end[0].strip()}` off its end; then run this again",
                 )
         else:
             out.append(line)
@@ -133,8 +142,10 @@ def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
 
 
 def joined(old: str, *new: str) -> str:
-    """A comma list with more in it; what is there already stays as it stands."""
-    there = [word for word in old.split(",") if word]
-    keys = {word.partition("=")[0].partition(":")[0].lower() for word in there}
-    add = [w for w in new if w.partition("=")[0].partition(":")[0].lower() not in keys]
-    return ",".join([*there, *add])
+    """Return a comma-separated list with more words. Words that are there already stay as they
+    are.
+    """
+    present = [word for word in old.split(",") if word]
+    keys = {word.partition("=")[0].partition(":")[0].lower() for word in present}
+    add = [word for word in new if word.partition("=")[0].partition(":")[0].lower() not in keys]
+    return ",".join([*present, *add])

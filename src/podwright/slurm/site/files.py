@@ -1,4 +1,4 @@
-"""Reads a site's configuration files, with what they include. Changes none."""
+"""Reads a site's configuration files, with the files that they include. Changes none."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ _DEPTH: Final = 8
 
 
 def read(path: Path) -> str:
-    """A file's text, every byte kept. Raises InvalidRequest where it cannot be read."""
+    """Return a file's text, with every byte kept. Raises InvalidRequest where it cannot be read."""
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise InvalidRequest(f"{path}: {error.strerror}", asked="read it") from None
+        raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
 
 
 def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
-    """The lines of a slurm.conf and of what it includes; continued ones as one."""
+    """Yield the lines of a slurm.conf and of the files that it includes. Continued lines are
+    joined.
+    """
     try:
         text = path.read_text(errors="surrogateescape")
     except OSError:
@@ -36,7 +38,7 @@ def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
 
 
 def included(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
-    """The files that a slurm.conf includes, and those that these do."""
+    """Yield the files that a slurm.conf includes, and those that these include."""
     for line in path.read_text(errors="surrogateescape").splitlines():
         words = line.partition("#")[0].split()
         if len(words) == 2 and words[0].lower() == "include" and depth:

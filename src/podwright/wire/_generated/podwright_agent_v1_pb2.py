@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from podwright.wire._generated import podwright_v1_pb2 as podwright_dot_wire_dot_podwright__v1__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'podwright/wire/podwright_agent_v1.proto\x12\x12podwright.agent.v1\x1a!podwright/wire/podwright_v1.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xfb\x01\n\x0b\x44\x65viceState\x12\r\n\x05index\x18\x01 \x01(\x05\x12\n\n\x02ip\x18\x02 \x01(\t\x12\x13\n\x0bserver_port\x18\x03 \x01(\x05\x12\x11\n\trdma_port\x18\x04 \x01(\x05\x12\x0f\n\x07\x61rch_id\x18\x05 \x01(\x05\x12\x0f\n\x07\x63hip_id\x18\x06 \x01(\t\x12\x0f\n\x07healthy\x18\x07 \x01(\x08\x12\x43\n\nattributes\x18\x08 \x03(\x0b\x32/.podwright.agent.v1.DeviceState.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"=\n\nConfigured\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\"\xc9\x02\n\x0cMachineState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x30\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x1f.podwright.agent.v1.DeviceState\x12\x32\n\nconfigured\x18\x04 \x03(\x0b\x32\x1e.podwright.agent.v1.Configured\x12\x10\n\x08software\x18\x05 \x01(\t\x12:\n\x05links\x18\x06 \x03(\x0b\x32+.podwright.agent.v1.MachineState.LinksEntry\x12\r\n\x05\x66\x65nce\x18\x07 \x01(\x03\x12\x10\n\x08\x63uts_off\x18\x08 \x01(\t\x12\x10\n\x03uid\x18\t \x01(\x03H\x00\x88\x01\x01\x1a,\n\nLinksEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x06\n\x04_uid\"T\n\x10\x43onfigureRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0f\n\x07\x64\x65vices\x18\x03 \x03(\x05\x12\r\n\x05owner\x18\x04 \x01(\t\"0\n\x0e\x44\x65vicesRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\";\n\x0c\x46\x65nceRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\x12\x0b\n\x03run\x18\x03 \x01(\t2\xe8\x02\n\x05\x41gent\x12Q\n\x08\x44\x65scribe\x12#.podwright.agent.v1.DescribeRequest\x1a .podwright.agent.v1.MachineState\x12\x46\n\tConfigure\x12$.podwright.agent.v1.ConfigureRequest\x1a\x13.podwright.v1.Empty\x12@\n\x05Reset\x12\".podwright.agent.v1.DevicesRequest\x1a\x13.podwright.v1.Empty\x12>\n\x05\x46\x65nce\x12 .podwright.agent.v1.FenceRequest\x1a\x13.podwright.v1.Empty\x12\x42\n\x07Release\x12\".podwright.agent.v1.DevicesRequest\x1a\x13.podwright.v1.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'podwright/wire/podwright_agent_v1.proto\x12\x12podwright.agent.v1\x1a!podwright/wire/podwright_v1.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xfb\x01\n\x0b\x44\x65viceState\x12\r\n\x05index\x18\x01 \x01(\x05\x12\n\n\x02ip\x18\x02 \x01(\t\x12\x13\n\x0bserver_port\x18\x03 \x01(\x05\x12\x11\n\trdma_port\x18\x04 \x01(\x05\x12\x0f\n\x07\x61rch_id\x18\x05 \x01(\x05\x12\x0f\n\x07\x63hip_id\x18\x06 \x01(\t\x12\x0f\n\x07healthy\x18\x07 \x01(\x08\x12\x43\n\nattributes\x18\x08 \x03(\x0b\x32/.podwright.agent.v1.DeviceState.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"=\n\nConfigured\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\"\xf2\x02\n\x0cMachineState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x30\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x1f.podwright.agent.v1.DeviceState\x12\x32\n\nconfigured\x18\x04 \x03(\x0b\x32\x1e.podwright.agent.v1.Configured\x12\x10\n\x08software\x18\x05 \x01(\t\x12:\n\x05links\x18\x06 \x03(\x0b\x32+.podwright.agent.v1.MachineState.LinksEntry\x12\r\n\x05\x66\x65nce\x18\x07 \x01(\x03\x12\x10\n\x08\x63uts_off\x18\x08 \x01(\t\x12\x10\n\x03uid\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08protocol\x18\n \x01(\x05\x12\x15\n\roldest_server\x18\x0b \x01(\x05\x1a,\n\nLinksEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x06\n\x04_uid\"T\n\x10\x43onfigureRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0f\n\x07\x64\x65vices\x18\x03 \x03(\x05\x12\r\n\x05owner\x18\x04 \x01(\t\"0\n\x0e\x44\x65vicesRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\";\n\x0c\x46\x65nceRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\x12\x0b\n\x03run\x18\x03 \x01(\t2\xe8\x02\n\x05\x41gent\x12Q\n\x08\x44\x65scribe\x12#.podwright.agent.v1.DescribeRequest\x1a .podwright.agent.v1.MachineState\x12\x46\n\tConfigure\x12$.podwright.agent.v1.ConfigureRequest\x1a\x13.podwright.v1.Empty\x12@\n\x05Reset\x12\".podwright.agent.v1.DevicesRequest\x1a\x13.podwright.v1.Empty\x12>\n\x05\x46\x65nce\x12 .podwright.agent.v1.FenceRequest\x1a\x13.podwright.v1.Empty\x12\x42\n\x07Release\x12\".podwright.agent.v1.DevicesRequest\x1a\x13.podwright.v1.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,15 +45,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIGURED']._serialized_start=371
   _globals['_CONFIGURED']._serialized_end=432
   _globals['_MACHINESTATE']._serialized_start=435
-  _globals['_MACHINESTATE']._serialized_end=764
-  _globals['_MACHINESTATE_LINKSENTRY']._serialized_start=712
-  _globals['_MACHINESTATE_LINKSENTRY']._serialized_end=756
-  _globals['_CONFIGUREREQUEST']._serialized_start=766
-  _globals['_CONFIGUREREQUEST']._serialized_end=850
-  _globals['_DEVICESREQUEST']._serialized_start=852
-  _globals['_DEVICESREQUEST']._serialized_end=900
-  _globals['_FENCEREQUEST']._serialized_start=902
-  _globals['_FENCEREQUEST']._serialized_end=961
-  _globals['_AGENT']._serialized_start=964
-  _globals['_AGENT']._serialized_end=1324
+  _globals['_MACHINESTATE']._serialized_end=805
+  _globals['_MACHINESTATE_LINKSENTRY']._serialized_start=753
+  _globals['_MACHINESTATE_LINKSENTRY']._serialized_end=797
+  _globals['_CONFIGUREREQUEST']._serialized_start=807
+  _globals['_CONFIGUREREQUEST']._serialized_end=891
+  _globals['_DEVICESREQUEST']._serialized_start=893
+  _globals['_DEVICESREQUEST']._serialized_end=941
+  _globals['_FENCEREQUEST']._serialized_start=943
+  _globals['_FENCEREQUEST']._serialized_end=1002
+  _globals['_AGENT']._serialized_start=1005
+  _globals['_AGENT']._serialized_end=1365
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,130 @@
+"""The contract between the controller and every driver of a fabric.
+
+A fabric joins devices of several machines, beyond what each machine does by itself: NMX-M's NVLink
+partitions, Redfish zones, the switches of one node, and the drivers of other packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+#: Maps a machine to the indices of its devices.
+FabricParts = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class FabricDevice:
+    """One device, as the controller names it: a machine, and the index of the device in it."""
+
+    machine: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"device {self.index} of machine {self.machine}"
+
+
+class FabricDriver(Protocol):
+    """Joins devices of several machines. Calls are idempotent and raise PodwrightError.
+
+    A driver takes only devices that are free or the partition's own, and returns only after it
+    has read back what it changed. `epoch` is the one under which the controller acts. A call
+    under an older epoch than a device has seen raises Fenced, unless it would change nothing.
+    """
+
+    #: The name of the fabric for people: `NMX-M`, `Redfish`.
+    kind: str
+
+    async def join(self, partition: str, epoch: int, parts: FabricParts) -> None:
+        """Let these devices reach one another and the partition's earlier devices, and no others.
+
+        Raises WrongState when a device is in another partition.
+        """
+        ...
+
+    async def leave(self, epoch: int, parts: FabricParts) -> None:
+        """Take these devices out of Podwright's partitions. Other partitions stay unchanged."""
+        ...
+
+    async def read(self) -> Mapping[str, frozenset[FabricDevice]]:
+        """Return Podwright's partitions as the fabric has them now."""
+        ...
+
+
+def attached_name(partition: str, host: str) -> str:
+    """Return a fabric's name for the devices of a partition that are attached to this host.
+
+    A fabric with `hosts` attaches devices of a pool to hosts. For its driver, a partition over
+    several hosts is one partition for each, which `join` gets and `read` returns under this name.
+    So devices at two hosts reach each other as little as those of two partitions. Names of
+    partitions contain no `@`.
+    """
+    return f"{partition}@{host}"
+
+
+class PoolDriver(FabricDriver, Protocol):
+    """A driver that can also attach devices without a home to hosts.
+
+    hosts: their names. `join` takes a name of `attached_name` for devices of a pool.
+    """
+
+    hosts: Sequence[str]
+
+
+class FabricJournal(Protocol):
+    """Durable notes of a driver: JSON entries under short keys, a few for each machine.
+
+    The store keeps the entries. So a server that takes over reads them, and a server that was
+    replaced can no longer write any.
+    """
+
+    def entries(self) -> Mapping[str, bytes]:
+        """Return all entries: those at the server's start, with every change since."""
+        ...
+
+    async def write(self, changes: Mapping[str, bytes | None]) -> None:
+        """Change entries; the value None removes one. The change is durable on return. Raises
+        PodwrightError.
+        """
+        ...
+
+    def write_later(self, changes: Mapping[str, bytes | None]) -> None:
+        """Change entries together with the next write, or soon. A crash may lose the change."""
+        ...
+
+
+class FabricSite(NamedTuple):
+    """What the controller gives to a driver.
+
+    attributes: returns the attributes of a machine's devices in their order, as its agent last
+    reported them; nothing for a machine that has not reported.
+    """
+
+    journal: FabricJournal
+    attributes: Callable[[str], Sequence[Mapping[str, str]]]
+
+
+class MemoryFabricJournal:
+    """A journal that lasts as long as the object, for a driver that is used without a
+    controller.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, bytes] = {}
+
+    def entries(self) -> Mapping[str, bytes]:
+        """See `FabricJournal.entries`."""
+        return dict(self._entries)
+
+    async def write(self, changes: Mapping[str, bytes | None]) -> None:
+        """See `FabricJournal.write`."""
+        self.write_later(changes)
+
+    def write_later(self, changes: Mapping[str, bytes | None]) -> None:
+        """See `FabricJournal.write_later`."""
+        for key, body in changes.items():
+            if body is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = body

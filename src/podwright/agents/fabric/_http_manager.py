@@ -1,0 +1,163 @@
+"""HTTP to the manager of a fabric: JSON, a site's own authority, bounded replies, no redirects.
+
+Each request has a connection of its own. Calls to such managers are few, and a connection that is
+not kept cannot be half dead. Nothing leaves this machine unencrypted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from podwright.errors import Internal, InvalidRequest, Unavailable
+
+#: Seconds for one request, and the limit of a reply in bytes.
+ANSWER_TIMEOUT, ANSWER_LIMIT = 10.0, 16 << 20
+#: Seconds for which a stream of events may be silent, and the limit of a line of it in bytes.
+STREAM_TIMEOUT, LINE_LIMIT = 300.0, 1 << 16
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class HttpAnswer(NamedTuple):
+    """A reply. status: the HTTP status. headers: their names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def document(self) -> Any:
+        """Return the JSON of the body; None when there is none."""
+        try:
+            return json.loads(self.content) if self.content else None
+        except ValueError:
+            return None
+
+
+class HttpTransport(Protocol):
+    """Sends one request. Raises Unavailable when no reply arrives, whether or not the request was
+    carried out.
+    """
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        """Send a request. path: from the first slash on. body: sent as JSON; None: no body."""
+        ...
+
+
+class HttpManager:
+    """An HttpTransport to one manager.
+
+    product: its name in messages. url: `https://host:port`. login: a file `user:password` that
+    other users cannot read, sent as HTTP's basic authentication; None sends none. authority: a file
+    with the certificates to trust in place of this machine's.
+    """
+
+    def __init__(
+        self,
+        product: str,
+        url: str,
+        *,
+        login: Path | None = None,
+        authority: Path | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidRequest(
+                f"{url} is no address of {product}", would_work="https://HOST[:PORT]"
+            )
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise InvalidRequest(
+                f"{url} would send a password in the clear", would_work=f"https://{parts.netloc}"
+            )
+        self.product, self.url = product, url
+        self._parts, self._authority = parts, authority
+        self._headers = {"Accept": "application/json"}
+        if login is not None:
+            words = base64.b64encode(":".join(read_login(login)).encode()).decode()
+            self._headers["Authorization"] = f"Basic {words}"
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        """See `HttpTransport.request`.
+
+        Raises Internal for a redirect and for a reply that is larger than ANSWER_LIMIT.
+        """
+        import http.client
+
+        connection = self._connection()
+        sent = {**self._headers, **(headers or {})}
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            sent["Content-Type"] = "application/json"
+        try:
+            connection.request(method, path, content, sent)
+            answer = connection.getresponse()
+            text = answer.read(ANSWER_LIMIT + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"{self.product} at {self.url} does not answer: {error}") from None
+        finally:
+            connection.close()
+        if len(text) > ANSWER_LIMIT:
+            raise Internal(f"{self.product} answers {method} {path} with more than 16 MiB")
+        if 300 <= answer.status < 400:
+            raise Internal(
+                f"{self.product} redirects {method} {path}, and redirects are not followed",
+                would_work="the address that it redirects to, if that is the right one",
+            )
+        answer_headers = {name.lower(): value for name, value in answer.getheaders()}
+        return HttpAnswer(answer.status, answer_headers, text)
+
+    def lines(self, path: str, headers: dict[str, str]) -> Iterator[bytes]:
+        """Yield the lines of a stream of events as they arrive, each of LINE_LIMIT bytes at most.
+
+        Raises Unavailable when there is no stream, and when it is silent for STREAM_TIMEOUT.
+        """
+        import http.client
+
+        connection = self._connection(STREAM_TIMEOUT)
+        try:
+            accept = {"Accept": "text/event-stream"}
+            connection.request("GET", path, None, {**self._headers, **headers, **accept})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise Unavailable(f"{self.product} offers no stream at {path}: {answer.status}")
+            while line := answer.readline(LINE_LIMIT):
+                yield line
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the stream of {self.product} broke: {error}") from None
+        finally:
+            connection.close()
+
+    def _connection(self, timeout: float = ANSWER_TIMEOUT) -> Any:
+        import http.client
+
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        import ssl
+
+        context = ssl.create_default_context(cafile=self._authority)
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+
+def read_login(path: Path) -> tuple[str, str]:
+    """Return the user and the password in a file. Raises InvalidRequest when others can read it."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise InvalidRequest(
+                f"others can read {path}, which contains a password",
+                would_work=f"chmod 600 {path}",
+            )
+        user, colon, password = path.read_text().strip().partition(":")
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
+    if not colon:
+        raise InvalidRequest(f"{path} has no user and password", would_work="USER:PASSWORD in it")
+    return user, password

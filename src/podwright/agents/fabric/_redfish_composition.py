@@ -1,0 +1,100 @@
+"""Composable devices behind a Redfish composition service, as `OrderedFabric` drives them.
+
+A partition is one composed system for each host, named `podwright-NAME-MACHINE`. The system
+consists of the resource block of the host and the resource blocks of its devices (DSP2050, specific
+composition). A service that offers the action `CompositionService.Compose` gets one manifest for
+each system; every other service gets a POST to its systems. A service may accept a block that is in
+another system already (DMTF's emulator does), so the driver checks that itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from podwright.agents._fabric_driver import FabricDevice
+from podwright.agents.fabric._fabric_hardware import FabricReading
+from podwright.agents.fabric._identities import FabricInventory
+from podwright.agents.fabric._redfish import ROOT, Redfish, RedfishResource
+from podwright.agents.fabric._redfish_zones import RedfishZones, critical
+from podwright.errors import NotFound
+
+COMPOSITION = f"{ROOT}/CompositionService"
+_SYSTEMS = f"{ROOT}/Systems"
+#: The types of a resource block (ResourceBlock.v1, ResourceBlockType) that can stand for a host.
+_HOSTS = ("Compute", "ComputerSystem")
+#: The states of a resource block (CompositionState) in which it cannot be composed.
+_BROKEN = ("Failed", "Unavailable")
+
+
+class RedfishComposition(RedfishZones):
+    """A FabricHardware over one composition service. The inventory names resource blocks."""
+
+    link = "ResourceBlocks"
+    noun = "system"
+
+    def __init__(self, service: Redfish, inventory: FabricInventory) -> None:
+        super().__init__(service, "", inventory)
+
+    def settle(self) -> None:
+        """See `FabricHardware.settle`."""
+        self._service.wait_for_tasks(_SYSTEMS)
+        self._service.wait_for_tasks(COMPOSITION)
+
+    def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
+        """See `FabricHardware.read`.
+
+        A block also names the systems that it is in. A system that is not in the list of systems
+        belongs to another party.
+        """
+        wanted = list(devices)
+        reading = super().read(wanted)
+        listed = {system.path for system in self._zones()}
+        foreign = dict(reading.foreign)
+        for device in reading.free:
+            block = self._endpoint(device)
+            for path in block.links("Links", "ComputerSystems") if block is not None else ():
+                if path not in listed:
+                    foreign[device] = f"system {path}"
+        return replace(reading, foreign=foreign, free=reading.free - foreign.keys())
+
+    def _zones(self) -> list[RedfishResource]:
+        """Return the systems that are composed of blocks. All others are the service's own
+        machines.
+        """
+        systems = self._service.members(_SYSTEMS)
+        return [system for system in systems if system.links("Links", self.link)]
+
+    def _create(self, title: str, endpoints: list[str]) -> None:
+        request = {"Id": title, "Name": title, **self._links(endpoints)}
+        target = self._compose_target()
+        if not target:
+            self._service.change("POST", _SYSTEMS, request)
+            return
+        stanza = {"StanzaType": "ComposeSystem", "StanzaId": title, "Request": request}
+        manifest = {"Description": title, "Expand": "None", "Stanzas": [stanza]}
+        body = {"RequestFormat": "Manifest", "RequestType": "Apply", "Manifest": manifest}
+        self._service.change("POST", target, body)
+
+    def _compose_target(self) -> str:
+        """Return the address of the Compose action; empty when it is not offered."""
+        service = self._service.get(COMPOSITION)
+        if service is None:
+            raise NotFound(f"the Redfish service has no {COMPOSITION}")
+        actions = service.document.get("Actions")
+        action = actions.get("#CompositionService.Compose") if isinstance(actions, Mapping) else {}
+        target = action.get("target") if isinstance(action, Mapping) else None
+        return target if isinstance(target, str) else ""
+
+    def _unfit(self, member: RedfishResource, kinds: tuple[str, ...]) -> str:
+        listed = member.document.get("ResourceBlockType")
+        types = {str(kind) for kind in listed} if isinstance(listed, list) else set()
+        if not types and (member.links("Processors") or member.links("ComputerSystems")):
+            types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
+        if "RootComplex" in kinds and not types & set(_HOSTS):
+            return f"{member.path} is {sorted(types) or 'nothing that is named'}, and no host"
+        status = member.document.get("CompositionStatus")
+        state = status.get("CompositionState") if isinstance(status, Mapping) else None
+        if state in _BROKEN:
+            return f"the composition state of {member.path} is {state}"
+        return critical(member)

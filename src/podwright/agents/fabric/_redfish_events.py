@@ -1,0 +1,76 @@
+"""Events of a Redfish service, which end a pause early. The state itself is always read.
+
+A service may offer a stream of events (EventService, ServerSentEventUri). A thread reads the stream
+from the first task on, and each event wakes the caller that pauses between two readings. When the
+stream breaks, is not offered or stays silent, only the full pause is lost: polling continues
+without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+from podwright.errors import PodwrightError
+
+_log = logging.getLogger("podwright.fabric")
+
+
+@runtime_checkable
+class EventTransport(Protocol):
+    """A transport that can also read a stream."""
+
+    def lines(self, path: str, headers: dict[str, str]) -> Iterator[bytes]:
+        """Yield the lines of a stream as they arrive, each of a bounded length, until it ends.
+
+        Raises Unavailable.
+        """
+        ...
+
+
+class RedfishEvents:
+    """Wakes pauses by events. transport: reads the stream; without streams, every pause is full."""
+
+    def __init__(self, transport: object) -> None:
+        self._transport = transport
+        self._arrived = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def listen(self, uri: object, headers: dict[str, str]) -> None:
+        """Read the stream at this address from now on, unless it is read already.
+
+        Only its path is used: the host in it is the service's or nobody's.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if not isinstance(uri, str) or not uri or not isinstance(self._transport, EventTransport):
+            return
+        parts = urlsplit(uri)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        arguments = self._transport, path, headers
+        self._thread = threading.Thread(
+            target=self._read, args=arguments, name="redfish-events", daemon=True
+        )
+        self._thread.start()
+
+    def pause(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        """Wait for these seconds, or until an event arrives. sleep: waits when there is no
+        stream.
+        """
+        if self._thread is None or not self._thread.is_alive():
+            sleep(seconds)
+            return
+        self._arrived.wait(seconds)
+        self._arrived.clear()
+
+    def _read(self, transport: EventTransport, path: str, headers: dict[str, str]) -> None:
+        try:
+            for line in transport.lines(path, headers):
+                if line.startswith(b"data:"):
+                    self._arrived.set()
+        except PodwrightError as error:
+            _log.info("the Redfish service's events end: %s", error.message)
+        self._arrived.set()

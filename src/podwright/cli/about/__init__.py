@@ -1,0 +1,1 @@
+"""Commands about the commands: completion, manual pages, versions, plug-ins, contexts."""

@@ -1,0 +1,38 @@
+"""`podwright plugins`: what other packages add, and whether it can be loaded."""
+
+from __future__ import annotations
+
+from podwright import plugins
+from podwright.errors import Unavailable
+
+
+def show(*, as_json: bool) -> str:
+    """Print a row for each plug-in of a package: group, name, description, and its error."""
+    rows = [
+        (group.removeprefix("podwright."), name, *_loaded(group, name))
+        for group in plugins.GROUPS
+        for name in plugins.names(group)
+    ]
+    if as_json:
+        import json
+
+        keys = ("group", "name", "package", "problem")
+        return json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2)
+    if not rows:
+        return "No other package adds anything. CONTRIBUTING.md says what can be added."
+    from podwright.cli.shared._tables import table
+
+    return table(
+        ("Group", "Name", "Package", "State"),
+        [(group, name, package, problem or "loads") for group, name, package, problem in rows],
+    )
+
+
+def _loaded(group: str, name: str) -> tuple[str, str]:
+    """Return the package of a plug-in, and its error; empty when it loads."""
+    package = plugins.package_of(group, name)
+    try:
+        plugins.load_any(group, name)
+    except Unavailable as error:
+        return package, error.problem
+    return package, ""

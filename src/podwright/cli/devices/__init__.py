@@ -1,0 +1,1 @@
+"""The devices and their users, as gc-info, gc-monitor and `podwright inventory` show them."""

@@ -1,0 +1,74 @@
+"""Shared parts of `gc-info` and `gc-monitor`: their options, their server, and the partitions to
+show.
+
+Inside a launched program, the server and the partition are those of its environment
+(`IPUOF_VIPU_API_*`), unless an option or setting of `vipu`'s names another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from podwright._version import __version__
+from podwright.cli.shared._arguments import Parser
+from podwright.cli.shared._server import connect, server_options
+
+if TYPE_CHECKING:
+    from podwright.cli.devices._device_users import ShownUse
+    from podwright.client import FoundServer
+
+_NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
+
+
+def parser(prog: str, description: str, epilog: str) -> Parser:
+    """Return the options that both commands have."""
+    gc_parser = Parser(
+        prog=prog, parents=[server_options()], description=description, epilog=epilog
+    )
+    add = gc_parser.add_argument
+    add("--version", action="version", version=f"{prog} (Podwright) {__version__}")
+    add("--json", action="store_true", help="print JSON")
+    group = gc_parser.add_mutually_exclusive_group()
+    group.add_argument("--partition", metavar="NAME", help="this partition alone")
+    group.add_argument(
+        "--all-partitions", action="store_true", help="everybody's; one's own otherwise"
+    )
+    return gc_parser
+
+
+def reach(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> FoundServer:
+    """Return the server: the one that `vipu` finds, or the one in the environment of a program."""
+    named = any(environ.get(name) for name in _NAMES) or any(
+        hasattr(arguments, name) for name in ("api_host", "api_port", "config")
+    )
+    if not named and (host := environ.get("IPUOF_VIPU_API_HOST", "")):
+        arguments.api_host = host
+        arguments.api_port = environ.get("IPUOF_VIPU_API_PORT", "") or "8090"
+    return connect(arguments)
+
+
+def device_uses(
+    arguments: argparse.Namespace, server: FoundServer, environ: Mapping[str, str] = os.environ
+) -> list[ShownUse]:
+    """Return the requested partitions, with their devices and users."""
+    from podwright.cli.devices._device_users import read_device_uses
+
+    partition = arguments.partition or ""
+    if not partition and not arguments.all_partitions:
+        partition = environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
+    return read_device_uses(
+        server.client, server.info, partition=partition, list_all=arguments.all_partitions
+    )
+
+
+def none_there(arguments: argparse.Namespace, server: FoundServer) -> str:
+    """Return the text for an empty listing."""
+    if arguments.all_partitions:
+        return "There is no partition. One is made by: vipu create partition NAME --size N"
+    return (
+        f"No partition belongs to {server.info.caller}. --all-partitions shows those of others; "
+        "vipu create partition NAME --size N makes one."
+    )

@@ -1,0 +1,1 @@
+"""Verbs about a launch: its timeline, and the pod while it runs."""

@@ -1,0 +1,141 @@
+"""`podwright node health`: checks whether this node is fit for jobs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podwright.gpu.health import NodeReport
+
+_EXAMPLES = """\
+examples:
+  podwright node health                        look at this node, now
+  podwright node health --json                 the same as JSON, one line
+  podwright node health --list                 all checks, their levels and bounds
+  podwright node health --prometheus /var/lib/node_exporter/podwright.prom
+  podwright node health --forget               XIDs until now were dealt with
+
+as HealthCheckProgram, Prolog and Epilog (podwright slurm configure --gpus … --health):
+  podwright node health --slurm --act=warn     say it in slurmd's log
+  podwright node health --slurm --act=drain    drain this node, or give it back
+
+exit code 0: fit for jobs, warnings or none; 1: unfit; 2: bad usage."""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "health",
+        help="is this node fit for jobs?",
+        description="Looks at GPUs, their links, adapters, memory, disks, mounts and clock, and "
+        "says what is wrong, what that means and what to do. Needs no daemon. XIDs of earlier "
+        "are read from the kernel's log, which root may.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default="",
+        help="which checks run, and their bounds (/etc/podwright/node-health.toml)",
+    )
+    parser.add_argument("--skip", metavar="CHECK", action="append", default=[], help="leave it out")
+    slurm = parser.add_argument_group("Slurm")
+    slurm.add_argument(
+        "--slurm", action="store_true", help="tell Slurm: drain this node, or give it back"
+    )
+    slurm.add_argument(
+        "--act",
+        choices=("warn", "drain"),
+        help="warn: change nothing; drain: never more than a share of a partition's nodes "
+        "(default: act in the settings, or warn)",
+    )
+    slurm.add_argument(
+        "--state",
+        metavar="DIR",
+        default="",
+        help="where a node remembers why it was drained (/var/lib/podwright/node-health)",
+    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print JSON, one line")
+    shape.add_argument(
+        "--prometheus",
+        metavar="FILE",
+        help="write it for node_exporter's textfile collector; - prints it",
+    )
+    shape.add_argument("--list", action="store_true", help="print the table of checks")
+    shape.add_argument(
+        "--forget", action="store_true", help="let XIDs until now count no more, after a repair"
+    )
+    parser.set_defaults(run_node=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import os
+    from pathlib import Path
+
+    from podwright.cli.shared._arguments import complain
+    from podwright.gpu import health
+
+    if arguments.list:
+        return _list()
+    folder = Path(arguments.state) if arguments.state else health.FOLDER
+    if arguments.forget:
+        print(f"XIDs until now count no more: {health.forget(folder)}.")
+        return 0
+    _known(arguments.skip)
+    settings = health.read_settings(arguments.config, frozenset(health.all_checks()))
+    if arguments.act:
+        import msgspec
+
+        settings = msgspec.structs.replace(settings, act=arguments.act)
+    if arguments.slurm:
+        checked = health.check(settings, os.environ, folder=folder)
+        _show(arguments, checked.report)
+        print(f"Slurm: {' '.join(filter(None, (checked.outcome.action, checked.outcome.reason)))}")
+        return checked.code
+    report = health.run(settings, os.environ, since=health.forgotten(folder), skip=arguments.skip)
+    if report.simulated:
+        complain("SIMULATED: these GPUs exist only in software.")
+    _show(arguments, report)
+    return 0 if report.fit else 1
+
+
+def _show(arguments: argparse.Namespace, report: NodeReport) -> None:
+    import time
+
+    from podwright.gpu import health
+
+    if arguments.json:
+        import msgspec
+
+        print(msgspec.json.encode({**msgspec.to_builtins(report), "fit": report.fit}).decode())
+    elif arguments.prometheus == "-":
+        print(health.prometheus(report, time.time()), end="")
+    elif arguments.prometheus:
+        health.replace(arguments.prometheus, health.prometheus(report, time.time()))
+    else:
+        print(health.text(report))
+
+
+def _list() -> int:
+    from podwright.cli.shared._tables import table
+    from podwright.gpu import health
+
+    print(table(("Check", "Level", "Bound", "What it asks for"), health.checks()))
+    print(f"Settings: {health.PLACE}, or --config FILE.")
+    return 0
+
+
+def _known(names: list[str]) -> None:
+    from podwright.cli.shared._arguments import nearest
+    from podwright.errors import InvalidRequest
+    from podwright.gpu import health
+
+    for name in names:
+        if name not in health.all_checks():
+            raise InvalidRequest(
+                f"there is no check {name!r}{nearest(name, health.all_checks())}",
+                asked=f"--skip {name}",
+                would_work="podwright node health --list names them",
+            )

@@ -1,0 +1,1 @@
+"""The verbs of `vipu`: partitions, the queue, and the hardware."""

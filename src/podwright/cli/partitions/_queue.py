@@ -1,0 +1,156 @@
+"""`vipu` and the queue: the waiters, the reasons why they wait, and past events."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from podwright.api import Pod
+from podwright.cli.shared import _json
+from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._tables import Table
+from podwright.client import Client
+from podwright.errors import InvalidRequest
+from podwright.wire import EventInfo, Explanation, PartitionSpec, WaiterInfo
+
+
+def waiter_table(waiters: list[WaiterInfo]) -> Table:
+    """Return the queue as a table for people. The columns are our own: V-IPU has no queue."""
+    from podwright.client import span
+
+    header = ("Place", "Waiter", "Owner", "Priority", "State", "For", "Kept", "Estimate", "Needs")
+    rows: list[tuple[object, ...]] = [
+        (
+            waiter.place or "",
+            waiter.id,
+            waiter.owner,
+            waiter.priority,
+            waiter.state,
+            waiter.asked,
+            waiter.reserved,
+            span(waiter.estimate) if waiter.estimate else "",
+            waiter.needs,
+        )
+        for waiter in waiters
+    ]
+    return Table(header, rows, "Waiter", ("Priority", "Kept", "State", "Owner"))
+
+
+def list_waiters(pod: Pod) -> ListView:
+    """`vipu list waiters`."""
+    waiters = pod.waiters()
+    return ListView(waiters, waiter_table(waiters))
+
+
+def remove_waiter(arguments: argparse.Namespace, pod: Pod) -> int:
+    """`vipu remove waiter ID`: leave the queue."""
+    pod.leave(arguments.name)
+    done = {"id": arguments.name}
+    print(
+        _json.text(done)
+        if _wants_json(arguments)
+        else f"remove waiter ({arguments.name}): success."
+    )
+    return 0
+
+
+def explain(
+    arguments: argparse.Namespace,
+    pod: Pod,
+    to_spec: Callable[[argparse.Namespace], PartitionSpec],
+) -> int:
+    """`vipu explain`: explains a request, or something by its name. Exit code 75: not now."""
+    if arguments.job:
+        with pod.client() as client:
+            explanation_of_job = _of_job(arguments, client)
+        print(
+            _json.text(explanation_of_job)
+            if _wants_json(arguments)
+            else explanation(explanation_of_job)
+        )
+        return 0 if explanation_of_job.starts_now else 75
+    is_request = arguments.what == "partition" and not arguments.name
+    if not arguments.what or (is_request and not (arguments.size or arguments.devices)):
+        raise InvalidRequest(
+            "explain what is not said",
+            would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
+        )
+    if is_request:
+        explanation_of_job = pod.explain(to_spec(arguments), duration=arguments.duration)
+    else:
+        explanation_of_job = pod.explain(arguments.name or arguments.what)
+    print(
+        _json.text(explanation_of_job)
+        if _wants_json(arguments)
+        else explanation(explanation_of_job)
+    )
+    return 75 if is_request and not explanation_of_job.starts_now else 0
+
+
+def _of_job(arguments: argparse.Namespace, client: Client) -> Explanation:
+    import asyncio
+    from pathlib import Path
+
+    from podwright.cli.slurm._serve import FOLDER
+    from podwright.guests.slurm.service import load
+    from podwright.guests.slurm.waiting import explain_job
+    from podwright.slurm.site.commands import SlurmCommands
+
+    path = Path(arguments.site or f"{FOLDER}/native.toml")
+    site = load(path) if arguments.site or path.exists() else None
+    return asyncio.run(explain_job(SlurmCommands(), client, arguments.job, site))
+
+
+def explanation(explained: Explanation) -> str:
+    """Return an explanation for people."""
+    lines = [f"{explained.asked}: {explained.problem or 'as it stands'}."]
+    lines += [f"  - {line}" for line in explained.lines]
+    if explained.nearest is not None:
+        lines.append(f"Would start now: {command(explained.nearest)}")
+    elif explained.would_work:
+        lines.append(f"{explained.would_work[:1].upper()}{explained.would_work[1:]}.")
+    return "\n".join(lines)
+
+
+def command(spec: PartitionSpec) -> str:
+    """Return a request as the command that a user would type."""
+    words = ["vipu create partition", spec.name or "NAME"]
+    for option, value in (
+        ("--size", spec.size),
+        ("--profile", spec.profile),
+        ("--allocation", spec.allocation),
+        ("--cluster", spec.cluster),
+        ("--num-gcds", spec.num_gcds),
+        ("--num-replicas", spec.num_replicas),
+        ("--num-ilds", spec.num_ilds),
+    ):
+        if value:
+            words.append(f"{option} {value}")
+    if spec.devices:
+        words.append("--devices " + ",".join(f"{d}:{device}" for d, device in spec.devices))
+    if spec.reconfigurable:
+        words.append("--reconfigurable")
+    return " ".join(words)
+
+
+def events(arguments: argparse.Namespace, pod: Pod) -> int:
+    """`vipu events`: prints events, oldest first; with --follow also new ones, until Ctrl-C."""
+    follow, as_json = arguments.follow, _wants_json(arguments)
+    for event in pod.events(since=arguments.since, follow=follow):
+        print(_json.line(event) if as_json else event_line(event), flush=follow)
+    return 0
+
+
+def event_line(event: EventInfo) -> str:
+    """Return an event as a line for people."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
+    text = f"{event.number} {when} {event.who} ({event.origin}) {event.what} {event.about}"
+    outcome = event.outcome if event.outcome != "OK" else "ok"
+    text = f"{text}: {outcome}"
+    detail = f"{text}; {event.detail}" if event.detail else text
+    return "".join(letter if letter.isprintable() else "?" for letter in detail)
+
+
+def _wants_json(arguments: argparse.Namespace) -> bool:
+    return getattr(arguments, "json", False)

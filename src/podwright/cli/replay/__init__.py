@@ -1,0 +1,1 @@
+"""`podwright replay`: recorded jobs on other hardware, or under other rules."""

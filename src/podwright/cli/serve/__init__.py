@@ -1,0 +1,1 @@
+"""Commands that run or examine services: servers, agents, doctor, metrics, the page, proxies."""

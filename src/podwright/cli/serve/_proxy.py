@@ -1,0 +1,105 @@
+"""`podwright proxy`: runs a program of V-IPU's so that a secure server knows its user."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from podwright.cli.shared._arguments import port
+from podwright.cli.shared._server import chosen
+
+if TYPE_CHECKING:
+    import asyncio
+
+_EXAMPLES = """\
+examples:
+  podwright proxy -H head1 --tls-certs alice.vipu-certs -- ./vipu list partitions
+  podwright proxy -H head1 --tls-certs alice.vipu-certs -- python train.py
+
+The command finds the server by VIPU_CLI_API_HOST and IPUOF_VIPU_API_HOST, which name a port that
+leads there, for programs of this user alone, for as long as the command runs."""
+
+
+def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
+    """Add the verb and its options."""
+    words = verbs.add_parser(
+        "proxy",
+        help="run a program of V-IPU's under your name on a secure server",
+        description="Run a command whose calls reach a secure server in your name.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    words.add_argument(
+        "-H",
+        "--api-host",
+        metavar="HOST",
+        help="the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
+    )
+    words.add_argument("--api-port", metavar="PORT", type=port, help="its port, 8090")
+    words.add_argument(
+        "--tls-certs",
+        metavar="DIR",
+        help="your certificate: a folder that vipu-admin create certificate made "
+        "(VIPU_CLI_TLS_CERTS)",
+    )
+    words.add_argument("--config", metavar="FILE", help="where these may stand as well")
+    words.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run the verb. Returns the command's exit code, or 128+N after signal N."""
+    import asyncio
+
+    from podwright.client import server_for_proxy
+    from podwright.errors import InvalidRequest
+
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        raise InvalidRequest(
+            "there is no command to run",
+            would_work="podwright proxy -H HOST --tls-certs DIR -- COMMAND",
+        )
+    addresses, certs = server_for_proxy(chosen(arguments), os.environ)
+    return asyncio.run(_run(addresses, certs, command))
+
+
+async def _run(addresses: Any, certs: str, command: list[str]) -> int:
+    import asyncio
+    import signal
+
+    from podwright.cli.shared._arguments import complain
+    from podwright.client import PortForwarder
+    from podwright.errors import InvalidRequest
+    from podwright.wire import SOCKET_VARIABLE
+
+    forwarder = PortForwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
+    place = str(await forwarder.start())
+    # These settings of our own would bypass the port, or speak TLS to it.
+    ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
+    environ = {name: text for name, text in os.environ.items() if name not in ours}
+    for prefix in ("VIPU_CLI_API", "IPUOF_VIPU_API"):
+        environ |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": place}
+    try:
+        try:
+            child = await asyncio.create_subprocess_exec(*command, env=environ)
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot run {command[0]}: {(error.strerror or str(error)).lower()}"
+            ) from None
+        loop = asyncio.get_running_loop()
+        # The terminal sends Ctrl-C to the command too. This process ends as the command does.
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        loop.add_signal_handler(signal.SIGTERM, _end, child)
+        code = await child.wait()
+    finally:
+        await forwarder.stop()
+    return code if code >= 0 else 128 - code
+
+
+def _end(child: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        child.terminate()

@@ -1,0 +1,161 @@
+"""The parsing of arguments that all commands share. `_running` handles their endings.
+
+Every command has `build_parser() -> Parser` and `main(argv=None) -> int`; `main` is `return
+run(lambda: …, prog="vipu")`. A mistyped word gets one line on standard error that names the nearest
+right one, and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from podwright.cli.shared._running import complain as complain
+from podwright.cli.shared._running import run as run
+
+EXIT_USAGE = 2
+
+_NUMBER = re.compile(r"-\d+(\.\d+)?$")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """A formatter that determines the width itself. argparse makes one for each option, and would
+    load shutil.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns() - 2)
+
+
+def columns() -> int:
+    """Return the width of the terminal, or COLUMNS; 80 when neither is known."""
+    try:
+        return int(os.environ["COLUMNS"]) or 80
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that answers mistakes with one line and the nearest right word.
+
+    It accepts no abbreviations, since a new option must not change the meaning of a script.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", _Formatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+        self._given: list[str] = []
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Do as argparse does, except that the parser that knows the words refuses unknown ones
+        itself.
+        """
+        self._given = list(sys.argv[1:] if args is None else args)
+        parsed, extras = super().parse_known_args(self._given, namespace)
+        if extras:
+            self.error(f"unexpected {quoted(extras)}; see --help")
+        return parsed, []
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line on standard error, and exit with code 2. The line of an unknown option
+        names what is missing.
+        """
+        missing = message.removeprefix("the following arguments are required: ")
+        if missing != message:
+            message = f"missing {missing}; see --help"
+        if message.startswith(("missing ", "unexpected ")):
+            message = self._unknown_option() or message
+        self.exit(EXIT_USAGE, f"{self.prog}: {' '.join(message.split())}\n")
+
+    def _unknown_option(self, before: str = "--") -> str:
+        """Return the line for the first unknown option before the word `before`; empty if there is
+        none.
+        """
+        known = self._option_string_actions
+        for word in self._given:
+            if word in (before, "--"):
+                break
+            option = word.split("=", 1)[0]
+            if not word.startswith("-") or word == "-" or _NUMBER.match(word) or option in known:
+                continue
+            if not word.startswith("--") and word[:2] in known:
+                continue  # -Hname
+            long = [name for name in known if name.startswith("--")]
+            return f"unknown option {option!r}{nearest(option, long)}"
+        return ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        hint = nearest(str(value), [str(choice) for choice in action.choices], show_all=True)
+        if action.option_strings:
+            raise argparse.ArgumentError(action, f"not {value!r}{hint}")
+        unknown = self._unknown_option(before=str(value))
+        name = action.metavar or action.dest
+        raise argparse.ArgumentError(None, unknown or f"unknown {name} {value!r}{hint}")
+
+
+def nearest(word: str, known: Iterable[str], *, show_all: bool = False) -> str:
+    """Return `; did you mean …?` with the known word nearest to `word`, or a hint where to look."""
+    import difflib  # imported only after a mistake
+
+    words = list(known)
+    close = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it is one of: {', '.join(words)}" if show_all else "; see --help"
+
+
+def quoted(words: Iterable[str]) -> str:
+    """Return words as a person would quote them in a sentence."""
+    return " ".join(repr(word) for word in words)
+
+
+def positive(text: str) -> int:
+    """Parse a whole number above 0, as an argparse type."""
+    return _number(text, 1, None, "a whole number above 0")
+
+
+def not_negative(text: str) -> int:
+    """Parse a whole number, 0 or more, as an argparse type."""
+    return _number(text, 0, None, "a whole number, 0 or more")
+
+
+def port(text: str) -> int:
+    """Parse a TCP port, 1 to 65535, as an argparse type."""
+    return _number(text, 1, 65535, "a port from 1 to 65535")
+
+
+def any_port(text: str) -> int:
+    """Parse a TCP port, or 0 for any that is free, as an argparse type."""
+    return 0 if text.strip() == "0" else port(text)
+
+
+def seconds(text: str) -> float:
+    """Parse a time above 0 in seconds, with or without a decimal point, as an argparse type."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds above 0")
+    return value
+
+
+def _number(text: str, low: int, high: int | None, kind: str) -> int:
+    fine = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
+    value = int(text) if fine else low - 1
+    if value < low or (high is not None and value > high):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
+    return value

@@ -1,0 +1,126 @@
+"""The common options of every `list`: its format, its order, and watching it.
+
+They are kubectl's: `-o table|wide|json|yaml|name`, `--sort-by`, `--watch`. Without a terminal, a
+table is printed completely, byte for byte in the form that V-IPU's scripts cut. On a terminal it is
+fitted to the width.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from podwright.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from podwright.cli.shared._arguments import Parser
+    from podwright.cli.shared._tables import Table
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+#: Seconds between two refreshes of `--watch`.
+INTERVAL = 2.0
+_CLEAR = "\x1b[H\x1b[J"
+
+
+class ListView(NamedTuple):
+    """The content of a list: `values` for programs, `table` for people."""
+
+    values: Sequence[object]
+    table: Table
+
+
+def add_options(parser: Parser, *, sortable: bool = True) -> None:
+    """Add the options of a list. sortable: False for a table whose rows belong together."""
+    add = parser.add_argument
+    add(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=FORMATS,
+        default="",
+        help=f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
+    )
+    if sortable:
+        add(
+            "--sort-by", metavar="COLUMN", default="", help="the column to sort by, as it is headed"
+        )
+    add("-w", "--watch", action="store_true", help="go on, and print what changes; Ctrl-C ends it")
+
+
+def show(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:
+    """Print what `read` returns, once or, with --watch, whenever it changes. Returns the exit code.
+
+    Raises InvalidRequest for a column that the table lacks, and whatever `read` raises.
+    """
+    if not getattr(arguments, "watch", False):
+        print(rendered(arguments, read()))
+        return 0
+    import time
+
+    before = ""
+    while True:
+        text = rendered(arguments, read())
+        if text != before:
+            if sys.stdout.isatty():
+                print(_CLEAR + text, flush=True)
+            else:
+                print(f"\n{text}" if before else text, flush=True)
+            before = text
+        time.sleep(INTERVAL)
+
+
+def rendered(arguments: argparse.Namespace, listing: ListView) -> str:
+    """Return a list in the format, and in the order, that the arguments name."""
+    listing = _sorted(listing, getattr(arguments, "sort_by", ""))
+    form = getattr(arguments, "output", "") or "table"
+    if getattr(arguments, "json", False):
+        form = "json"
+    if form == "json":
+        from podwright.cli.shared import _json
+
+        return _json.text(listing.values)
+    if form == "yaml":
+        return _yaml(listing.values)
+    if form == "name":
+        return "\n".join(listing.table.names())
+    if form == "wide" or not sys.stdout.isatty():
+        return str(listing.table)
+    from podwright.cli.shared._arguments import columns
+
+    return str(listing.table.fitted(columns()))
+
+
+def _sorted(listing: ListView, column: str) -> ListView:
+    if not column:
+        return listing
+    table = listing.table
+    heading = next((title for title in table.header if title.casefold() == column.casefold()), None)
+    if heading is None:
+        raise InvalidRequest(
+            f"there is no column {column!r} to sort by",
+            would_work=f"--sort-by with one of: {', '.join(table.header)}",
+        )
+    order = table.order(heading)
+    return ListView(
+        [listing.values[position] for position in order],
+        table._replace(rows=[table.rows[position] for position in order]),
+    )
+
+
+def _yaml(values: Sequence[object]) -> str:
+    """Return the values of the JSON as YAML. Raises InvalidRequest without PyYAML."""
+    import json
+
+    from podwright.cli.shared import _json
+
+    try:
+        import yaml
+    except ImportError:
+        raise InvalidRequest(
+            "YAML needs PyYAML, which is not installed",
+            would_work="pip install PyYAML, or -o json",
+        ) from None
+    text: str = yaml.safe_dump(json.loads(_json.text(values)), sort_keys=False)
+    return text.rstrip("\n")

@@ -1,0 +1,30 @@
+"""The folders in which serving commands keep files that must outlive them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from podwright.endpoints import system_path
+
+_SYSTEM = Path(system_path("/var/lib/podwright"))
+
+
+def own_key(*, system: bool) -> Path:
+    """Return the key file that a server and the agents on its machine share when none is named.
+
+    system: that of the machine's server and its agents; else that of this account.
+    """
+    named = os.environ.get("PODWRIGHT_AGENT_KEY", "")
+    return Path(named) if named else state_folder(system=system) / "agent.key"
+
+
+def state_folder(*, system: bool) -> Path:
+    """Return the machine's folder, or this account's (XDG base directories).
+
+    Root's account is like any other: only `--system` means the machine.
+    """
+    if system:
+        return _SYSTEM
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else Path.home() / ".local/state") / "podwright"

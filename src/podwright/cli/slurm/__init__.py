@@ -1,0 +1,1 @@
+"""The verbs of `podwright slurm`, one small file each."""

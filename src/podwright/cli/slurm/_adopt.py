@@ -1,0 +1,86 @@
+"""`podwright slurm adopt`: makes a partition of the GPUs that Slurm gave a job."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    from podwright.cli.shared._server import server_options
+
+    parser = verbs.add_parser(
+        "adopt",
+        parents=[server_options()],
+        help="make a partition of the GPUs that Slurm gave a job",
+        description="Makes a partition of the very GPUs that Slurm gave a job, so that fabric and "
+        "guards are set up for it, or says why they cannot be had. For PrologSlurmctld, as root "
+        "or a scheduler; with --release for EpilogSlurmctld. Asked again, it changes nothing.",
+    )
+    parser.add_argument("job", metavar="JOB", nargs="?", help="its number (SLURM_JOB_ID)")
+    parser.add_argument("--release", action="store_true", help="remove that partition")
+    parser.add_argument("--dry-run", action="store_true", help="print what Slurm gave it, and end")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run_slurm=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import json
+    import os
+
+    from podwright.cli.shared._server import connect
+    from podwright.errors import InvalidRequest, NotFound
+    from podwright.gpu.configure import adopt, partition_name, read_grant
+
+    job = arguments.job or os.environ.get("SLURM_JOB_ID", "")
+    if not job.isdecimal():
+        raise InvalidRequest(
+            f"{job!r} is no job" if job else "no job is named", would_work="its number"
+        )
+    if arguments.release:
+        try:
+            connect(arguments).client.remove_partition(partition_name(job), force=True)
+        except NotFound:
+            print(f"job {job}: there is no partition of its GPUs")
+        else:
+            print(f"job {job}: partition {partition_name(job)} is removed")
+        return 0
+    grant = read_grant(_show(job))
+    if arguments.dry_run:
+        summary = {**grant._asdict(), "partition": partition_name(job)}
+        words = ", ".join(f"{node}:{index}" for node, index in grant.gpus)
+        print(json.dumps(summary) if arguments.json else f"job {job} of {grant.user}: GPUs {words}")
+        return 0
+    adopted = adopt(connect(arguments).client, grant)
+    places = [f"{d.machine}:{d.index}" for gcd in adopted.gcds for d in gcd]
+    if arguments.json:
+        print(json.dumps({"partition": adopted.name, "owner": adopted.owner, "gpus": places}))
+    else:
+        print(f"job {job}: partition {adopted.name} has GPUs {', '.join(places)}")
+    return 0
+
+
+def _show(job: str) -> str:
+    import os
+    import subprocess
+
+    from podwright.errors import NotFound, Unavailable
+    from podwright.hosts import find_program
+
+    program = find_program("scontrol", os.environ)
+    if program is None:
+        raise Unavailable("there is no scontrol on PATH", would_work="run it where Slurm is")
+    try:
+        done = subprocess.run(
+            [program, "-d", "-o", "show", "job", job],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable("scontrol does not answer within 60 s") from None
+    if done.returncode:
+        raise NotFound(f"Slurm shows no job {job}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,92 @@
+"""`podwright slurm serve`: the service that answers Slurm's hooks, beside slurmctld."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+FOLDER = "/etc/podwright/slurm"
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "serve",
+        help="answer Slurm's hooks, and keep its counts true",
+        description="Answers Slurm's hooks, keeps its counts of devices true, and settles what "
+        "hooks missed. Runs where slurmctld runs, as root or as Slurm's user.",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="FILE",
+        default=f"{FOLDER}/native.toml",
+        help="the file that configure wrote",
+    )
+    parser.add_argument(
+        "--command-prefix",
+        metavar="WORDS",
+        default="",
+        help="what stands in front of each of Slurm's commands, quoted as for a shell",
+    )
+    parser.add_argument(
+        "--web",
+        metavar="[HOST:]PORT",
+        help="serve a page of GPU nodes instead: nodes, GPUs by job, what waits and why; needs "
+        "no --site and no vipu-server, changes nothing, and answers on loopback (127.0.0.1)",
+    )
+    parser.set_defaults(run_slurm=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import asyncio
+    import logging
+    import shlex
+    import sys
+    from pathlib import Path
+
+    from podwright.hosts import tell_ready
+
+    if arguments.web is not None:
+        return _web(arguments)
+    from podwright.guests.slurm import ways
+    from podwright.guests.slurm.hooks import serve
+    from podwright.guests.slurm.service import load
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    site = load(Path(arguments.site))
+    prefix = shlex.split(arguments.command_prefix)
+    asyncio.run(serve(site, prefix=prefix, make=ways.work, ready=tell_ready))
+    return 0
+
+
+def _web(arguments: argparse.Namespace) -> int:
+    import asyncio
+    import shlex
+
+    from podwright.errors import InvalidRequest, Unavailable
+    from podwright.hosts import tell_ready
+    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.commands import SlurmCommands
+
+    host, _, port = arguments.web.rpartition(":")
+    if not (port.isdecimal() and int(port) < 65536):
+        raise InvalidRequest(
+            f"{arguments.web[:80]!r} is no port", asked="--web", would_work="--web 8092"
+        )
+    try:
+        from podwright.gpu.nodespage import Looker, serve
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"{error.name} is missing here", would_work="pip install 'podwright[pods]'"
+        ) from None
+    prefix = shlex.split(arguments.command_prefix)
+
+    def ready(address: str) -> None:
+        print(f"GPU nodes: {address}", flush=True)
+        tell_ready()
+
+    looker = Looker(SlurmCommands(prefix), lambda words: ask_slurm([*prefix, *words]))
+    asyncio.run(serve(looker, host.strip("[]") or "127.0.0.1", int(port), ready))
+    return 0

@@ -1,0 +1,77 @@
+"""`podwright slurm serve-lint`: tells at submission what lint finds in a job script."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+SOCKET = "/run/podwright-lint/lint.sock"
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    from podwright.cli.shared._arguments import positive
+
+    parser = verbs.add_parser(
+        "serve-lint",
+        help="read job scripts at submission, for job_submit",
+        description="Answers job_submit.lua, which `configure --gpus --lint` writes. Runs where "
+        "slurmctld runs, as any user: only root, SlurmUser and its own user are answered.",
+    )
+    parser.add_argument("--socket", metavar="PATH", default=SOCKET)
+    parser.add_argument(
+        "--slurm-user", metavar="USER", help="who runs slurmctld (SlurmUser, or the user slurm)"
+    )
+    parser.add_argument(
+        "--workers", type=positive, metavar="N", default=2, help="scripts read at a time (2)"
+    )
+    parser.set_defaults(run_slurm=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import logging
+    import os
+    import sys
+    import time
+    from pathlib import Path
+
+    from podwright.cli.slurm._lint import cache
+    from podwright.errors import Unavailable
+    from podwright.gpu.lint import find_site
+    from podwright.gpu.submission import serve
+    from podwright.hosts import tell_ready
+    from podwright.slurm.site.ask import ask_slurm
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    # Slurm itself reports limits of partitions at submission.
+    site = find_site(ask_slurm, cache(), time.time())._replace(partitions={})
+    askers = frozenset({0, os.geteuid(), _slurm_user(arguments.slurm_user)})
+    try:
+        serve(Path(arguments.socket), site, askers, workers=arguments.workers, ready=tell_ready)
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename or arguments.socket}: {error.strerror}",
+            asked="answer job_submit",
+            would_work="--socket=PATH in a folder that this user may write to",
+        ) from error
+    return 0
+
+
+def _slurm_user(named: str | None) -> int:
+    """Return the uid of slurmctld. Raises InvalidRequest for a user that does not exist."""
+    import pwd
+
+    from podwright.errors import InvalidRequest
+    from podwright.slurm.reader import SHOW_CONFIG, SlurmConfig
+    from podwright.slurm.site.ask import ask_slurm
+
+    if not named and (config := SlurmConfig(ask_slurm(list(SHOW_CONFIG)))):
+        return config.user_id
+    try:
+        return pwd.getpwnam(named or "slurm").pw_uid
+    except KeyError:
+        if named:
+            raise InvalidRequest(f"there is no user {named}", asked="--slurm-user") from None
+        return 0

@@ -1,0 +1,1 @@
+"""What administrators own: users, allocations, clusters, privacy, the audit."""

@@ -1,0 +1,232 @@
+"""Allocations of an administrator: whole machines of one cluster, under a name.
+
+A cluster without any has one, named like itself, that holds all of its machines. It makes room
+for the first that is defined, and comes back when the last one goes. Sizes are V-IPU's: those of
+a family inside one link domain, or whole link domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from podwright.controller.hardware._registry import check_name
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core
+from podwright.controller.state._records import Record, decode
+from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, NotFound, WrongState
+from podwright.fabric import Cluster
+from podwright.store import Delete, Put
+from podwright.wire import AllocationRequest
+
+ALLOCATION: Final = "allocation"
+
+
+class AllocationRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """An allocation. agents: its machines. scheduler, owner: the user who alone creates in it."""
+
+    name: str
+    cluster: str
+    agents: tuple[str, ...]
+    scheduler: str = ""
+    owner: str = ""
+
+
+def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
+    """Load allocations from the store, after the clusters."""
+    for (kind, _), body in sorted(records.items()):
+        if kind == ALLOCATION:
+            record = decode(AllocationRecord, body)
+            site = core.inventory.sites.get(record.cluster)
+            if site is not None and all(machine in site.places for machine in record.agents):
+                define(site, record)
+
+
+def define(site: IndexedCluster, record: AllocationRecord) -> None:
+    """Add an allocation to its cluster."""
+    whole_cluster = site.cluster.name
+    if implicit(site):
+        site.index.remove_allocation(whole_cluster)
+        del site.allocations[whole_cluster]
+    site.index.define_allocation(record.name, record.agents)
+    site.allocations[record.name] = list(record.agents)
+    if record.scheduler:
+        site.closed[record.name] = record.scheduler
+    if record.owner:
+        site.owned[record.name] = record.owner
+
+
+def undefine(site: IndexedCluster, name: str) -> None:
+    """Remove an allocation from its cluster."""
+    site.closed.pop(name, None)
+    site.owned.pop(name, None)
+    site.index.remove_allocation(name)
+    del site.allocations[name]
+    if not site.allocations:
+        site.index.define_allocation(site.cluster.name, site.machines())
+        site.allocations[site.cluster.name] = site.machines()
+
+
+def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
+    """The requested allocation, checked. Raises for one that is not possible."""
+    action = f"create allocation {request.name[:80]}"
+    check_name("an allocation", request.name)
+    (site,) = core.inventory.candidates(request.cluster, "", action)[:1]
+    for other in core.inventory.sites.values():
+        if request.name in other.allocations or request.name == other.cluster.name:
+            raise AlreadyExists(
+                f"there is an allocation {request.name} already",
+                asked=action,
+                would_work="another name",
+            )
+    if not request.cluster and len(core.inventory.sites) > 1:
+        raise InvalidRequest(
+            f"there are the clusters {', '.join(core.inventory.sites)}",
+            asked=action,
+            would_work="say which one: --cluster",
+        )
+    if request.scheduler and request.owner:
+        raise InvalidRequest(
+            "it is either a scheduler's or somebody's", asked=action, would_work="one of the two"
+        )
+    if bool(request.agents) == bool(request.size):
+        raise InvalidRequest(
+            "it needs either agents or a size", asked=action, would_work="--agents or --size"
+        )
+    if implicit(site) and (inside := names_in(core, site, site.cluster.name)):
+        raise WrongState(
+            f"{', '.join(inside[:8])} of cluster {site.cluster.name} lie outside any allocation",
+            asked=action,
+            would_work="remove them first",
+            partitions=inside[:100],
+        )
+    allocation_of = (
+        {} if implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
+    )
+    if request.agents:
+        agents = _checked(site, request.agents, allocation_of, action)
+    else:
+        _check_size(site.cluster, request.size, action)
+        agents = _chosen(site.cluster, request.size, allocation_of, action)
+    return AllocationRecord(
+        name=request.name,
+        cluster=site.cluster.name,
+        agents=tuple(agents),
+        scheduler=request.scheduler,
+        owner=request.owner,
+    )
+
+
+def removable(core: Core, name: str, action: str) -> IndexedCluster:
+    """The cluster of an allocation that may be removed. Raises NotFound, WrongState if in use."""
+    (site,) = core.inventory.candidates("", name, action)[:1]
+    if implicit(site):
+        raise WrongState(
+            f"it stands for all of cluster {name}",
+            asked=action,
+            would_work=f"vipu-admin remove cluster {name}",
+        )
+    if inside := names_in(core, site, name):
+        raise WrongState(
+            f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
+            asked=action,
+            would_work="remove these partitions first",
+            partitions=inside[:100],
+        )
+    return site
+
+
+def names_in(core: Core, site: IndexedCluster, allocation: str) -> list[str]:
+    """Partitions in an allocation, and those whose devices there still have to be reset."""
+    pool = (site.cluster.name, allocation)
+    standing = {r.name for r in core.records() if (r.cluster, r.allocation) == pool}
+    left = {q.partition for q in core.quarantine.values() if (q.cluster, q.allocation) == pool}
+    return sorted(standing | left)
+
+
+def put_allocation(record: AllocationRecord) -> Put:
+    """The change that writes an allocation."""
+    return Put(ALLOCATION, record.name, msgspec.json.encode(record))
+
+
+def with_machines(site: IndexedCluster, machines: Mapping[str, Sequence[str]]) -> list[Put]:
+    """The changes that write allocations of a cluster whose machines have changed."""
+    return [
+        put_allocation(
+            AllocationRecord(
+                name=name,
+                cluster=site.cluster.name,
+                agents=tuple(inside),
+                scheduler=site.closed.get(name, ""),
+                owner=site.owned.get(name, ""),
+            )
+        )
+        for name, inside in machines.items()
+        if list(inside) != site.allocations.get(name)
+    ]
+
+
+def drop_allocation(name: str) -> Delete:
+    """The change that forgets an allocation."""
+    return Delete(ALLOCATION, name)
+
+
+def implicit(site: IndexedCluster) -> bool:
+    return list(site.allocations) == [site.cluster.name]
+
+
+def _checked(
+    site: IndexedCluster, agents: Sequence[str], allocation_of: Mapping[str, str], action: str
+) -> Sequence[str]:
+    for name in agents:
+        if name not in site.places:
+            raise NotFound(
+                f"there is no agent {name} in cluster {site.cluster.name}",
+                asked=action,
+                would_work=f"there are: {', '.join(site.machines()[:8])}",
+            )
+        if agents.count(name) > 1:
+            raise InvalidRequest(
+                f"agent {name} is named {agents.count(name)} times",
+                asked=action,
+                would_work="name each agent once",
+            )
+        if name in allocation_of:
+            raise WrongState(f"agent {name} is in allocation {allocation_of[name]}", asked=action)
+    _check_size(site.cluster, len(agents) * site.cluster.family.devices_per_machine, action)
+    return agents
+
+
+def _check_size(cluster: Cluster, size: int, action: str) -> None:
+    family = cluster.family
+    inside, domain_size = family.allocation_sizes_in_domain, family.max_domain_devices
+    if size not in inside and size % domain_size:
+        raise InvalidRequest(
+            f"an allocation cannot have {size} {family.device_noun}s",
+            asked=action,
+            would_work=f"{', '.join(map(str, inside))}, or a multiple of {domain_size}",
+        )
+
+
+def _chosen(
+    cluster: Cluster, size: int, allocation_of: Mapping[str, str], action: str
+) -> list[str]:
+    """The first machines that are in no other allocation, in an aligned block."""
+    per = cluster.family.devices_per_machine
+    rows = [[machine.name for machine in domain.machines] for domain in cluster.domains]
+    if size > cluster.family.max_domain_devices:
+        rows = [[name for row in rows for name in row]]
+    count = size // per
+    for row in rows:
+        for first in range(0, len(row) - count + 1, count):
+            block = row[first : first + count]
+            if not any(name in allocation_of for name in block):
+                return block
+    raise NoCapacity(
+        f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "
+        "other allocations",
+        asked=action,
+        would_work="a smaller one, or another cluster",
+    )

@@ -1,0 +1,217 @@
+"""Hash chains: whether the audit is as it was written. Pure; the audit itself is in `_audit`.
+
+Each entry of a chain carries its position and a hash over its own bytes and the hash before it. So
+an entry that was changed, taken out or put in breaks the chain from there on. An entry that was
+taken off the end breaks nothing, which is why the head goes to the log each hour: whoever has a
+head can ask whether the chain still contains it.
+
+There is one chain for each kind of entry, since each kind is pruned by itself. What pruning takes
+is the beginning, and the same commit leaves an anchor: the position and the hash of the last entry
+that went. A restore begins a new generation of each chain, anchored in the digest of the backup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from podwright.controller.state._records import Record
+from podwright.errors import InvalidRequest
+from podwright.store import Put
+
+ANCHOR: Final = "audit-anchor"
+_HASH: Final = b',"hash":"'
+_SHA256: Final = hashlib.sha256()
+
+
+class Head(NamedTuple):
+    """The last entry of a chain. Its text is `change:1/42:0a1b…`: chain, generation, position."""
+
+    chain: str
+    generation: int
+    position: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.chain}:{self.generation}/{self.position}:{self.digest}"
+
+
+class AnchorRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a generation of a chain begins: behind this position, with this hash before it.
+
+    reason: `pruned`, or which backup was restored. at: seconds since 1970.
+    """
+
+    chain: str
+    generation: int
+    position: int
+    digest: str
+    reason: str = ""
+    at: float = 0.0
+
+    @property
+    def put(self) -> Put:
+        """The change that stores the anchor."""
+        return Put(ANCHOR, f"{self.chain}/{self.generation}", msgspec.json.encode(self))
+
+
+class ChainPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """What an entry says of its place; position 0: it is older than the chains."""
+
+    chain: str = ""
+    generation: int = 0
+    position: int = 0
+    hash: str = ""
+
+
+class Chain:
+    """The end of one chain, in memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._name = name, name.encode()
+        self.generation, self.position, self.digest = 1, 0, ""
+
+    @property
+    def head(self) -> Head:
+        """Its last entry."""
+        return Head(self.name, self.generation, self.position, self.digest)
+
+    def go_on(self, generation: int, position: int, digest: str) -> None:
+        """It continues behind this place, if that is later than the one that it is at."""
+        if (generation, position) >= (self.generation, self.position):
+            self.generation, self.position, self.digest = generation, position, digest
+
+    def sealed(self, body: bytes) -> bytes:
+        """An entry, a JSON object that is not empty, with its place and its hash."""
+        self.position += 1
+        content = b'%b,"chain":"%b","generation":%d,"position":%d' % (
+            body[:-1],
+            self._name,
+            self.generation,
+            self.position,
+        )
+        self.digest = digest = _digest(self.digest, content)
+        return b'%b,"hash":"%b"}' % (content, digest.encode())
+
+
+class ChainReport(NamedTuple):
+    """What a look at one generation of a chain found. anchor: how it begins; empty: at the first
+    entry. problems: sentences; empty where all is as it was written."""
+
+    head: Head
+    entries: int
+    anchor: str
+    problems: tuple[str, ...]
+
+
+def verify_chains(
+    records: Mapping[tuple[str, str], bytes], kinds: Iterable[str], heads: Iterable[Head] = ()
+) -> list[ChainReport]:
+    """A report on each generation of each chain, and whether it contains the heads.
+
+    kinds: of the records that are entries.
+    """
+    anchors = {}
+    for (kind, _), body in records.items():
+        if kind == ANCHOR:
+            anchor = msgspec.json.decode(body, type=AnchorRecord)
+            anchors[anchor.chain, anchor.generation] = anchor
+    entries: dict[tuple[str, int], list[tuple[ChainPlace, bytes]]] = {
+        place: [] for place in anchors
+    }
+    wanted = set(kinds)
+    for (kind, _), body in records.items():
+        if kind in wanted:
+            place = msgspec.json.decode(body, type=ChainPlace)
+            if place.position:
+                entries.setdefault((place.chain, place.generation), []).append((place, body))
+    known_heads = list(heads)
+    for head in known_heads:
+        entries.setdefault((head.chain, head.generation), [])
+    return [
+        _verify(name, generation, chain_entries, anchors.get((name, generation)), known_heads)
+        for (name, generation), chain_entries in sorted(entries.items())
+    ]
+
+
+def _verify(
+    name: str,
+    generation: int,
+    entries: list[tuple[ChainPlace, bytes]],
+    anchor: AnchorRecord | None,
+    heads: list[Head],
+) -> ChainReport:
+    position = anchor.position if anchor is not None else 0
+    digest = anchor.digest if anchor is not None else ""
+    problems: list[str] = []
+    seen = {position: digest}
+    for place, body in sorted(entries, key=lambda entry: entry[0].position):
+        if place.position != position + 1:
+            missing = f"{position + 1}" + (
+                f" to {place.position - 1}" if place.position > position + 2 else ""
+            )
+            problem = (
+                f"entry {missing} is missing" if place.position > position else "twice the same"
+            )
+            problems.append(f"{problem}, before entry {place.position}")
+        digest = _digest(digest, body[: body.rindex(_HASH)] if _HASH in body else body)
+        if digest != place.hash:
+            problems.append(f"entry {place.position} is not as it was written, or one before it")
+            digest = place.hash  # what comes after it is judged by itself
+        position = place.position
+        seen[position] = digest
+    for head in heads:
+        if (head.chain, head.generation) != (name, generation):
+            continue
+        if head.position > position:
+            problems.append(f"it ends at entry {position}, before the head {head}")
+        elif head.position in seen and seen[head.position] != head.digest:
+            problems.append(f"entry {head.position} is another than that of the head {head}")
+    return ChainReport(
+        Head(name, generation, position, digest),
+        len(entries),
+        anchor.reason if anchor is not None else "",
+        tuple(problems),
+    )
+
+
+def read_head(text: str) -> Head:
+    """A head from its text. Raises InvalidRequest."""
+    try:
+        name, place, digest = text.split(":")
+        generation, position = place.split("/")
+        return Head(name, int(generation), int(position), digest)
+    except ValueError:
+        raise InvalidRequest(
+            f"{text[:80]!r} is no head of the audit",
+            would_work="give one as the server's log shows it: change:1/42:0a1b…",
+        ) from None
+
+
+def new_generations(
+    records: Mapping[tuple[str, str], bytes], chains: Iterable[str], digest: str, reason: str
+) -> list[AnchorRecord]:
+    """The anchors that a restore of these records writes: one for each chain.
+
+    digest: of the backup. reason: which backup it is.
+    """
+    last: dict[str, int] = {}
+    for (kind, key), _ in records.items():
+        if kind == ANCHOR:
+            name, _, generation = key.rpartition("/")
+            last[name] = max(last.get(name, 1), int(generation))
+    return [
+        AnchorRecord(
+            chain=name, generation=last.get(name, 1) + 1, position=0, digest=digest, reason=reason
+        )
+        for name in chains
+    ]
+
+
+def _digest(before: str, body: bytes) -> str:
+    state = _SHA256.copy()  # half the cost of a new one: OpenSSL looks each new one up by its name
+    state.update(before.encode() + body)
+    return state.hexdigest()

@@ -1,0 +1,242 @@
+"""Adds machines to a cluster that is in use, or replaces one of its machines.
+
+Partitions on the other machines are not disturbed: a machine keeps its link domain and its place
+there, and new machines come after the present ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from podwright.controller.administration import _allocations as allocations
+from podwright.controller.hardware import _machines as machines
+from podwright.controller.hardware._registry import Registry, put_cluster
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core
+from podwright.controller.state._records import drop_quarantine
+from podwright.errors import InvalidRequest, NotFound, WrongState
+from podwright.fabric import Cluster, LinkDomain, Machine
+from podwright.placement import Index, NodeIndex, Placement
+from podwright.store import Change, Delete
+from podwright.wire import ClusterChange
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A cluster as it is to be. machines: of each allocation that was defined.
+
+    fresh: machines that join; their devices are reset first. leaving: the machine that leaves, or
+    empty.
+    """
+
+    cluster: Cluster
+    index: Index | NodeIndex
+    machines: Mapping[str, Sequence[str]]
+    fresh: Sequence[str]
+    leaving: str
+
+
+def drafted(
+    core: Core, registry: Registry, site: IndexedCluster, request: ClusterChange
+) -> Changed:
+    """The change that is asked for; nothing is changed yet.
+
+    Raises InvalidRequest, NotFound or WrongState.
+    """
+    replaces = bool(request.replace or request.by)
+    action = f"change cluster {request.name[:80]}"
+    if replaces == bool(request.add) or replaces != bool(request.replace and request.by):
+        raise InvalidRequest(
+            "a change adds machines, or replaces one by another",
+            asked=action,
+            would_work="vipu-admin add machine AGENT --cluster NAME, "
+            "or vipu-admin replace machine NAME --by AGENT",
+        )
+    fresh = list(request.add) or [request.by]
+    for name in fresh:
+        _check_agent(registry, core, site, name, fresh, action)
+    new_machines = [_machine(registry, name) for name in fresh]
+    inside: dict[str, Sequence[str]] = {}
+    if not allocations.implicit(site):
+        inside.update(site.allocations)
+    if replaces:
+        _check_empty(core, site, request.replace, action)
+        domains = _with_other(site.cluster, request.replace, new_machines[0])
+        inside = {
+            name: [request.by if m == request.replace else m for m in own]
+            for name, own in inside.items()
+        }
+    else:
+        domains = _with_more(site.cluster, new_machines, request.link_domain, action)
+    cluster = replace(site.cluster, domains=domains)
+    try:
+        index = site.redefined(cluster, inside)
+    except ValueError as error:
+        raise WrongState(
+            f"partitions would have no legal place in it: {error}",
+            asked=action,
+            would_work="remove partitions over several link domains first: the loop is another",
+        ) from None
+    for placement in _loose(core, site, request.replace):
+        index.release(placement)
+    for name in site.places.keys() & (site.drained | core.down) - {request.replace}:
+        index.drain(name)
+    return Changed(cluster, index, inside, fresh, request.replace)
+
+
+def applied(
+    core: Core, site: IndexedCluster, draft: Changed
+) -> tuple[list[Change], Callable[[], None]]:
+    """The cluster is another from here on. Returns what has to be written down, and what makes it
+    what it was, where that cannot be."""
+    left = [q for q in core.quarantine.values() if q.machine == draft.leaving]
+    changes: list[Change] = [
+        put_cluster(draft.cluster),
+        *allocations.with_machines(site, draft.machines),
+        *map(drop_quarantine, left),  # its devices are nobody's any more
+    ]
+    if draft.leaving in site.drained:
+        changes.append(Delete(machines.DRAIN, draft.leaving))
+    core.lift(site)
+    restore, was_down = site.as_it_was(), core.down & {draft.leaving}
+    for quarantined in left:
+        del core.quarantine[quarantined.key]
+    site.redefine(draft.cluster, draft.index, draft.machines)
+    places = core.inventory.by_machine
+    places.pop(draft.leaving, None)
+    core.down.discard(draft.leaving)
+    for name in draft.fresh:
+        places[name] = site
+        core.mark_down(name, announce=False)  # until its devices are reset
+
+    def undo() -> None:
+        restore()
+        for name in draft.fresh:
+            del places[name]
+            core.down.discard(name)
+        places.update(dict.fromkeys(site.places, site))
+        core.down.update(was_down)
+        for name in site.places.keys() & (site.drained | core.down):
+            site.index.drain(name)
+        for quarantined in left:
+            site.index.take(quarantined.placement)
+            core.quarantine[quarantined.key] = quarantined
+
+    return changes, undo
+
+
+def _loose(core: Core, site: IndexedCluster, leaving: str) -> list[Placement]:
+    """Placements that the index holds and that a new index leaves out.
+
+    These are places reserved for waiters or moves, which are planned anew, and devices of the
+    leaving machine that still have to be reset.
+    """
+    placements = [
+        p for r in core.reservations.values() if r.goal.site is site for p in r.placements
+    ]
+    placements += [pending.target for pending in core.moves.values() if pending.site is site]
+    return placements + [q.placement for q in core.quarantine.values() if q.machine == leaving]
+
+
+def _check_agent(
+    registry: Registry,
+    core: Core,
+    site: IndexedCluster,
+    name: str,
+    fresh: Sequence[str],
+    action: str,
+) -> None:
+    known = registry.agent(name, action)
+    if fresh.count(name) > 1:
+        raise InvalidRequest(
+            f"agent {name} is named {fresh.count(name)} times",
+            asked=action,
+            would_work="name each agent once",
+        )
+    if (other := core.inventory.by_machine.get(name)) is not None:
+        raise WrongState(f"agent {name} is in cluster {other.cluster.name} already", asked=action)
+    if known.record.family != site.cluster.family.name:
+        raise InvalidRequest(
+            f"agent {name} has devices of family {known.record.family}, and the cluster those of "
+            f"{site.cluster.family.name}",
+            asked=action,
+            would_work="a cluster of each",
+        )
+
+
+def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> None:
+    if name not in site.places:
+        raise NotFound(
+            f"there is no machine {name} in cluster {site.cluster.name}",
+            asked=action,
+            would_work=f"there are: {', '.join(site.machines()[:8])}",
+        )
+    loose = set(_loose(core, site, name))
+    remaining = [p for p in site.index.held() if p not in loose and name in site.parts(p.blocks)]
+    if remaining:
+        inside = sorted(entry.name for entry in core.on(name)) or ["a partition that is being made"]
+        raise WrongState(
+            f"machine {name} has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} on it",
+            asked=action,
+            would_work=f"vipu-admin drain machine {name}, then remove these partitions: with "
+            "--force, where it does not answer any more",
+            partitions=inside[:100],
+        )
+
+
+def _machine(registry: Registry, name: str) -> Machine:
+    record = registry.agents[name].record
+    return Machine(record.name, record.host, record.port)
+
+
+def _with_other(cluster: Cluster, name: str, by: Machine) -> tuple[LinkDomain, ...]:
+    return tuple(
+        replace(d, machines=tuple(by if m.name == name else m for m in d.machines))
+        for d in cluster.domains
+    )
+
+
+def _with_more(
+    cluster: Cluster, new_machines: list[Machine], wanted: str, action: str
+) -> tuple[LinkDomain, ...]:
+    """More machines at the end of a link domain, or in new ones.
+
+    Our choice where none is named: a domain each where a domain is one machine; the only domain
+    where they have room; a new one where they are as many as each of those there has.
+    """
+    domains, family = cluster.domains, cluster.family
+    most = family.max_domain_devices // family.devices_per_machine
+    sizes = {len(domain.machines) for domain in domains}
+    names = [domain.name for domain in domains]
+    if not wanted and most == 1:
+        new = _unused(names)
+        return (*domains, *(LinkDomain(next(new), (machine,)) for machine in new_machines))
+    if not wanted and len(domains) == 1 and len(domains[0].machines) + len(new_machines) <= most:
+        wanted = names[0]
+    elif not wanted and sizes == {len(new_machines)}:
+        wanted = next(_unused(names))
+    elif not wanted:
+        raise InvalidRequest(
+            f"it is not clear where {len(new_machines)} machines belong: the link domains have "
+            f"{' or '.join(map(str, sorted(sizes)))}",
+            asked=action,
+            would_work=f"--link-domain {names[-1]}, or a name of a new one",
+        )
+    grown = [d for d in domains if d.name == wanted] or [LinkDomain(wanted, ())]
+    count = len(grown[0].machines) + len(new_machines)
+    if count > most:
+        raise InvalidRequest(
+            f"link domain {wanted} would have {count} machines, more than {most}",
+            asked=action,
+            would_work="another --link-domain",
+        )
+    last = replace(grown[0], machines=(*grown[0].machines, *new_machines))
+    if wanted in names:
+        return tuple(last if domain.name == wanted else domain for domain in domains)
+    return (*domains, last)
+
+
+def _unused(names: Sequence[str]) -> Iterator[str]:
+    return (f"ild{i}" for i in count(len(names)) if f"ild{i}" not in names)

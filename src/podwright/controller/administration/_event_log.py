@@ -1,0 +1,47 @@
+"""Events as log lines, the moment they happen: for whoever reads the log, journald, or syslog.
+
+What the server finds or does by itself goes to `podwright.events`, what callers did or were refused
+to `podwright.audit`. A line carries the event's fields for a formatter that can show them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from podwright.wire import EventInfo
+
+_events = logging.getLogger("podwright.events")
+_audit = logging.getLogger("podwright.audit")
+
+#: What happened by itself, in words.
+_WORDS: Final = {
+    "MachineDown": "machine {about} is out of service: {detail}",
+    "MachineUp": "machine {about} serves again: {detail}",
+    "Error": "partition {about} of {owner} is in error: {detail}",
+    "Reset": "partition {about} of {owner} was reset ({detail})",
+    "Relocate": "partition {about} of {owner} moved to other devices: {detail}",
+    "LeaseEnd": "a launch on partition {about} of {owner} is fenced: lease {detail}",
+    "Fencing": "partition {about} of {owner} is FENCING: {detail}",
+    "Fenced": "a fence on partition {about} of {owner} is over: {detail}",
+    "Start": "partition {about} of {owner} starts: {detail}",
+}
+_BAD: Final = frozenset({"MachineDown", "Error", "LeaseEnd", "Fencing"})
+
+
+def log(event: EventInfo, *, own: bool) -> None:
+    """Log an event. own: the server itself caused it, no caller."""
+    logger, level = (_events, logging.INFO) if own else (_audit, logging.INFO)
+    if event.outcome != "OK" or (own and event.what in _BAD):
+        level = logging.WARNING if own else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    if own:
+        text = _WORDS.get(event.what, "{what} {about}: {detail}").format(**fields)
+    else:
+        text = (
+            f"{event.what} {event.about or '-'} by {event.who} ({event.origin}): {event.outcome}"
+            + (f": {event.detail}" if event.detail else "")
+        )
+    logger.log(level, "%s", text, extra={"fields": fields})

@@ -1,0 +1,233 @@
+"""What callers see of others' things: a setting, as Slurm's PrivateData, and one rule without it.
+
+The rule: where a partition's devices answer (IPUoF end points) is told to those alone whose it is:
+owner, creator, who holds a lease on it, the scheduler of its allocation, administrators.
+
+Both work on requests and replies where they pass, so that no call can be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from podwright.controller.state._caller import ANONYMOUS, Caller, Role
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._sight import Sight, belongs
+from podwright.errors import Denied, InvalidRequest, NotFound
+from podwright.wire import (
+    AcquireReply,
+    DeviceInfo,
+    DeviceList,
+    DeviceRef,
+    EventInfo,
+    EventList,
+    PartitionInfo,
+    PartitionList,
+    Value,
+    WaitReply,
+)
+
+if TYPE_CHECKING:
+    from podwright.controller.state._core import Core, Entry
+
+_V = TypeVar("_V", bound=Value)
+#: What can be private: others' partitions (and who is in the way), leases, places in line, whose
+#: devices are; allocations that one may not use; agents.
+KINDS: Final = ("partitions", "leases", "waiters", "devices", "allocations", "agents")
+
+
+def private_kinds(text: str) -> frozenset[str]:
+    """`partitions,leases`, `all` or `none` as a set. Raises InvalidRequest."""
+    kinds = {word.strip() for word in text.split(",") if word.strip()} - {"none"}
+    if "all" in kinds:
+        kinds = kinds - {"all"} | set(KINDS)
+    if unknown := sorted(kinds - set(KINDS)):
+        raise InvalidRequest(
+            f"{unknown[0]!r} cannot be private",
+            asked="--private-data",
+            would_work=f"all, none, or some of {', '.join(KINDS)}",
+        )
+    return frozenset(kinds)
+
+
+#: Attributes of a device that tell what its user's programs do.
+_OF_PROGRAMS = frozenset({"processes", "load", "memory used", "power", "temperature", "last xid"})
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What callers see of others' things, as a site sets it. private: of KINDS; None: all of them
+    on a secure server, none on another. anonymous_endpoints: who shows nothing gets the end points
+    of all partitions."""
+
+    private: frozenset[str] | None = None
+    anonymous_endpoints: bool = False
+
+    def settled(self, *, secure: bool) -> Visible:
+        """The same settings with the private kinds resolved."""
+        if self.private is not None:
+            return self
+        return replace(self, private=frozenset(KINDS if secure else ()))
+
+
+class Privacy:
+    """What each caller sees. granted: the allocations that a caller may use; none: all."""
+
+    def __init__(
+        self, core: Core, visible: Visible, granted: Callable[[Caller], tuple[str, ...]]
+    ) -> None:
+        self._core = core
+        self._granted = granted
+        self.kinds = visible.private or frozenset()
+        self._anonymous_endpoints = visible.anonymous_endpoints
+        core.sight = Sight(self.kinds)
+
+    def hides_agents(self, caller: Caller) -> bool:
+        """Whether agents are hidden from a caller."""
+        return "agents" in self.kinds and caller.role is not Role.ADMINISTRATOR
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def check_request(self, caller: Caller, request: Value) -> None:
+        """Raises NotFound for an allocation that the caller may not know of, as if there were none.
+
+        One that does not exist is refused here too, and in the same words.
+        """
+        if caller.role is Role.ADMINISTRATOR or "allocations" not in self.kinds:
+            return
+        sees = self.use(caller)
+        for cluster, allocation in _places(request):
+            if not allocation:
+                continue
+            sites = self._core.inventory.sites
+            known = [
+                name
+                for place, site in sites.items()
+                if cluster in ("", place)
+                for name in site.allocations
+                if sees(site, name)
+            ]
+            if allocation not in known and (not cluster or cluster in sites):
+                raise NotFound(
+                    f"there is no allocation {allocation[:80]}",
+                    would_work=f"use {' or '.join(known[:5])}" if known else "ask an administrator",
+                    allocation=allocation[:80],
+                )
+
+    def use(self, caller: Caller) -> Callable[[IndexedCluster, str], bool]:
+        """Tells of a cluster's allocation whether the caller may know of it."""
+        granted = self._granted(caller)
+
+        def sees(site: IndexedCluster, name: str) -> bool:
+            return self._core.sight.allocation(caller, site, name, granted)
+
+        return sees
+
+    def sees_allocation(self, caller: Caller, name: str) -> bool:
+        """Whether the caller may know of an allocation of any cluster; of none: yes."""
+        sees, sites = self.use(caller), self._core.inventory.sites.values()
+        return not name or any(name in site.allocations and sees(site, name) for site in sites)
+
+    def check_attach(self, caller: Caller, name: str) -> None:
+        """Raise Denied unless the caller may attach to the partition."""
+        entry = self._core.partitions.get(name)
+        if entry is None or entry.record is None or self._may_attach(caller, entry):
+            return
+        owner = entry.record.owner
+        raise Denied(
+            f"where its devices answer is told to {owner} alone, and you are {caller.name}",
+            asked=f"get the IPUoF configuration of partition {name[:80]}",
+            would_work=f"ask with a certificate or an access key of {owner}'s"
+            + (
+                " (podwright proxy does for other programs); or vipu-server --anonymous-endpoints"
+                if caller.name == ANONYMOUS
+                else ""
+            ),
+            owner=owner,
+        )
+
+    # -- replies -----------------------------------------------------------------------------
+
+    def redacted(self, caller: Caller, reply: Any) -> Any:
+        """The reply without what this caller may not see."""
+        if caller.role is Role.ADMINISTRATOR:
+            return reply
+        if isinstance(reply, PartitionInfo):
+            return self._partition(caller, reply)
+        if isinstance(reply, AcquireReply | WaitReply) and reply.partition is not None:
+            seen = self._partition(caller, reply.partition)
+            return reply if seen is reply.partition else _with(reply, partition=seen)
+        if isinstance(reply, PartitionList):
+            return _with(reply, partitions=[self._partition(caller, p) for p in reply.partitions])
+        if isinstance(reply, DeviceList):
+            return _with(reply, devices=[self._device(caller, device) for device in reply.devices])
+        if isinstance(reply, EventList) and "partitions" in self.kinds:
+            return _with(reply, events=[_of_its_owner(caller, event) for event in reply.events])
+        return reply
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _may_attach(self, caller: Caller, entry: Entry) -> bool:
+        if belongs(caller, entry):
+            return True
+        return self._anonymous_endpoints and caller.name == ANONYMOUS
+
+    def _partition(self, caller: Caller, info: PartitionInfo) -> PartitionInfo:
+        entry = self._core.partitions.get(info.name)
+        if entry is None or self._may_attach(caller, entry):
+            return info
+        leases = info.leases if self._core.sight.leases(caller, entry) else []
+        return _with(
+            info, gcds=[[_without_address(ref) for ref in gcd] for gcd in info.gcds], leases=leases
+        )
+
+    def _device(self, caller: Caller, info: DeviceInfo) -> DeviceInfo:
+        if "kept_for" in info.attributes and "waiters" in self.kinds:
+            attributes = {k: v for k, v in info.attributes.items() if k != "kept_for"}
+            info = _with(info, attributes=attributes)
+        if info.allocation and not self.sees_allocation(caller, info.allocation):
+            info = _with(info, allocation="")
+        entry = self._core.partitions.get(info.partition) if info.partition else None
+        if entry is not None and self._may_attach(caller, entry):
+            return info
+        hidden = "devices" in self.kinds or "partitions" in self.kinds
+        name = "" if entry is not None and hidden else info.partition
+        if entry is not None and hidden:
+            attributes = {k: v for k, v in info.attributes.items() if k not in _OF_PROGRAMS}
+            info = _with(info, attributes=attributes)
+        return _with(info, device=_without_address(info.device), partition=name)
+
+
+def _places(request: Any) -> Iterator[tuple[str, str]]:
+    """The clusters and allocations that a request names, however deep."""
+    for name in request.__struct_fields__:
+        value = getattr(request, name)
+        if name == "allocation" and isinstance(value, str):
+            yield getattr(request, "cluster", ""), value
+        elif isinstance(value, Value):
+            yield from _places(value)
+
+
+def _of_its_owner(caller: Caller, event: EventInfo) -> EventInfo:
+    """An event; whose the thing is, is told to that one alone."""
+    return event if event.owner in ("", caller.name) else _with(event, owner="")
+
+
+def _without_address(ref: DeviceRef) -> DeviceRef:
+    """The device without its network address."""
+    return DeviceRef(
+        domain=ref.domain,
+        offset=ref.offset,
+        machine=ref.machine,
+        index=ref.index,
+        arch_id=ref.arch_id,
+        chip_id=ref.chip_id,
+    )
+
+
+def _with(value: _V, **changes: Any) -> _V:
+    return msgspec.structs.replace(value, **changes)

@@ -1,0 +1,371 @@
+"""Users with access keys, for callers whom no kernel vouches for.
+
+Keys are kept as scrypt hashes and shown once. Checking one takes a while by design, so a key
+that was right is remembered, as a digest under a random key of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from podwright.controller.hardware._registry import check_name
+from podwright.controller.state._caller import ANONYMOUS, Caller, Role
+from podwright.controller.state._records import Record, decode
+from podwright.errors import (
+    AlreadyExists,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    WrongState,
+)
+from podwright.store import Delete, Put
+from podwright.wire import (
+    AcquireRequest,
+    CreateRequest,
+    ExplainRequest,
+    PartitionSpec,
+    UserInfo,
+    Value,
+    WaitRequest,
+    certificate_number,
+    user_uri,
+)
+
+USER: Final = "user"
+_OWN: Final = (
+    "key",
+    "certificate",
+    "proxy",
+)  #: origins of callers who showed that they are a user of ours
+_NUMBER = re.compile(r"[0-9a-f]{8,40}")
+_MOST_REVOKED: Final = 1000
+_COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
+
+
+class UserRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A user. salt, digest: of the access key. allocations: those that may be used; none: all.
+
+    uid: of the account that is this user; -1: none.
+    """
+
+    name: str
+    role: str
+    salt: bytes
+    digest: bytes
+    created_at: float
+    allocations: tuple[str, ...] = ()
+    uid: int = -1
+    revoked: tuple[str, ...] = ()
+
+
+class Users:
+    """All users. common_names: those that make an administrator of whoever has a certificate of
+    the site's authority with that common name, and no URI of ours."""
+
+    def __init__(self, common_names: frozenset[str] = frozenset()) -> None:
+        self.common_names = common_names
+        self._users: dict[str, UserRecord] = {}
+        self._by_uid: dict[int, UserRecord] = {}
+        self._right: dict[str, bytes] = {}
+        self._secret = secrets.token_bytes(32)
+        self._few = asyncio.Semaphore(2)  # a flood of wrong keys must not take all threads
+
+    def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
+        """Load users from the store."""
+        for (kind, _), body in records.items():
+            if kind == USER:
+                self.add(decode(UserRecord, body))
+
+    def list(self) -> list[UserInfo]:
+        """All users, by name."""
+        return [_info(record) for _, record in sorted(self._users.items())]
+
+    def draft(
+        self, name: str, role: str, allocations: tuple[str, ...], now: float, uid: int = -1
+    ) -> tuple[UserRecord, str]:
+        """A new user and the access key. Raises InvalidRequest or AlreadyExists."""
+        action = f"create user {name[:80]}"
+        check_name("a user", name)
+        if name == ANONYMOUS or name.isdecimal():
+            raise InvalidRequest(f"{name} stands for somebody else", asked=action)
+        if role not in (known.value for known in Role):
+            raise InvalidRequest(
+                f"there is no role {role[:40]!r}",
+                asked=action,
+                would_work=f"one of {', '.join(known.value for known in Role)}",
+            )
+        if name in self._users:
+            raise AlreadyExists(
+                f"there is a user {name} already",
+                asked=action,
+                would_work="another name; a user who lost the key is removed and made anew",
+            )
+        if uid != -1:
+            self._check_uid(uid, action)
+        keyless = UserRecord(
+            name=name,
+            role=role,
+            salt=b"",
+            digest=b"",
+            created_at=now,
+            allocations=allocations,
+            uid=uid,
+        )
+        return with_new_key(keyless)
+
+    def _check_uid(self, uid: int, action: str) -> None:
+        if not 0 < uid < 2**31:
+            raise InvalidRequest(
+                "root is an administrator here" if uid == 0 else f"{uid} is no user id",
+                asked=action,
+                would_work="the number of an account other than root's",
+            )
+        if (other := self._by_uid.get(uid)) is not None:
+            raise AlreadyExists(
+                f"user id {uid} is user {other.name} here",
+                asked=action,
+                would_work=f"another one; or remove user {other.name} first",
+            )
+
+    def add(self, record: UserRecord) -> UserInfo:
+        """Add a user whose record is durable."""
+        before = self._users.get(record.name)
+        if before is not None and before.digest != record.digest:
+            self._right.pop(record.name, None)
+        self._users[record.name] = record
+        if record.uid != -1:
+            self._by_uid[record.uid] = record
+        return _info(record)
+
+    def named(self, name: str) -> UserRecord | None:
+        """The user of a name, or None."""
+        return self._users.get(name)
+
+    def known(self, caller: Caller) -> Caller:
+        """Who somebody is here for whom the kernel or MUNGE vouches, with the role given to him.
+
+        Root and the account that runs the server are administrators whatever is written down.
+        """
+        if caller.uid is None or caller.role is Role.ADMINISTRATOR:
+            return caller
+        record = self._by_uid.get(caller.uid)
+        if record is None or caller.origin in _OWN:
+            return caller
+        return Caller(record.name, caller.uid, Role(record.role), caller.origin)
+
+    def granted(self, name: str, allocation: str, action: str) -> UserRecord:
+        """A user with one allocation more. One who may use all is restricted by no grant.
+
+        Raises NotFound.
+        """
+        self.check_known(name, action)
+        record = self._users[name]
+        if not record.allocations or allocation in record.allocations:
+            return record
+        return msgspec.structs.replace(record, allocations=(*record.allocations, allocation))
+
+    def check_known(self, name: str, action: str) -> None:
+        """Raises NotFound."""
+        if name not in self._users:
+            have = ", ".join(sorted(self._users)[:8]) or "none"
+            raise NotFound(
+                f"there is no user {name}", asked=action, would_work=f"there are: {have}"
+            )
+
+    def check_scheduler(self, name: str, action: str) -> None:
+        """Raises NotFound, and InvalidRequest for a user of another role."""
+        self.check_known(name, action)
+        if (role := self._users[name].role) != Role.SCHEDULER.value:
+            raise InvalidRequest(
+                f"user {name} has the role {role}",
+                asked=action,
+                would_work="a user made with --role scheduler",
+            )
+
+    def revoking(self, name: str, number: str) -> UserRecord:
+        """A user of whom one certificate is worth nothing. Raises NotFound, InvalidRequest."""
+        action = f"revoke certificate {number[:80]} of {name[:80]}"
+        self.check_known(name, action)
+        record = self._users[name]
+        if not _NUMBER.fullmatch(number):
+            raise InvalidRequest(
+                f"{number[:80]!r} is no number of a certificate",
+                asked=action,
+                would_work="its last word: openssl x509 -noout -ext subjectAltName -in cert.pem",
+            )
+        if number in record.revoked:
+            return record
+        if len(record.revoked) >= _MOST_REVOKED:
+            raise WrongState(
+                f"{_MOST_REVOKED} certificates of {name}'s are revoked already",
+                asked=action,
+                would_work="remove the user and make it anew, which revokes all",
+            )
+        return msgspec.structs.replace(record, revoked=(*record.revoked, number))
+
+    def drop(self, name: str) -> None:
+        """Forget a user."""
+        record = self._users.pop(name, None)
+        if record is not None:
+            self._by_uid.pop(record.uid, None)
+        self._right.pop(name, None)
+
+    def kept_to_grants(self, caller: Caller, request: Value) -> Value:
+        """See `UserCalls.admitted`. The caller is as `known` has him."""
+        record = self.of(caller)
+        if record is None or not record.allocations or caller.role is Role.ADMINISTRATOR:
+            return request
+        if isinstance(request, CreateRequest | AcquireRequest):
+            spec = _limited(request.spec, record)
+            return msgspec.structs.replace(request, spec=spec)
+        if isinstance(request, ExplainRequest) and not request.for_job:
+            if request.spec is not None:
+                return msgspec.structs.replace(request, spec=_limited(request.spec, record))
+            if request.acquire is not None:
+                acquire = self.kept_to_grants(caller, request.acquire)
+                return msgspec.structs.replace(request, acquire=acquire)
+        if isinstance(request, WaitRequest):
+            inner = request.create or request.acquire
+            if inner is not None:
+                field = "create" if request.create else "acquire"
+                limited = self.kept_to_grants(caller, inner)
+                return msgspec.structs.replace(request, **{field: limited})
+        return request
+
+    def allocations_of(self, caller: Caller) -> tuple[str, ...]:
+        """The allocations that a caller may use; empty: all."""
+        record = self.of(caller)
+        return record.allocations if record is not None else ()
+
+    def of(self, caller: Caller) -> UserRecord | None:
+        """The server's own user behind a caller, if there is one."""
+        if caller.origin in _OWN:
+            return self._users.get(caller.name)
+        return self._by_uid.get(-1 if caller.uid is None else caller.uid)
+
+    async def authenticate(self, name: str, key: str) -> Caller:
+        """The caller behind a name and an access key. Raises Unauthenticated, which does not say
+        which of both is wrong."""
+        record = self._users.get(name)
+        seen = hmac.digest(self._secret, key.encode(), "sha256")
+        if record is None or not hmac.compare_digest(seen, self._right.get(name, b"")):
+            async with self._few:
+                salt = record.salt if record else b"\0" * 16
+                digest = await asyncio.to_thread(_digest, key[:200], salt)
+            record = self._users.get(name)
+            if record is None or not hmac.compare_digest(digest, record.digest):
+                raise Unauthenticated(
+                    "no user of this server has this name and this access key",
+                    would_work="ask an administrator: vipu-admin create user",
+                )
+            self._right[name] = seen
+        return _caller(record, "key")
+
+    def certified(self, name: str, uri: str) -> Caller:
+        """The caller behind a certificate. uri: which user exactly; without a time, any of that
+        name. Raises Unauthenticated."""
+        record = self._users.get(name)
+        if record is None:
+            raise Unauthenticated(
+                f"the certificate is for user {name[:80]!r}, whom this server does not have",
+                would_work="ask an administrator: vipu-admin create user, create certificate",
+            )
+        number = certificate_number(uri)
+        if number in record.revoked:
+            raise Unauthenticated(
+                f"this certificate of user {name} was revoked",
+                would_work="ask an administrator for another: vipu-admin create certificate",
+            )
+        if not uri and record.role == Role.ADMINISTRATOR.value and name not in self.common_names:
+            raise Unauthenticated(
+                f"a common name makes nobody an administrator, and {name} is one",
+                would_work=f"vipu-admin create certificate {name}, which says so by a URI; or "
+                f"vipu-server --tls-administrators {name}",
+            )
+        if uri.count(":") > 2 and uri != user_uri(record.name, record.created_at, number):
+            raise Unauthenticated(
+                f"the certificate is for an earlier user {name}",
+                would_work="ask an administrator for another: vipu-admin create certificate",
+            )
+        return _caller(record, "certificate")
+
+    def named_by_proxy(self, name: str) -> Caller:
+        """The user whom the site's proxy says. Raises Unauthenticated for none of this server's."""
+        record = self._users.get(name)
+        if record is None:
+            raise Unauthenticated(
+                f"the site's proxy says {name[:80]!r}, whom this server does not have",
+                would_work="ask an administrator: vipu-admin create user",
+            )
+        return _caller(record, "proxy")
+
+
+def with_new_key(record: UserRecord) -> tuple[UserRecord, str]:
+    """A user with an access key that was just drawn, and that key. It takes some 50 ms."""
+    key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
+    return msgspec.structs.replace(record, salt=salt, digest=_digest(key, salt)), key
+
+
+def first_user(name: str, now: float) -> tuple[Put, str]:
+    """An administrator for a new store, and the access key. Raises InvalidRequest."""
+    record, key = Users().draft(name, Role.ADMINISTRATOR.value, (), now)
+    return put_user(record), key
+
+
+def _limited(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
+    names = ", ".join(record.allocations)
+    if spec.allocation in record.allocations:
+        return spec
+    if spec.allocation:
+        raise Denied(
+            f"allocation {spec.allocation} is not granted to {record.name}",
+            asked=f"create partition {spec.name[:80]}",
+            would_work=f"use {names}",
+            allocation=spec.allocation,
+        )
+    if len(record.allocations) > 1:
+        raise InvalidRequest(
+            f"several allocations are granted to {record.name}",
+            asked=f"create partition {spec.name[:80]}",
+            would_work=f"say which one with --allocation: {names}",
+        )
+    return msgspec.structs.replace(spec, allocation=record.allocations[0])
+
+
+def put_user(record: UserRecord) -> Put:
+    """The change that writes a user."""
+    return Put(USER, record.name, msgspec.json.encode(record))
+
+
+def drop_user(name: str) -> Delete:
+    """The change that forgets a user."""
+    return Delete(USER, name)
+
+
+def _digest(key: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(key.encode(), salt=salt, **_COST)
+
+
+def _caller(record: UserRecord, origin: str) -> Caller:
+    uid = None if record.uid == -1 else record.uid
+    return Caller(name=record.name, uid=uid, role=Role(record.role), origin=origin)
+
+
+def _info(record: UserRecord) -> UserInfo:
+    return UserInfo(
+        name=record.name,
+        role=record.role,
+        allocations=list(record.allocations),
+        created_at=record.created_at,
+        uid=record.uid,
+        revoked=list(record.revoked),
+    )

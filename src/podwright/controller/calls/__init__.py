@@ -1,0 +1,1 @@
+"""The calls of the server, one function each, and the views that they return."""

@@ -1,0 +1,190 @@
+"""Calls about what others do: explanations, quotas, events, machines in and out of service."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from podwright.controller.administration._audit import EVENT, INTENT
+from podwright.controller.administration._audit_chain import read_head, verify_chains
+from podwright.controller.calls import _views as views
+from podwright.controller.calls._call_services import Services
+from podwright.controller.calls._list_pages import ListPage
+from podwright.controller.hardware import _machines as machines
+from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.partitions._acquire import would_acquire
+from podwright.controller.requests import _explain as explaining
+from podwright.controller.requests import _quotas as quotas
+from podwright.controller.requests._spec import CheckedSpec, described
+from podwright.controller.state._caller import Caller, Role
+from podwright.controller.state._shielded import shielded
+from podwright.errors import InvalidRequest, NotFound, PodwrightError
+from podwright.wire import (
+    AcquireRequest,
+    AuditChain,
+    AuditReport,
+    AuditRequest,
+    Empty,
+    EventList,
+    EventsRequest,
+    ExplainRequest,
+    Explanation,
+    ListRequest,
+    MachineName,
+    QuotaInfo,
+    QuotaList,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+async def explain(services: Services, caller: Caller, request: ExplainRequest) -> Explanation:
+    """Why a request cannot start now, or how a waiter, lease or partition stands.
+
+    Raises NotFound, and InvalidRequest for a request that can never start.
+    """
+    core = services.core
+    if request.acquire is not None:
+        return _explain_acquire(services, caller, request.acquire)
+    if request.spec is None:
+        return _explain_name(services, caller, request.name)
+    checked = CheckedSpec(request.spec, described(request.spec, core.inventory.noun))
+    return _explain_place(services, caller, checked, request.duration)
+
+
+def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest) -> Explanation:
+    action = f"acquire {described(request.spec, services.core.inventory.noun)}"
+    try:
+        would = would_acquire(services.core, caller, request)
+    except InvalidRequest:
+        raise
+    except PodwrightError as error:
+        return explaining.of_error(action, error)
+    if would.create is None:
+        return Explanation(asked=would.action, starts_now=True, lines=[would.outcome])
+    checked = CheckedSpec(would.create, would.action, hosts=request.hosts)
+    explanation = _explain_place(services, caller, checked, request.duration)
+    if explanation.starts_now:
+        explanation = msgspec.structs.replace(
+            explanation, lines=[would.outcome, *explanation.lines]
+        )
+    return explanation
+
+
+def _explain_place(
+    services: Services, caller: Caller, checked: CheckedSpec, duration: float
+) -> Explanation:
+    core, action = services.core, checked.action
+    try:
+        claim = partitions.place(core, checked, owner=caller.name, duration=duration)
+    except InvalidRequest:
+        raise
+    except PodwrightError as error:
+        return explaining.of_error(action, error)
+    partitions.untake(core, claim)
+    where = f"it would start at once, in allocation {claim.placement.allocation}"
+    return Explanation(asked=action, starts_now=True, lines=[where])
+
+
+def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
+    core = services.core
+    entry = core.find(caller, name)
+    if entry is not None and entry.record is not None:
+        return explaining.of_partition(core, entry, caller)
+    if (lease := core.find_lease(caller, name)) is not None:
+        explanation = explaining.of_partition(core, core.partitions[lease.record.partition], caller)
+        return Explanation(asked=f"lease {name} on {explanation.asked}", lines=explanation.lines)
+    if (entry := core.find_fenced(caller, name)) is not None:
+        explanation = explaining.of_partition(core, entry, caller)
+        return Explanation(
+            asked=f"lease {name}, over, on {explanation.asked}", lines=explanation.lines
+        )
+    waiter = services.waiting.named(name)
+    if waiter is None or not core.sight.waiter(caller, waiter.record.name):
+        raise NotFound(
+            f"there is no waiter, lease or partition {name[:80]}",
+            asked="explain",
+            would_work="list waiters, list leases and list partitions show what there is",
+        )
+    info = services.waiting.info(waiter)
+    lines = [f"place {info.place} in the queue: {info.needs}"] if info.place else []
+    if info.estimate:
+        lines.append(f"it can start in about {info.estimate:.0f} s")
+    try:
+        claim = partitions.place(
+            core, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
+        )
+    except PodwrightError as error:
+        explanation = explaining.of_error(info.asked, error)
+        return Explanation(
+            **{
+                **{field: getattr(explanation, field) for field in explanation.__struct_fields__},
+                "asked": f"waiter {name}: {info.asked}",
+                "lines": [*lines, *explanation.lines],
+            }
+        )
+    partitions.untake(core, claim)
+    return Explanation(asked=f"waiter {name}: {info.asked}", lines=lines)
+
+
+async def set_quota(services: Services, caller: Caller, request: QuotaInfo) -> QuotaInfo:
+    """Set a quota, or end it (no limit at all). Raises Denied, InvalidRequest, NotFound."""
+    return await shielded(services.core.spawn(quotas.put(services.core, request)))
+
+
+async def list_quotas(services: Services, caller: Caller, request: ListRequest) -> QuotaList:
+    """Quotas: all for an administrator, for others those that bind them."""
+    views.check_filters(services.core, request, "list quotas")
+    sees_all = caller.role is Role.ADMINISTRATOR
+    page = ListPage[QuotaInfo](request)
+    places = {"/".join(key): quota for key, quota in services.core.quotas.items()}
+    for place, quota in sorted(places.items()):
+        if not (
+            place > request.page_token
+            and (sees_all or quota.user in ("", caller.name))
+            and request.allocation in ("", quota.allocation)
+            and services.privacy.sees_allocation(caller, quota.allocation)
+        ):
+            continue
+        if page.full:
+            break
+        page.add(place, quotas.show(services.core, quota))
+        await asyncio.sleep(0)  # what is used of it is counted over all partitions
+    return QuotaList(quotas=page.items, next_page_token=page.token)
+
+
+async def list_events(services: Services, caller: Caller, request: EventsRequest) -> EventList:
+    """Events: all of them for an administrator, else those by the caller or on its things."""
+    return await services.audit.list(caller, request)
+
+
+async def verify_audit(services: Services, caller: Caller, request: AuditRequest) -> AuditReport:
+    """Whether the audit is as it was written, and contains these heads. Raises InvalidRequest."""
+    heads = [read_head(text) for text in request.heads]
+    snapshot = await services.core.store.read()
+    reports = await asyncio.to_thread(verify_chains, snapshot.records, (EVENT, INTENT), heads)
+    chains = [
+        AuditChain(
+            head=str(report.head),
+            entries=report.entries,
+            anchor=report.anchor,
+            problems=list(report.problems),
+        )
+        for report in reports
+    ]
+    return AuditReport(chains=chains)
+
+
+async def drain_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
+    """Place nothing new on a machine. Raises Denied, NotFound."""
+    await shielded(services.core.spawn(machines.drain(services.core, request.name)))
+    return Empty()
+
+
+async def resume_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
+    """Place partitions on a machine again. Raises Denied, NotFound."""
+    await shielded(services.core.spawn(machines.resume(services.core, request.name)))
+    return Empty()

@@ -1,0 +1,66 @@
+"""What the calls of the controller work with, as one value that every call is handed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from podwright.controller.administration._audit import Audit
+from podwright.controller.administration._privacy import Privacy
+from podwright.controller.administration._users import Users
+from podwright.controller.calls import _views as views
+from podwright.controller.hardware._discovery import Discovery
+from podwright.controller.hardware._fabric_journal import StoredFabricJournal
+from podwright.controller.hardware._heartbeats import Heartbeats
+from podwright.controller.hardware._registry import Registry
+from podwright.controller.moves._launch_moves import LaunchMoves
+from podwright.controller.queue._waiting import Waiting
+from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._request_ids import Requests
+from podwright.controller.state._shielded import shielded
+from podwright.wire import PartitionInfo
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The parts of a controller. version: of the server, as partitions name it.
+
+    introduce: called with the server's name, which its store keeps, and the number of this start.
+    changing: what an administrator changes, one change at a time. starting: seconds in which an
+    agent that is to be registered may come up.
+    """
+
+    version: str
+    core: Core
+    requests: Requests
+    waiting: Waiting
+    moves: LaunchMoves
+    audit: Audit
+    registry: Registry
+    heartbeats: Heartbeats
+    users: Users
+    discovery: Discovery
+    privacy: Privacy
+    introduce: Callable[[str, int], None]
+    fabric_journal: StoredFabricJournal
+    starting: float
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run work to its end, even if its caller disconnects."""
+        return await shielded(self.core.spawn(work))
+
+    def info(self, entry: Entry) -> PartitionInfo:
+        """A partition as callers see it."""
+        return views.partition_info(self.core, entry, entry.known, self.version)
+
+    def owner(self, name: str) -> str:
+        """The owner of the partition or waiter of this name; empty if there is none."""
+        entry, waiter = self.core.partitions.get(name), self.waiting.named(name)
+        if entry is not None and entry.record is not None:
+            return entry.record.owner
+        return waiter.record.name if waiter is not None else ""

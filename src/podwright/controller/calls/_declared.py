@@ -1,0 +1,130 @@
+"""What is done for every call as its `Method` declares it, so that no call can forget it.
+
+Before: the controller must be serving, and the caller's role must allow such a call at all (whose
+object it is, is known further in). After: what the row names stands in the audit, however the call
+ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from podwright.controller.calls._call_services import Services
+from podwright.controller.state._audit_intents import CURRENT
+from podwright.controller.state._caller import ANONYMOUS, Caller, Role
+from podwright.errors import Denied, PodwrightError, Unavailable
+from podwright.wire import METHODS, AuditEntry, May, Method, Rights, Value
+
+#: Carries out one call: services, caller, request.
+CallFunction = Callable[[Services, Caller, Any], Coroutine[Any, Any, Value]]
+#: The same for one controller, checked and audited: caller, request.
+BoundCall = Callable[[Caller, Any], Coroutine[Any, Any, Any]]
+
+
+def declared(
+    services: Services, table: Mapping[str, CallFunction], check_serving: Callable[[], None]
+) -> dict[str, BoundCall]:
+    """Each function of a table, doing what is declared of its method; by the method's name.
+
+    check_serving: raises Unavailable while nothing is served.
+    """
+    calls = {}
+    for name, function in table.items():
+        method = METHODS[name]
+        call = _checked(services, method, function, check_serving)
+        if method.entry is not AuditEntry.NOTHING:
+            call = _audited(services, method, call)
+        calls[name] = call
+    return calls
+
+
+def check_role(caller: Caller, method: Method, request: Any) -> None:
+    """Raise Denied for a caller whose role does not allow the call."""
+    if method.may[_column(caller)] is not May.NO:
+        return
+    action = f"{method.function.replace('_', ' ')} {method.subject(request)}".rstrip()
+    if method.may.user is May.NO:
+        raise Denied(
+            f"you are {caller.name}, and no administrator",
+            asked=action,
+            would_work="ask an administrator to do it",
+            caller=caller.name,
+        )
+    if caller.role is Role.SCHEDULER:
+        raise Denied(
+            f"{caller.name} has the scheduler's role, which has a queue of its own",
+            asked=action,
+            would_work="create partitions in the name of users and their jobs",
+            caller=caller.name,
+        )
+    raise Denied(
+        f"{caller.name} has the reader's role",
+        asked=action,
+        would_work="ask an administrator for the user's role",
+        caller=caller.name,
+    )
+
+
+_COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
+
+
+def _column(caller: Caller) -> int:
+    role = caller.role.value
+    if caller.role is Role.READER and caller.name == ANONYMOUS:
+        role = "anonymous"
+    return _COLUMNS[role]
+
+
+def _checked(
+    services: Services, method: Method, function: CallFunction, check_serving: Callable[[], None]
+) -> BoundCall:
+    async def checked(caller: Caller, request: Any) -> Any:
+        check_serving()
+        check_role(caller, method, request)
+        await _acknowledged(services, caller, method, request)
+        return await function(services, caller, request)
+
+    return checked
+
+
+async def _acknowledged(services: Services, caller: Caller, method: Method, request: Any) -> None:
+    """Acknowledge what a waiter was given, since the caller uses it."""
+    about, unacknowledged = method.about, services.waiting.unacknowledged
+    if unacknowledged and about is not None and not about.new:
+        await unacknowledged.used(caller, method.subject(request))
+
+
+def _audited(services: Services, method: Method, call: BoundCall) -> BoundCall:
+    record_event = services.audit.record_event
+
+    async def audited(caller: Caller, request: Any) -> Any:
+        about = method.subject(request)
+        owner = services.owner(about)
+        intent = services.audit.intend(caller, method.name, about, owner)
+        token = CURRENT.set(intent)
+        try:
+            reply = await call(caller, request)
+        except PodwrightError as error:
+            if isinstance(error, Unavailable) and not intent.number:
+                raise  # it was not even tried
+            record_event(caller, method.name, about, owner=owner, error=error, intent=intent)
+            raise
+        except asyncio.CancelledError:
+            # What it began goes on. An intent that is not written yet stays open for that.
+            written = intent if intent.number else None
+            words = "its caller went away"
+            record_event(caller, method.name, about, owner=owner, detail=words, intent=written)
+            raise
+        finally:
+            CURRENT.reset(token)
+        partition = getattr(reply, "partition", None)
+        about = getattr(partition, "name", "") or about
+        lease = getattr(reply, "lease", None) if method.entry is AuditEntry.LEASE else None
+        detail = f"lease {lease.id}" if lease is not None else ""
+        owner = owner or services.owner(about)
+        record_event(caller, method.name, about, owner=owner, detail=detail, intent=intent)
+        return reply
+
+    return audited

@@ -1,0 +1,136 @@
+"""The list of devices: where each is, what it is like, and whose.
+
+What is needed of the whole is worked out once a page; a machine is looked at when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podwright.controller.calls._list_pages import ListPage, bad_token
+from podwright.controller.calls._views import check_filters
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core
+from podwright.wire import DeviceInfo, DeviceList, DeviceRef, ListRequest, OperationState
+
+#: A device by its cluster, link domain and place in that domain.
+_Place = tuple[str, int, int]
+
+
+def devices(core: Core, request: ListRequest) -> DeviceList:
+    """Devices, in the order of cluster, domain, offset. Raises NotFound for unknown filters."""
+    page = ListPage[DeviceInfo](request)
+    check_filters(core, request, "list devices")
+    view = _Look(core)
+    for site, ref in _after(core, request):
+        allocation = view.allocation(site, ref.machine)
+        if request.allocation not in ("", allocation):
+            continue
+        if page.full:
+            break
+        name = site.cluster.name
+        page.add(f"{name}/{ref.domain}/{ref.offset}", view.info(site, ref, allocation))
+    return DeviceList(devices=page.items, next_page_token=page.token)
+
+
+def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
+    """The devices after those of the token."""
+    token = request.page_token
+    at, domain, offset = _parsed(core, token) if token else ("", 0, -1)
+    reached = not at
+    for name, site in core.inventory.sites.items():
+        resumes = name == at
+        reached = reached or resumes
+        if not reached or request.cluster not in ("", name):
+            continue
+        for d in range(domain if resumes else 0, len(site.refs)):
+            first = offset + 1 if resumes and d == domain else 0
+            for ref in site.refs[d][first:]:
+                yield site, ref
+
+
+def _parsed(core: Core, token: str) -> tuple[str, int, int]:
+    """Raises InvalidRequest for a token of no list, or of a cluster that is gone."""
+    cluster, _, place = token.partition("/")
+    domain, _, offset = place.partition("/")
+    if cluster not in core.inventory.sites or not (
+        domain.isdecimal() and offset.isdecimal() and len(place) < 32
+    ):
+        raise bad_token(token)
+    return cluster, int(domain), int(offset)
+
+
+class _Look:
+    """The state that all devices of a page are described from."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._allocations: dict[str, dict[str, str]] = {}
+        self._machine = ""
+        self._owners: dict[int, str] = {}
+        self._waiting: set[_Place] = {
+            (q.cluster, q.block.domain, q.block.offset + i)
+            for q in core.quarantine.values()
+            for i in range(q.block.size)
+        }
+        self._waiter_of: dict[_Place, str] = {
+            (pool[0], block.domain, block.offset + i): reservation.waiter
+            for pool, reservation in core.reservations.items()
+            for piece in reservation.placements
+            for block in piece.blocks
+            for i in range(block.size)
+        }
+        self._waiter_of |= {
+            (pending.site.cluster.name, block.domain, block.offset + i): pending.partition
+            for pending in core.moves.values()
+            for block in pending.target.blocks
+            for i in range(block.size)
+        }
+
+    def allocation(self, site: IndexedCluster, machine: str) -> str:
+        """The allocation of a machine; empty if it has none."""
+        known = self._allocations.get(site.cluster.name)
+        if known is None:
+            known = {m: name for name, machines in site.allocations.items() for m in machines}
+            self._allocations[site.cluster.name] = known
+        return known.get(machine, "")
+
+    def info(self, site: IndexedCluster, ref: DeviceRef, allocation: str) -> DeviceInfo:
+        """A device, complete."""
+        if ref.machine != self._machine:
+            self._machine, self._owners = ref.machine, self._core.owners(ref.machine)
+        partition = self._owners.get(ref.index, "")
+        known = site.attributes.get(ref.machine, ())
+        attributes = dict(known[ref.index]) if ref.index < len(known) else {}
+        state = self._state(site, ref, partition)
+        if state == "RESERVED":
+            place = (site.cluster.name, ref.domain, ref.offset)
+            attributes["kept_for"] = self._waiter_of[place]
+        return DeviceInfo(
+            cluster=site.cluster.name,
+            device=ref,
+            allocation=allocation,
+            state=state,
+            partition=partition,
+            attributes=attributes,
+        )
+
+    def _state(self, site: IndexedCluster, ref: DeviceRef, partition: str) -> str:
+        place = (site.cluster.name, ref.domain, ref.offset)
+        if ref.machine in self._core.down or ref.index in site.unhealthy.get(ref.machine, ()):
+            return "DOWN"
+        if place in self._waiting or (partition and self._resetting(partition)):
+            return "RESETTING"
+        if not partition and ref.machine in site.drained:
+            return "DRAINED"
+        if place in self._waiter_of:
+            return "RESERVED"
+        return "IN_USE" if partition else "FREE"
+
+    def _resetting(self, partition: str) -> bool:
+        entry = self._core.partitions.get(partition)
+        return bool(
+            entry
+            and entry.record
+            and entry.record.operation in (OperationState.RESETTING, OperationState.REMOVING)
+        )

@@ -1,0 +1,88 @@
+"""Calls about leases: taken, renewed, released, moved to other devices."""
+
+from __future__ import annotations
+
+from podwright.controller.calls import _views as views
+from podwright.controller.calls._call_services import Services
+from podwright.controller.partitions import _acquire as acquiring
+from podwright.controller.partitions import _lease_expiry as expiry
+from podwright.controller.partitions import _repeated_requests as repeats
+from podwright.controller.state._caller import Caller
+from podwright.controller.state._leases import to_info
+from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    Empty,
+    LeaseInfo,
+    LeaseRequest,
+    MoveRequest,
+    MovesAllowed,
+    MovesRequest,
+    MoveTable,
+    PartitionInfo,
+)
+
+
+async def acquire(services: Services, caller: Caller, request: AcquireRequest) -> AcquireReply:
+    """Find or create a partition and take a lease on it.
+
+    Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
+    """
+    core = services.core
+
+    async def take() -> AcquireReply:
+        got = await acquiring.acquire(core, caller, request)
+        return AcquireReply(
+            lease=to_info(got.lease, got.record.size, core.now()),
+            partition=views.partition_info(core, got.entry, got.record, services.version),
+            created=got.created,
+        )
+
+    async def taken_before(known: Remembered) -> AcquireReply | None:
+        earlier = await repeats.acquired_before(core, known)
+        if earlier is None:
+            return None
+        entry, lease = earlier
+        return AcquireReply(
+            lease=to_info(lease, entry.known.size, core.now()),
+            partition=services.info(entry),
+            created=known.created,
+        )
+
+    request_id = RequestId(caller.name, "Acquire", request.request_id)
+    return await services.requests.once(request_id, take, taken_before)
+
+
+async def renew(services: Services, caller: Caller, request: LeaseRequest) -> LeaseInfo:
+    """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
+    renewing = expiry.renew(services.core, caller, request)
+    return await (services.run(renewing) if request.hosts else renewing)
+
+
+async def release(services: Services, caller: Caller, request: LeaseRequest) -> Empty:
+    """End a lease and those in it, or say more about one that is over and FENCING.
+
+    Raises Fenced when it is over for good, Denied, InvalidRequest.
+    """
+    await services.run(expiry.release(services.core, caller, request))
+    return Empty()
+
+
+async def move(services: Services, caller: Caller, request: MoveRequest) -> PartitionInfo:
+    """Give a launch's partition the devices that it was asked to move to; nothing of it runs.
+
+    Raises Fenced, Denied. It stays where it is if that is not wanted any more.
+    """
+    return services.info(await services.run(services.moves.move(caller, request)))
+
+
+async def show_moves(services: Services, caller: Caller, request: MovesRequest) -> MoveTable:
+    """The launches that are asked to move, and those that would be next."""
+    return services.moves.show()
+
+
+async def allow_moves(services: Services, caller: Caller, request: MovesAllowed) -> MoveTable:
+    """Allow or forbid that launches are asked to move."""
+    await services.run(services.moves.allow(request.allowed))
+    return services.moves.show()

@@ -1,0 +1,82 @@
+"""Lists in pages: what one answer holds is bounded, so that none holds up the calls beside it.
+
+A page is what stands after a token, in an order that does not change while a list grows: the token
+is the place of the last item before it. What is there throughout is listed exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Generic, TypeVar
+
+from podwright.errors import InvalidRequest
+from podwright.wire import ListRequest
+
+PAGE: Final = 250  #: items, where the caller leaves it open
+MOST: Final = 1000  #: items, whatever is asked for
+HEAVY: Final = 4000  #: devices that the items of a page may name together
+
+_T = TypeVar("_T")
+
+
+class ListPage(Generic[_T]):
+    """One page while it is filled. token: what to ask for next, empty for the last page.
+
+    Raises InvalidRequest for a size that is none.
+    """
+
+    def __init__(self, request: ListRequest) -> None:
+        if request.page_size < 0:
+            raise InvalidRequest(
+                f"a page of {request.page_size} items is none",
+                asked="list",
+                would_work=f"a page_size from 1 to {MOST}, or 0 to leave it to the server",
+                page_size=request.page_size,
+            )
+        self.items: list[_T] = []
+        self.token = ""
+        self._most = min(request.page_size or PAGE, MOST)
+        self._weight = 0
+        self._last = ""
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more fits. To be asked when there is one more: then `token` is set."""
+        if len(self.items) < self._most and self._weight < HEAVY:
+            return False
+        self.token = self._last
+        return True
+
+    def add(self, place: str, item: _T, weight: int = 0) -> None:
+        """One more. place: what stands after it is the next page. weight: devices that it names."""
+        self.items.append(item)
+        self._weight += weight
+        self._last = place
+
+
+def after(names: Iterable[str], token: str) -> list[str]:
+    """The names after that of a token, in order."""
+    return sorted(name for name in names if name > token)
+
+
+def defined_after(names: Iterable[str], token: str) -> Iterator[str]:
+    """The names behind a token, in the order that they have. Raises InvalidRequest when what the
+    token names has gone."""
+    left = iter(names)
+    if token and token not in left:  # it is walked up to the token
+        raise InvalidRequest(
+            "the list has changed since its last page",
+            asked="list",
+            would_work="list from the beginning",
+            page_token=token[:80],
+        )
+    return left
+
+
+def bad_token(token: str) -> InvalidRequest:
+    """The error for a token that no reply of this server contained."""
+    return InvalidRequest(
+        f"{token[:80]!r} is no page_token",
+        asked="list",
+        would_work="take next_page_token of the answer before, as it is",
+    )

@@ -1,0 +1,128 @@
+"""Calls that create, reset and remove partitions, each with its effect once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from podwright.controller.calls._call_services import Services
+from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.partitions import _repeated_requests as repeats
+from podwright.controller.requests._spec import CheckedSpec, described
+from podwright.controller.state._caller import Caller, Role, in_name_of
+from podwright.controller.state._core import Entry
+from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.errors import InvalidRequest, NotFound, PodwrightError
+from podwright.wire import CreateRequest, Empty, PartitionInfo, RemoveRequest, ResetRequest
+
+
+async def create_partition(
+    services: Services, caller: Caller, request: CreateRequest
+) -> PartitionInfo:
+    """Create a partition; the answer is ACTIVE or in ERROR, or PENDING without `wait`.
+
+    Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
+    """
+    core, spec = services.core, request.spec
+    action = "create " + described(spec, core.inventory.noun)
+    if request.owner and not request.job and caller.role is Role.SCHEDULER:
+        raise InvalidRequest("a scheduler creates for a job, and none is named", asked=action)
+
+    async def create() -> PartitionInfo:
+        entry = await partitions.begin_create(
+            core,
+            in_name_of(caller, request.owner, request.owner_uid, request.job, action),
+            CheckedSpec(spec, action, job=bool(request.job)),
+            creator=caller.name,
+            job=request.job,
+            duration=request.duration,
+        )
+        return await _finished(services, entry, partitions.finish_create(core, entry), request.wait)
+
+    return await services.requests.once(
+        RequestId(caller.name, "CreatePartition", request.request_id, spec.name),
+        create,
+        _made_before(services, request.wait),
+    )
+
+
+async def reset_partition(
+    services: Services, caller: Caller, request: ResetRequest
+) -> PartitionInfo:
+    """Reset a partition's devices; the answer is ACTIVE or in ERROR.
+
+    With `force`, leases on it end; what they leave behind is cut off first, or stands in the
+    way of all but administrators. Raises NotFound, Held, Denied.
+    """
+
+    async def reset() -> PartitionInfo:
+        core = services.core
+        entry = await partitions.begin_reset(core, caller, request)
+        finish = partitions.finish_reset(core, caller, entry, relocatable=request.relocatable)
+        return await _finished(services, entry, finish, request.wait)
+
+    return await services.requests.once(
+        RequestId(caller.name, "ResetPartition", request.request_id, request.name),
+        reset,
+        _made_before(services, request.wait),
+    )
+
+
+async def remove_partition(services: Services, caller: Caller, request: RemoveRequest) -> Empty:
+    """Remove a partition; its devices are reset first.
+
+    With `force`, leases on it end, and machines that do not answer are ignored: nobody gets
+    their devices until they were reset. Raises NotFound, Held, Denied, WrongState.
+    """
+
+    async def remove() -> Empty:
+        core = services.core
+        entry = await partitions.begin_remove(
+            core, caller, request.name, force=request.force, job=request.job
+        )
+        finish = partitions.finish_remove(core, caller, entry, force=request.force)
+        if request.wait:
+            await finish
+        else:
+            core.spawn(_aside(finish))
+        return Empty()
+
+    return await services.requests.once(
+        RequestId(caller.name, "RemovePartition", request.request_id, request.name),
+        remove,
+        lambda known: repeats.removed_before(services.core, known, wait=request.wait),
+    )
+
+
+def _made_before(
+    services: Services, wait: bool
+) -> Callable[[Remembered], Awaitable[PartitionInfo | None]]:
+    """The reply for a partition that was created or reset under the same id before."""
+
+    async def answer(known: Remembered) -> PartitionInfo:
+        return services.info(await repeats.made_before(services.core, known, wait=wait))
+
+    return answer
+
+
+async def _finished(
+    services: Services, entry: Entry, finish: Coroutine[Any, Any, None], wait: bool
+) -> PartitionInfo:
+    """The partition once its second step is done, or at once without `wait`."""
+    if wait:
+        await finish
+    else:
+        services.core.spawn(_aside(finish))
+    if entry.record is None:
+        raise NotFound(
+            f"partition {entry.name} was removed meanwhile",
+            asked=f"get partition {entry.name}",
+            partition=entry.name,
+        )
+    return services.info(entry)
+
+
+async def _aside(work: Coroutine[Any, Any, None]) -> None:
+    with suppress(PodwrightError):  # it shows in the partition's state
+        await work

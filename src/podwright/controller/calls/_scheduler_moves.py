@@ -1,0 +1,113 @@
+"""Moves of what a scheduler made for its jobs.
+
+The scheduler counts those devices as well, so it says who moves, where to and when, after it has
+seen to it that it gives nobody else what they move to. It also calls off. All else is as with other
+launches: only who can be moved is asked, nothing changes before the launch has ended, and who does
+not end in time stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podwright.controller.calls._call_services import Services
+from podwright.controller.moves._launch_moves import row
+from podwright.controller.moves._move_planner import MoveStep, movable, movers, shape_of
+from podwright.controller.requests._spec import blocks_of
+from podwright.controller.state._caller import Caller, Role, check_change
+from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._pending_move import PendingMove
+from podwright.controller.state._records import PartitionRecord
+from podwright.errors import NotFound
+from podwright.wire import (
+    AskToMoveRequest,
+    CallOffMoveRequest,
+    Empty,
+    JobMoves,
+    JobMovesRequest,
+    MoveRow,
+)
+
+
+async def list_job_moves(services: Services, caller: Caller, request: JobMovesRequest) -> JobMoves:
+    """The caller's jobs that can move, are asked to move, or are moving."""
+    core, moves, now = services.core, services.moves, services.core.now()
+
+    def visible(partition: str) -> bool:
+        entry = core.partitions.get(partition)
+        record = entry.record if entry else None
+        return (
+            record is not None
+            and bool(record.job)
+            and (caller.role is Role.ADMINISTRATOR or record.creator == caller.name)
+            and request.cluster in ("", record.cluster)
+            and request.allocation in ("", record.allocation)
+        )
+
+    able = movers(core, now, job=True) if moves.allowed else {}
+    rows = [
+        MoveRow(
+            partition=name,
+            owner=lease.record.owner,
+            size=lease.record.count,
+            seconds=lease.move_seconds,
+            state="ABLE",
+        )
+        for name, lease in able.items()
+    ]
+    rows += [row(move, "ASKED", now) for move in core.moves.values()]
+    rows += [row(move, "MOVING", now) for move in moves.moving.values()]
+    return JobMoves(allowed=moves.allowed, moves=[move for move in rows if visible(move.partition)])
+
+
+async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequest) -> MoveRow:
+    """Ask the launch on a job's partition; the answer is ASKED, or STAYS where it cannot be
+    moved, or not there. Raises NotFound where the partition is another job's, Denied."""
+    core, now = services.core, services.core.now()
+    action = f"move partition {request.partition}"
+    entry, record = _of_job(core, caller, request.partition, request.job, action)
+    blocks = blocks_of(request.devices)
+    known = _pending_move(core, request.partition)
+    if known is not None and known.target.blocks == blocks:
+        return row(known, "ASKED", now)
+    able = services.moves.allowed and sum(block.size for block in blocks) == record.size
+    lease = movable(core, entry, now, job=bool(record.job)) if able else None
+    stays = MoveRow(partition=record.name, owner=record.owner, size=record.size, state="STAYS")
+    if lease is None:
+        return stays
+    assert entry.site is not None
+    target = entry.site.index.find(replace(shape_of(record), blocks=blocks))
+    if target is None:
+        return stays
+    entry.site.index.take(target)
+    room_for = request.room_for or "a job"
+    return row(services.moves.ask(MoveStep(entry, lease, target), None, room_for), "ASKED", now)
+
+
+async def call_off_move(services: Services, caller: Caller, request: CallOffMoveRequest) -> Empty:
+    """It need not move any more; one that is moving has, when this returns. Raises NotFound
+    where the partition is another job's, Denied."""
+    core = services.core
+    action = f"let partition {request.partition} where it is"
+    entry, _ = _of_job(core, caller, request.partition, request.job, action)
+    async with entry.lock:
+        known = _pending_move(core, request.partition)
+        if known is not None:
+            services.moves.call_off(known, "it is not needed any more")
+    return Empty()
+
+
+def _of_job(
+    core: Core, caller: Caller, name: str, job: str, action: str
+) -> tuple[Entry, PartitionRecord]:
+    entry = core.find(caller, name)
+    if entry is None or entry.record is None:
+        raise core.missing(name, action, caller)
+    check_change(caller, entry.record.owner, action, entry.record.creator)
+    if entry.record.job != job:
+        raise NotFound(f"partition {name} is not for job {job}", asked=action)
+    return entry, entry.record
+
+
+def _pending_move(core: Core, partition: str) -> PendingMove | None:
+    return next((move for move in core.moves.values() if move.partition == partition), None)

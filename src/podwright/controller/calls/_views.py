@@ -1,0 +1,201 @@
+"""Replies that describe partitions and leases, made from the state in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from podwright.controller.calls._list_pages import ListPage, after, defined_after
+from podwright.controller.state._caller import Caller
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import AUTO_RESETS, Core, Entry
+from podwright.controller.state._cutoff import waits_for
+from podwright.controller.state._leases import HeldLease, mask_of, to_info
+from podwright.controller.state._records import FenceRecord, PartitionRecord
+from podwright.wire import (
+    AllocationInfo,
+    AllocationList,
+    ClusterInfo,
+    ClusterList,
+    LeaseInfo,
+    LeaseList,
+    ListRequest,
+    OperationState,
+    PartitionInfo,
+    PartitionList,
+    ReadyState,
+)
+
+#: Fields that a partition's record and what callers see of it have in common, but for those that
+#: are not of the same type: a record's lists are tuples, and its devices are blocks.
+_SHARED: Final = tuple(
+    name
+    for name in PartitionInfo.__struct_fields__
+    if name in PartitionRecord.__struct_fields__ and name not in ("errors", "gcds", "hosts")
+)
+_shared: Final = attrgetter(*_SHARED)
+
+
+def partition_info(
+    core: Core, entry: Entry, record: PartitionRecord, version: str
+) -> PartitionInfo:
+    """The full description of a partition."""
+    site = entry.site
+    now = core.now()
+    ready, operation = record.ready, record.operation
+    if entry.fences and operation is OperationState.IDLE:
+        operation = OperationState.FENCING
+        fenced = 0
+        for fence in entry.fences.values():
+            fenced |= fence.lease.mask
+        if fenced == mask_of(0, record.size):
+            ready = ReadyState.PENDING
+    return PartitionInfo(
+        **dict(zip(_SHARED, _shared(record), strict=True)),
+        ready_state=ready,
+        operation_state=operation,
+        errors=list(record.errors),
+        gcds=[site.refs[d][offset : offset + s] for d, offset, s in record.gcds] if site else [],
+        ilds=list(dict.fromkeys(block.domain for block in record.blocks)),
+        auto_reset_count=record.auto_resets,
+        auto_reset_max=AUTO_RESETS if record.auto_reset else 0,
+        auto_reset_last=record.auto_reset_at,
+        leases=[
+            *(to_info(lease, record.size, now) for lease in entry.leases.values()),
+            *(_fenced(core, entry, fence, record.size) for fence in entry.fences.values()),
+        ],
+        server_version=version,
+        simulated=bool(site and site.cluster.simulated),
+        hosts=list(record.hosts),
+    )
+
+
+def check_filters(core: Core, request: ListRequest, action: str) -> None:
+    """Raise NotFound for a filter by an unknown cluster or allocation."""
+    if not (request.cluster or request.allocation):
+        return
+    if not any(
+        request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
+        for record in core.records()  # those of clusters that are gone can still be listed
+    ):
+        core.inventory.candidates(request.cluster, request.allocation, action)
+
+
+def partitions(core: Core, request: ListRequest, version: str, caller: Caller) -> PartitionList:
+    """Those that a caller may know of, in the order of their names. Raises NotFound for unknown
+    filters."""
+    page = ListPage[PartitionInfo](request)
+    check_filters(core, request, "list partitions")
+    for name in after(core.partitions, request.page_token):
+        entry = core.partitions[name]
+        if (record := entry.record) is None or not _wanted(record, request):
+            continue
+        if not core.sight.partition(caller, entry):
+            continue
+        if page.full:
+            break
+        page.add(name, partition_info(core, entry, record, version), record.size)
+    return PartitionList(partitions=page.items, next_page_token=page.token)
+
+
+def _wanted(record: PartitionRecord, request: ListRequest) -> bool:
+    return request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
+
+
+def leases(core: Core, request: ListRequest, caller: Caller) -> LeaseList:
+    """Leases that a caller may know of, in the order of their ids."""
+    page = ListPage[LeaseInfo](request)
+    check_filters(core, request, "list leases")
+    now = core.now()
+    for name in after((*core.leases, *core.fences), request.page_token):
+        lease = core.leases.get(name)
+        entry = core.partitions.get(lease.record.partition) if lease else core.fences[name]
+        if entry is None or (record := entry.record) is None or not _wanted(record, request):
+            continue
+        if not core.sight.leases(caller, entry):
+            continue
+        if page.full:
+            break
+        if lease is not None:
+            page.add(name, to_info(lease, record.size, now))
+        else:
+            page.add(name, _fenced(core, entry, entry.fences[name], record.size))
+    return LeaseList(leases=page.items, next_page_token=page.token)
+
+
+def _fenced(core: Core, entry: Entry, fence: FenceRecord, size: int) -> LeaseInfo:
+    """An ended lease, and what its devices wait for."""
+    hosts = [f"host {host}" for host in fence.hosts if host]
+    if len(hosts) < len(fence.hosts):
+        hosts.append("its hosts")
+    info = to_info(HeldLease(fence.lease, 0.0), size, 0.0)
+    machines = [f"machine {machine}" for machine in waits_for(core, entry, fence)]
+    return msgspec.structs.replace(info, state="FENCING", waits_for=[*hosts, *machines])
+
+
+def clusters(core: Core, request: ListRequest) -> ClusterList:
+    """Clusters, in the order of their definition."""
+    page = ListPage[ClusterInfo](request)
+    check_filters(core, request, "list clusters")
+    sites = core.inventory.sites
+    for name in defined_after(sites, request.page_token):
+        if request.cluster in ("", name):
+            if page.full:
+                break
+            page.add(name, cluster_info(core, sites[name]), sites[name].cluster.size)
+    return ClusterList(clusters=page.items, next_page_token=page.token)
+
+
+def cluster_info(core: Core, site: IndexedCluster) -> ClusterInfo:
+    """A cluster, complete."""
+    cluster = site.cluster
+    return ClusterInfo(
+        name=cluster.name,
+        family=cluster.family.name,
+        size=cluster.size,
+        free=site.index.free(),
+        machines=site.machines(),
+        ild_sizes=[cluster.domain_size(d) for d in range(len(cluster.domains))],
+        topology=cluster.topology.value,
+        ild_topology=cluster.domain_topology.value,
+        simulated=cluster.simulated,
+        drained=sorted(site.drained),
+        down=sorted(core.down.intersection(site.places)),
+    )
+
+
+def allocations(
+    core: Core, request: ListRequest, sees: Callable[[IndexedCluster, str], bool]
+) -> AllocationList:
+    """Allocations, in the order of their definition. sees: whether the caller may know of one."""
+    page = ListPage[AllocationInfo](request)
+    check_filters(core, request, "list allocations")
+    places = {
+        f"{cluster}/{name}": (site, name)
+        for cluster, site in core.inventory.sites.items()
+        if request.cluster in ("", cluster)
+        for name in site.allocations
+        if request.allocation in ("", name) and sees(site, name)
+    }
+    for place in defined_after(places, request.page_token):
+        if page.full:
+            break
+        info = allocation_info(*places[place])
+        page.add(place, info, info.size)
+    return AllocationList(allocations=page.items, next_page_token=page.token)
+
+
+def allocation_info(site: IndexedCluster, name: str) -> AllocationInfo:
+    """An allocation, complete."""
+    return AllocationInfo(
+        name=name,
+        cluster=site.cluster.name,
+        size=site.index.size(name),
+        free=site.index.free(name),
+        agents=list(site.allocations[name]),
+        scheduler=site.closed.get(name, ""),
+        owner=site.owned.get(name, ""),
+    )

@@ -1,0 +1,105 @@
+"""Calls about the queue: join it, ask for a waiter's state, leave it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from podwright.controller.calls import _views as views
+from podwright.controller.calls._call_services import Services
+from podwright.controller.calls._list_pages import ListPage, bad_token
+from podwright.controller.partitions import _lease_expiry as ends
+from podwright.controller.queue._waiter import Order
+from podwright.controller.state._caller import Caller
+from podwright.controller.state._leases import to_info
+from podwright.controller.state._request_ids import Remembered, RequestId
+from podwright.errors import InvalidRequest
+from podwright.wire import (
+    Empty,
+    ListRequest,
+    WaiterInfo,
+    WaiterList,
+    WaiterName,
+    WaitReply,
+    WaitRequest,
+)
+
+MAX_WAIT: Final = 60.0  #: seconds of one answer
+
+
+async def wait(services: Services, caller: Caller, request: WaitRequest) -> WaitReply:
+    """Join the queue, or ask for the waiter's state.
+
+    Raises what CreatePartition and Acquire raise, but for NoCapacity and Held; NotFound.
+    """
+    if not 0 <= request.timeout <= MAX_WAIT:
+        raise InvalidRequest(
+            f"an answer cannot take {request.timeout:g} s",
+            asked="wait",
+            would_work=f"use a timeout from 0 to {MAX_WAIT:g} s, and ask again",
+        )
+    line = services.waiting
+    known = request.id or await line.join(caller, request)
+    waiter = await line.hear(caller, known, request.timeout)
+    info = services.waiting.info(waiter)
+    if not waiter.partition:
+        return WaitReply(waiter=info)
+    entry = services.core.partitions.get(waiter.partition)
+    if entry is None or entry.record is None:
+        raise services.core.missing(waiter.partition, waiter.action, caller)
+    lease = services.core.leases.get(waiter.lease)
+    if waiter.lease and lease is None:
+        raise ends.over(waiter.lease, waiter.action)
+    return WaitReply(
+        waiter=info,
+        partition=services.info(entry),
+        lease=to_info(lease, entry.known.size, services.core.now()) if lease else None,
+        created=waiter.created,
+    )
+
+
+async def leave(services: Services, caller: Caller, request: WaiterName) -> Empty:
+    """Leave the queue. Raises NotFound, Denied."""
+
+    async def leave() -> Empty:
+        await services.waiting.leave(caller, request.id)
+        return Empty()
+
+    async def left_before(known: Remembered) -> Empty | None:
+        return None if services.waiting.waits(request.id) else Empty()
+
+    name = RequestId(caller.name, "Leave", request.request_id, request.id)
+    return await services.requests.once(name, leave, left_before)
+
+
+async def list_waiters(services: Services, caller: Caller, request: ListRequest) -> WaiterList:
+    """The waiters in the order of the queue."""
+    views.check_filters(services.core, request, "list waiters")
+    page = ListPage[WaiterInfo](request)
+    behind = _order(request.page_token)
+    for place, waiter in enumerate(services.waiting.line, 1):
+        if waiter.order <= behind or not (
+            services.core.sight.waiter(caller, waiter.record.name)
+            and request.cluster in ("", waiter.spec.cluster)
+            and request.allocation in ("", waiter.spec.allocation)
+        ):
+            continue
+        if page.full:
+            break
+        page.add(_token(waiter.order), services.waiting.info(waiter, place))
+    return WaiterList(waiters=page.items, next_page_token=page.token)
+
+
+def _token(order: Order) -> str:
+    return f"{order[0]}/{order[1]!r}/{order[2]}"
+
+
+def _order(token: str) -> Order:
+    """Raises InvalidRequest for a token of no list."""
+    if not token:
+        return (-sys.maxsize, 0.0, "")
+    try:
+        priority, since, name = token.split("/")
+        return int(priority), float(since), name
+    except ValueError:
+        raise bad_token(token) from None

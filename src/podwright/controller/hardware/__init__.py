@@ -1,0 +1,1 @@
+"""How state reaches hardware: steps, fences, heartbeats, recovery, the registry of machines."""

@@ -1,0 +1,37 @@
+"""Whether the server sees the processes of a launch, where all of them are on its own host.
+
+A launch can be killed with all its watchers in the second in which its lease begins. The server
+gives such a lease back early only if it has seen the launch before (`_abandoned`). It therefore
+looks as soon as a lease begins, and does not leave the first look to the reconciler's next tick.
+"""
+
+from __future__ import annotations
+
+from podwright.controller.state._core import Core
+from podwright.controller.state._leases import HeldLease
+
+
+def look_at_new(core: Core, lease: HeldLease) -> None:
+    """Look for the launch of a lease that begins now, beside what its call goes on to do."""
+    if may_look(core, lease):
+        core.spawn(look_once(core, lease))
+
+
+def may_look(core: Core, lease: HeldLease) -> bool:
+    """Return whether all hosts of a launch are the server's own, and no job decides its end."""
+    record, own_host = lease.record, core.own_host
+    entry = core.partitions.get(record.partition)
+    in_a_job = bool(record.parent) or (entry is not None and bool(entry.known.job))
+    if own_host is None or in_a_job or lease.ending or not record.run or not record.hosts:
+        return False
+    return all(map(own_host.is_here, record.hosts))
+
+
+async def look_once(core: Core, lease: HeldLease) -> None:
+    """Look for processes of a launch once, and count what the looks found in its lease."""
+    assert core.own_host is not None
+    lives = await core.own_host.lives(lease.record.run, lease.record.owner_uid)
+    if lives:
+        lease.seen, lease.missed = True, 0
+    elif lives is False or not lease.seen:
+        lease.missed += 1

@@ -1,0 +1,63 @@
+"""Machines that an administrator takes out of service and back: drain and resume.
+
+A drained machine takes nothing new and keeps what is on it. It is written down, and outlives
+restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.errors import NotFound
+from podwright.store import Delete, Put
+
+if TYPE_CHECKING:
+    from podwright.controller.state._core import Core
+
+DRAIN: Final = "drain"
+
+
+def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
+    """Drain the machines that were drained before."""
+    for kind, machine in records:
+        site = core.inventory.by_machine.get(machine)
+        if kind == DRAIN and site is not None:
+            site.drained.add(machine)
+            site.index.drain(machine)
+
+
+async def drain(core: Core, machine: str) -> None:
+    """Let a machine take nothing new. Raises NotFound; one that is drained already stays so."""
+    site = _site(core, machine, f"drain machine {machine[:80]}")
+    await core.journal.commit([Put(DRAIN, machine, b"{}")])
+    if machine not in site.drained:
+        site.drained.add(machine)
+        site.index.drain(machine)
+        core.freed(None, (), "")  # places that were kept there are thought over
+
+
+async def resume(core: Core, machine: str) -> None:
+    """Let a machine serve again. Raises NotFound."""
+    site = _site(core, machine, f"resume machine {machine[:80]}")
+    await core.journal.commit([Delete(DRAIN, machine)])
+    if machine in site.drained:
+        site.drained.discard(machine)
+        if machine not in core.down:
+            site.index.resume(machine)
+        core.freed(None, (), "")
+
+
+def _site(core: Core, machine: str, action: str) -> IndexedCluster:
+    site = core.inventory.by_machine.get(machine)
+    if site is None:
+        known = list(core.inventory.by_machine)
+        more = f" and {len(known) - 5} more" if known[5:] else ""
+        raise NotFound(
+            f"there is no machine {machine[:80]}",
+            asked=action,
+            would_work=f"there are: {', '.join(known[:5])}{more}",
+            machine=machine[:80],
+        )
+    return site

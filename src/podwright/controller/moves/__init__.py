@@ -1,0 +1,1 @@
+"""Moves: which launches and partitions make room, where they go, and how."""

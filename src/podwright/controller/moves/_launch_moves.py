@@ -1,0 +1,255 @@
+"""Launches move to other devices.
+
+There are two reasons: free devices suffice for a queued request by count but not by shape, or a
+drained machine is to become empty without ending a launch.
+
+Only launches that can be moved are asked (`_move_planner.movable`). The reply to the launch's next
+renewal carries the request. The launch ends its instances and calls `Move`. Only then does its
+partition get the other devices (`_move_step`), and the launch starts again there. Until then the
+move can be called off, because the launch does not end in time, the waiter leaves or the server
+stops. The launch then continues, or starts again, on its old devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from podwright.controller.moves._move_planner import (
+    MoveStep,
+    movers,
+    on_drained,
+    plan_room,
+    undo,
+)
+from podwright.controller.moves._move_step import shift
+from podwright.controller.partitions import _lease_expiry as ends
+from podwright.controller.queue._waiter import Waiter
+from podwright.controller.state._caller import Caller
+from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._pending_move import PendingMove
+from podwright.controller.state._records import META
+from podwright.controller.state._reservation import Reservation
+from podwright.placement.move_plans import HOUR
+from podwright.store import Opened, Put
+from podwright.wire import MoveRequest, MoveRow, MoveTable
+
+PATIENCE: Final = 60.0  #: seconds to end, beyond those that a launch says it loses
+_KEY: Final = "moves"
+
+
+class LaunchMoves:
+    """The launches that are asked to move. waiter: returns a waiter of the queue by its id."""
+
+    def __init__(self, core: Core, waiter: Callable[[str], Waiter | None]) -> None:
+        self._core, self._waiter = core, waiter
+        self.allowed = True
+        self.done = self.failed = 0
+        self.moving: dict[str, PendingMove] = {}  #: by lease: those whose devices are being changed
+
+    def load(self, opened: Opened) -> None:
+        """Load from the store whether moves are allowed."""
+        body = opened.records.get((META, _KEY))
+        self.allowed = body is None or msgspec.json.decode(body, type=bool)
+
+    async def allow(self, allowed: bool) -> None:
+        """Allow or forbid moves. Forbidding them calls off those that were asked for."""
+        await self._core.journal.commit([Put(META, _KEY, msgspec.json.encode(allowed))])
+        self.allowed = allowed
+        self.tick()
+
+    def tick(self) -> None:
+        """Call off moves that are no longer needed, and ask the launches that should move now."""
+        core, now = self._core, self._core.now()
+        for move in list(core.moves.values()):
+            if move.lease not in core.moves:
+                continue  # called off with another that did not end
+            if now >= move.until:
+                for other in [
+                    pending for pending in core.moves.values() if pending.waiter == move.waiter
+                ]:
+                    if other is move or move.waiter:
+                        late = move.partition
+                        self.call_off(other, f"the launch in {late} did not end in time")
+            elif not self._still_useful(move):
+                reason = "it is not needed any more" if self.allowed else "no launch is to move"
+                self.call_off(move, reason)
+        if not self.allowed or not (able := movers(core, now)):
+            return
+        busy = {move.waiter for move in core.moves.values()}
+        for reservation in list(core.reservations.values()):
+            if (
+                reservation.waiter not in busy
+                and (planned := self._plan(reservation, able)) is not None
+            ):
+                room, steps = planned
+                core.reservations[room.goal.pool] = room
+                room.planned_at = math.inf  # thought over when it has been called off
+                for step in steps:
+                    self.ask(step, room)
+        for step in on_drained(core, able):
+            self.ask(step, None)
+
+    async def move(self, caller: Caller, request: MoveRequest) -> Entry:
+        """Give the partition of a launch that has ended its instances the devices reserved for it.
+
+        Nothing moves if the move was called off. Raises Fenced, Denied.
+        """
+        core = self._core
+        lease = ends.own(core, caller, request.id, request.epoch, "move")
+        entry = core.partitions[lease.record.partition]
+        async with entry.lock:
+            lease = ends.own(core, caller, request.id, request.epoch, "move")
+            move = core.moves.get(lease.record.id)
+            if move is None or move.id != request.move:
+                return entry
+            self._forget(move)
+            self.moving[move.lease] = move
+            try:
+                faults = await shift(core, entry, move)
+            finally:
+                del self.moving[move.lease]
+        if faults:
+            self.failed += 1
+            reason = "; ".join(fault.reason for fault in faults)
+            core.record_event("MoveFailed", move.partition, move.owner, f"it stays: {reason}")
+            self._think_over(move, 0.0)
+            core.freed(None, (), "")
+        else:
+            self.done += 1
+            core.record_event("Moved", move.partition, move.owner, _destination(move))
+            self._think_over(move, core.now())  # what it left is about to be reset
+        return entry
+
+    def show(self) -> MoveTable:
+        """The launches that are asked to move, and those that could be asked next."""
+        core, now = self._core, self._core.now()
+        able = movers(core, now)
+        rows = [row(move, "ASKED", now) for move in core.moves.values()]
+        busy = {move.waiter for move in core.moves.values()}
+        for reservation in list(core.reservations.values()):
+            if (
+                reservation.waiter not in busy
+                and (planned := self._plan(reservation, able)) is not None
+            ):
+                room, steps = planned
+                rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
+                undo(steps)
+                room.lift()
+                reservation.absorb()
+        return MoveTable(
+            allowed=self.allowed,
+            moves=rows,
+            movable=len(able) + len(movers(core, now, job=True)),
+            done=self.done,
+            failed=self.failed,
+        )
+
+    def _plan(
+        self, reservation: Reservation, able: Mapping[str, HeldLease]
+    ) -> tuple[Reservation, list[MoveStep]] | None:
+        waiter = self._waiter(reservation.waiter)
+        if waiter is None or waiter.starting or not reservation.missing:
+            return None
+        return plan_room(self._core, reservation, waiter.spec, able)
+
+    def _pending(
+        self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""
+    ) -> PendingMove:
+        """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
+        core, record, seconds = self._core, step.entry.known, step.lease.move_seconds
+        assert step.entry.site is not None
+        return PendingMove(
+            id=word,
+            partition=record.name,
+            owner=record.owner,
+            size=record.size,
+            lease=step.lease.record.id,
+            site=step.entry.site,
+            target=step.target,
+            waiter=room.waiter if room else "",
+            room=room.goal.blocks if room else (),
+            until=core.now() + PATIENCE + seconds,
+            seconds=seconds,
+            room_for=room_for,
+        )
+
+    def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
+        """Ask a launch to move. room: the waiter's place. room_for: see `PendingMove`."""
+        core, lease = self._core, step.lease
+        move = self._pending(step, room, f"m{core.next_epoch():x}", room_for)
+        core.moves[move.lease] = move
+        lease.move, lease.move_until = move.id, move.until
+        now = core.now()
+        lease.asked_at = (*(at for at in lease.asked_at if at > now - HOUR), now)
+        whom = move.waiter or room_for
+        if room is not None and not core.sight.waiter_to(move.owner, room.owner):
+            whom = "another who waits"
+        elif room_for and not core.sight.waiter_to(move.owner, ""):
+            whom = "a job"  # the scheduler does not say whose it is
+        reason = f"to make room for {whom}" if whom else "its machine is drained"
+        core.record_event(
+            "AskToMove", move.partition, move.owner, f"{reason}; {_destination(move)}"
+        )
+        return move
+
+    def _still_useful(self, move: PendingMove) -> bool:
+        """Whether the reason for a move still exists."""
+        core = self._core
+        lease, entry = core.leases.get(move.lease), core.partitions.get(move.partition)
+        if not self.allowed or lease is None or lease.ending or entry is None:
+            return False
+        if move.room_for:
+            return True  # its scheduler knows
+        if not move.waiter:
+            return not move.site.drained.isdisjoint(entry.machines)
+        reservations = core.reservations.values()
+        reservation = next(
+            (candidate for candidate in reservations if candidate.waiter == move.waiter), None
+        )
+        return reservation is not None and reservation.goal.blocks == move.room
+
+    def call_off(self, move: PendingMove, reason: str) -> None:
+        """Cancel a requested move: the launch continues on its devices."""
+        core = self._core
+        self._forget(move)
+        self.failed += 1
+        core.record_event("MoveCalledOff", move.partition, move.owner, reason)
+        move.site.index.release(move.target)
+        self._think_over(move, 0.0)
+        core.freed(move.site, move.target.blocks, "")
+
+    def _forget(self, move: PendingMove) -> None:
+        del self._core.moves[move.lease]
+        if (lease := self._core.leases.get(move.lease)) is not None:
+            lease.move, lease.move_until = "", 0.0
+
+    def _think_over(self, move: PendingMove, planned_at: float) -> None:
+        """Allow a waiter's place to be planned anew once no launch moves for it."""
+        core = self._core
+        if move.waiter and all(other.waiter != move.waiter for other in core.moves.values()):
+            for reservation in core.reservations.values():
+                if reservation.waiter == move.waiter:
+                    reservation.planned_at = planned_at
+
+
+def _destination(move: PendingMove) -> str:
+    return f"to {' and '.join(move.site.parts(move.target.blocks))}"
+
+
+def row(move: PendingMove, state: str, now: float) -> MoveRow:
+    """A move as callers see it."""
+    return MoveRow(
+        partition=move.partition,
+        owner=move.owner,
+        size=move.size,
+        seconds=move.seconds,
+        state=state,
+        waiter=move.waiter or move.room_for,
+        within=max(0.0, move.until - now) if state == "ASKED" else 0.0,
+        to=" ".join(move.site.parts(move.target.blocks)),
+    )

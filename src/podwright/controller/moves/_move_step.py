@@ -1,0 +1,86 @@
+"""The step that gives a partition other devices, once nothing of its launch runs any more.
+
+First it is written down that the new devices are nobody's until they are reset; then they are
+joined; then one commit says that they are the partition's, and that the old ones must be reset
+before anybody gets them. After a crash before that commit the partition is where it was, after it
+where it is to be; the reset of what is left is begun again in either case. So it is where a machine
+does not do its part. The lease stays: whoever holds it has said himself that nothing runs.
+
+Called with the partition's lock held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._journal import unless_written
+from podwright.controller.state._machine_calls import MachineFault
+from podwright.controller.state._pending_move import PendingMove
+from podwright.controller.state._records import (
+    PartitionRecord,
+    QuarantineRecord,
+    drop_quarantine,
+    put,
+    put_quarantine,
+)
+from podwright.placement import Block
+
+
+async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineFault]:
+    """Move a partition. Returns the machines that did not do their part: then it has not moved."""
+    record, site, target = entry.known, pending.site, pending.target
+    epoch = core.next_epoch()
+    at_target = left_behind(site, record, target.blocks, epoch)
+
+    def stays() -> None:
+        site.index.release(target)
+        quarantine(core, site, at_target)
+
+    with unless_written(lambda: site.index.release(target)):
+        await core.journal.commit([*map(put_quarantine, at_target)])
+    faults = await core.hardware.configure(
+        entry.name, epoch, site.parts(target.blocks), owner=record.owner
+    )
+    if faults:
+        stays()
+        return faults
+    moved = msgspec.structs.replace(
+        record, blocks=target.blocks, gcds=target.gcds, epoch=epoch, dirty=""
+    )
+    left = left_behind(site, record, record.blocks, record.epoch)
+    with unless_written(stays):
+        await core.journal.commit(
+            [put(moved), *map(drop_quarantine, at_target), *map(put_quarantine, left)]
+        )
+    site.index.release(record.placement)
+    quarantine(core, site, left)
+    core.set(entry, moved)
+    return []
+
+
+def left_behind(
+    site: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
+) -> list[QuarantineRecord]:
+    """Devices that a partition has had, or nearly, and that must be reset: a record a machine."""
+    return [
+        QuarantineRecord(
+            cluster=record.cluster,
+            allocation=record.allocation,
+            machine=machine,
+            block=block,
+            epoch=epoch,
+            partition=record.name,
+        )
+        for machine, block in site.blocks_by_machine(blocks)
+    ]
+
+
+def quarantine(core: Core, site: IndexedCluster, left: Sequence[QuarantineRecord]) -> None:
+    """Devices that are free in the index are nobody's until they are reset."""
+    for quarantined in left:
+        site.index.take(quarantined.placement)
+        core.quarantine[quarantined.key] = quarantined

@@ -1,0 +1,78 @@
+"""Moving a partition to healthy devices when its own have failed (V-IPU 1.18 protocol: on an
+error or a failing reset, where its creator allowed it).
+
+One commit says that the partition is being created on its new devices and that the old ones are
+in quarantine: after a crash at any moment recovery finishes the one and the reset of the other.
+The partition's leases end, so the next renewal of their holder is refused. The reset cuts its
+launch off from the old devices. If a machine could not do that against the holder's will, nothing
+is moved.
+"""
+
+from __future__ import annotations
+
+from podwright.controller.hardware import _steps as steps
+from podwright.controller.moves._move_planner import shape_of
+from podwright.controller.moves._move_step import left_behind, quarantine
+from podwright.controller.state._core import AUTO_RESETS, Core, Entry
+from podwright.controller.state._cutoff import would_cut_off
+from podwright.controller.state._journal import unless_written
+from podwright.controller.state._leases import ending
+from podwright.controller.state._records import drop_lease, put, put_quarantine
+from podwright.controller.state._states import BROKEN, CREATING, move, state_of
+
+AGAIN = 5.0  #: seconds until room is looked for again
+
+
+def may_move(core: Core, entry: Entry, now: float) -> bool:
+    """Whether a partition should move, since resetting its devices does not help."""
+    record = entry.record
+    return (
+        record is not None
+        and record.relocatable
+        and not record.transient
+        and entry.site is not None
+        and not entry.fences
+        and all(would_cut_off(core, entry, lease) for lease in entry.leases.values())
+        and state_of(record) == BROKEN
+        and now >= entry.retry_at
+        and (record.auto_resets >= AUTO_RESETS or not core.down.isdisjoint(entry.machines))
+    )
+
+
+async def relocate(core: Core, entry: Entry) -> bool:
+    """Move a partition whose lock is held. Returns False if there was no room for it."""
+    record, site = entry.known, entry.site
+    assert site is not None
+    target = site.index.find(shape_of(record))
+    if target is None:
+        entry.retry_at = core.now() + AGAIN
+        return False
+    site.index.take(target)
+    left = left_behind(site, record, record.blocks, record.epoch)
+    ending_leases = list(entry.leases.values())
+    moved = move(
+        record,
+        CREATING,
+        blocks=target.blocks,
+        gcds=target.gcds,
+        epoch=core.next_epoch(),
+        errors=(),
+        dirty="",
+        auto_resets=0,
+    )
+    with ending(ending_leases), unless_written(lambda: site.index.release(target)):
+        await core.journal.commit(
+            [
+                put(moved),
+                *map(put_quarantine, left),
+                *(drop_lease(x.record.id) for x in ending_leases),
+            ]
+        )
+    site.index.release(record.placement)
+    quarantine(core, site, left)
+    core.set(entry, moved)
+    core.drop_leases(entry, ending_leases)
+    reason = "; ".join(record.errors) or "its devices failed"
+    core.record_event("Relocate", record.name, record.owner, reason)
+    await steps.finish_create(core, entry)
+    return True

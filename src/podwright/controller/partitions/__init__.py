@@ -1,0 +1,1 @@
+"""Partitions and leases: created, acquired, replaced, expired."""

@@ -1,0 +1,401 @@
+"""Create, get, reset and remove partitions: who may, where it goes, and the steps in order."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from podwright.controller.hardware import _fences as fences
+from podwright.controller.hardware import _steps as steps
+from podwright.controller.requests import _quotas as quotas
+from podwright.controller.requests._exclusive_allocations import guard
+from podwright.controller.requests._explain import in_the_way
+from podwright.controller.requests._pool_hosts import known_hosts
+from podwright.controller.requests._refusals import failed, held_by_others, no_place
+from podwright.controller.requests._reserve import slip
+from podwright.controller.requests._spec import CheckedSpec, check_name
+from podwright.controller.state._caller import (
+    Caller,
+    check_change,
+    check_creator,
+    check_job,
+)
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._records import LeaseRecord, PartitionRecord
+from podwright.controller.state._reservation import DeviceClaim
+from podwright.controller.state._states import CREATING
+from podwright.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    PodwrightError,
+    WrongState,
+)
+from podwright.placement import Placement, Refusal
+from podwright.wire import ResetRequest, Routing
+
+MAX_DURATION = 366 * 86400.0  #: seconds
+
+
+def place(
+    core: Core,
+    spec: CheckedSpec,
+    *,
+    owner: str,
+    duration: float = 0.0,
+    instead_of: PartitionRecord | None = None,
+) -> DeviceClaim:
+    """Take devices for a partition in the first cluster that has them.
+
+    owner: whose it will be. duration: seconds for which they are needed, if that is known.
+    instead_of: a partition that goes.
+
+    Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
+    """
+    claim = try_place(core, spec, owner=owner, duration=duration, instead_of=instead_of)
+    if claim is not None:
+        return claim
+    wanted = spec.spec
+    quotas.check(core, owner, wanted.allocation, spec.size, spec.action, instead_of=instead_of)
+    refused: PodwrightError | None = None
+    for site in core.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
+        refusal = site.index.plan(spec.at(site.cluster))
+        assert isinstance(refusal, Refusal)
+        obstacles = partial(in_the_way, core, site, wanted, refusal, owner)
+        error = no_place(refusal, site, wanted, spec.action, obstacles)
+        if refused is None or isinstance(error, NoCapacity):
+            refused = error
+    assert refused is not None
+    raise refused
+
+
+def try_place(
+    core: Core,
+    spec: CheckedSpec,
+    *,
+    owner: str,
+    duration: float = 0.0,
+    instead_of: PartitionRecord | None = None,
+) -> DeviceClaim | None:
+    """The same; None where nothing is free, without reasons.
+
+    Raises NoCapacity for a quota, InvalidRequest, NotFound.
+    """
+    wanted = spec.spec
+    sites = core.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
+    if wanted.devices and not wanted.cluster and len(sites) > 1:
+        raise InvalidRequest(
+            "devices are named, but not their cluster",
+            asked=spec.action,
+            would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
+        )
+    for site in sites:
+        request = spec.at(site.cluster)
+        hosts = _hosts(core, spec, site, owner)
+        placement = site.index.find(request)
+        if placement is not None:
+            if site.closed:
+                guard(site, wanted, placement)
+            routing = spec.routing(site.cluster, placement.blocks)
+            site.index.take(placement)
+        elif duration and core.reservations:
+            placement = slip(core, site, owner, request, core.now() + duration)
+            if placement is not None:
+                routing = spec.routing(site.cluster, placement.blocks)
+        if placement is not None:
+            claim = _admitted(
+                core, site, placement, routing, owner, spec.action, instead_of=instead_of
+            )
+            return claim._replace(hosts=hosts)
+    return None
+
+
+def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> tuple[str, ...]:
+    """The hosts of a pool's devices, by the fabric's names; none for other clusters.
+
+    Raises InvalidRequest for a host that the fabric does not know, and WrongState for one that has
+    devices of another user: nothing on a host keeps the devices of a pool apart.
+    """
+    hosts = spec.hosts(site.cluster)
+    if not hosts:
+        return ()
+    hosts = known_hosts(hosts, core.hardware.pool_hosts, site.cluster.name, spec.action)
+    for record in core.records():
+        if record.owner != owner and (both := set(record.hosts).intersection(hosts)):
+            raise WrongState(
+                f"host {min(both)} has devices of another user, and nothing keeps them apart there",
+                asked=spec.action,
+                would_work="another host, or wait until it has none",
+            )
+    return hosts
+
+
+def _admitted(
+    core: Core,
+    site: IndexedCluster,
+    placement: Placement,
+    routing: Routing,
+    owner: str,
+    action: str,
+    *,
+    instead_of: PartitionRecord | None,
+) -> DeviceClaim:
+    """Devices that were just taken in the index, if their owner's quotas allow it.
+
+    Whatever takes devices for a partition ends here. Raises NoCapacity; then they are free again.
+    """
+    try:
+        admitted = quotas.admit(
+            core, owner, placement.allocation, placement.size, action, instead_of=instead_of
+        )
+    except NoCapacity:
+        site.index.release(placement)
+        for reservation in core.reservations.values():
+            reservation.absorb()
+        raise
+    return DeviceClaim(site, placement, admitted, routing)
+
+
+def make_record(
+    core: Core,
+    caller: Caller,
+    checked: CheckedSpec,
+    claim: DeviceClaim,
+    *,
+    transient: bool = False,
+    owner: PartitionRecord | None = None,
+    creator: str = "",
+    job: str = "",
+    duration: float = 0.0,
+) -> PartitionRecord:
+    """The record of a partition that is CREATING. owner: keep the owner of this one.
+
+    creator: who asked in the caller's name, for which job.
+    """
+    spec = checked.spec
+    site, placement = claim.site, claim.placement
+    return PartitionRecord(
+        name=spec.name,
+        cluster=site.cluster.name,
+        allocation=placement.allocation,
+        size=placement.size,
+        num_gcds=len(placement.gcds),
+        num_replicas=spec.num_replicas or len(placement.gcds),
+        num_ilds=len({block.domain for block in placement.blocks}),
+        routing=claim.routing,
+        gw_routing=spec.gw_routing,
+        sync_type=checked.sync_type,
+        blocks=placement.blocks,
+        gcds=placement.gcds,
+        ready=CREATING[0],
+        operation=CREATING[1],
+        owner=owner.owner if owner else caller.name,
+        owner_uid=owner.owner_uid if owner else -1 if caller.uid is None else caller.uid,
+        creator=creator or caller.name,
+        job=job,
+        epoch=core.next_epoch(),
+        created_at=core.wall(),
+        placed_at=core.now(),
+        reconfigurable=spec.reconfigurable,
+        open_gcds=not (spec.num_gcds or spec.reconfigurable),
+        open_replicas=not (spec.num_replicas or spec.reconfigurable),
+        auto_reset=spec.auto_reset,
+        relocatable=spec.relocatable,
+        movable=spec.movable,
+        profile=spec.profile,
+        transient=transient,
+        until=core.now() + duration if duration else 0.0,
+        hosts=claim.hosts,
+    )
+
+
+async def begin_create(
+    core: Core,
+    caller: Caller,
+    checked: CheckedSpec,
+    *,
+    lease_for: LeaseRecord | None = None,
+    transient: bool = False,
+    creator: str = "",
+    job: str = "",
+    claim: DeviceClaim | None = None,
+    duration: float = 0.0,
+) -> Entry:
+    """Decide and write down a new partition; its lock is held on return.
+
+    lease_for: a lease on all of it that begins with it; partition, epoch and count are filled
+    in here. creator, job: who asks in the caller's name, and for which job. claim: its devices,
+    if they are claimed already. duration: seconds for which it is needed; 0: unknown.
+    """
+    try:
+        _check_create(core, caller, checked, duration)
+        claim = claim or place(core, checked, owner=caller.name, duration=duration)
+    except BaseException:
+        give_back(core, claim)
+        raise
+    name = checked.spec.name
+    entry = core.partitions[name] = Entry(name, claim.site, makers=(caller.name, creator))
+    try:
+        await entry.lock.acquire()  # nobody else knows it yet: this does not wait
+        record = make_record(
+            core,
+            caller,
+            checked,
+            claim,
+            transient=transient,
+            creator=creator,
+            job=job,
+            duration=duration,
+        )
+        lease = whole_lease(lease_for, record) if lease_for else None
+        await steps.begin_create(core, entry, record, lease)
+    except BaseException:
+        core.drop_entry(entry)
+        entry.lock.release()
+        give_back(core, claim)
+        raise
+    core.admitted.discard(claim.admitted)  # its record counts now
+    return entry
+
+
+def _check_create(core: Core, caller: Caller, checked: CheckedSpec, duration: float) -> None:
+    """Raise for a creation that is refused however many devices are free."""
+    name, action = checked.spec.name, checked.action
+    check_name(name)
+    check_creator(caller, action)
+    check_duration(duration, action)
+    if name in core.partitions:
+        raise AlreadyExists(
+            f"there is a partition {name} already",
+            asked=action,
+            would_work="choose another name, or remove it first",
+            partition=name,
+        )
+
+
+def check_duration(duration: float, action: str) -> None:
+    """Raise InvalidRequest for a duration that is not possible."""
+    if not 0 <= duration <= MAX_DURATION:
+        raise InvalidRequest(
+            f"nothing can be needed for {duration:g} s",
+            asked=action,
+            would_work=f"say how long, up to {MAX_DURATION:g} s, or leave it out",
+        )
+
+
+def untake(core: Core, claim: DeviceClaim) -> None:
+    """Undo a claim that nobody has noticed: no waiter is told that devices are free."""
+    core.admitted.discard(claim.admitted)
+    claim.site.index.release(claim.placement)
+    for reservation in core.reservations.values():
+        reservation.absorb()
+
+
+def give_back(core: Core, claim: DeviceClaim | None) -> None:
+    """Free claimed devices that were not used, and tell the queue. None: does nothing."""
+    if claim is not None:
+        core.admitted.discard(claim.admitted)
+        claim.site.index.release(claim.placement)
+        core.freed(claim.site, claim.placement.blocks, "")
+
+
+def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
+    """The draft as a lease on all of a partition, with the partition's epoch."""
+    return msgspec.structs.replace(
+        draft,
+        id=f"l{record.epoch:x}",
+        partition=record.name,
+        epoch=record.epoch,
+        first=0,
+        count=record.size,
+    )
+
+
+async def finish_create(core: Core, entry: Entry) -> None:
+    """Configure the hardware of a new partition and release its lock."""
+    try:
+        await steps.finish_create(core, entry)
+    finally:
+        entry.lock.release()
+
+
+async def begin_reset(core: Core, caller: Caller, request: ResetRequest) -> Entry:
+    """Check that a reset is allowed; the partition's lock is held on return."""
+    action = f"reset partition {request.name}"
+    entry = await core.lock(request.name, action, caller)
+    try:
+        _check(core, caller, entry, action, request.force)
+    except BaseException:
+        entry.lock.release()
+        raise
+    return entry
+
+
+async def finish_reset(core: Core, caller: Caller, entry: Entry, *, relocatable: bool) -> None:
+    """Reset a partition, ending leases on it, and let go of its lock. Raises Held for fences.
+
+    relocatable: from now on (V-IPU 1.18 protocol: false keeps what creation said).
+    """
+    try:
+        keep = bool(entry.leases)
+        await fences.clear_way(core, caller, entry, f"reset partition {entry.name}")
+        await steps.reset(core, entry, keep=keep, relocatable=relocatable)
+    finally:
+        entry.lock.release()
+
+
+async def begin_remove(
+    core: Core, caller: Caller, name: str, *, force: bool, job: str = ""
+) -> Entry:
+    """Check that a removal may be; the partition's lock is held on return. job: see
+    RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
+    action = f"remove partition {name}"
+    entry = await core.lock(name, action, caller)
+    try:
+        if job and entry.known.job != job:
+            raise NotFound(f"partition {name} is not for job {job}", asked=action)
+        _check(core, caller, entry, action, force)
+        check_job(caller, entry.known.job, action)
+    except BaseException:
+        entry.lock.release()
+        raise
+    return entry
+
+
+async def finish_remove(core: Core, caller: Caller, entry: Entry, *, force: bool) -> None:
+    """Remove a partition and let go of its lock. Raises WrongState when machines do not answer,
+    Held while what a lease left on it is not gone."""
+    record = entry.known
+    try:
+        await fences.clear_way(core, caller, entry, f"remove partition {entry.name}")
+        faults = await steps.remove(core, entry, force=force)
+    finally:
+        entry.lock.release()
+    if faults and not force:
+        raise failed(
+            record,
+            [fault.reason for fault in faults],
+            f"remove partition {entry.name}",
+            "remove it by force, or repair the machine and try again",
+        )
+
+
+def _check(core: Core, caller: Caller, entry: Entry, action: str, force: bool) -> None:
+    """Who may reset or remove: owner and administrator; while it is held, only by force.
+
+    A lease is held by a launch, not by a person: its own user, too, has to say `force`.
+    """
+    record = entry.known
+    check_change(caller, record.owner, action, record.creator)
+    if entry.leases and not force:
+        raise held_by_others(
+            record,
+            list(entry.leases.values()),
+            action,
+            "wait until it is released, or use force, which ends the lease",
+        )
+    if entry.fences and not force:
+        raise fences.refusal(core, entry, action)

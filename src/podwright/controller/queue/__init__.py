@@ -1,0 +1,1 @@
+"""The queue: who waits for devices, and who is served next."""

@@ -1,0 +1,224 @@
+"""The queue: it decides which waiter is served next, by priority and then by age.
+
+It is examined only when devices become free or a waiter joins, and then shape by shape: if the
+first waiter of a shape cannot start, no other waiter of that shape can. So a thousand waiters cost
+as much as a few. A waiter may start before one ahead of it only on devices that are not reserved
+for that one (`_reserve`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.queue._waiter import Order, Waiter
+from podwright.controller.requests import _quotas as quotas
+from podwright.controller.requests._reserve import goal_for, overlap
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core
+from podwright.controller.state._reservation import DeviceClaim, Goal, Reservation
+from podwright.errors import NoCapacity, PodwrightError
+from podwright.placement import Block
+
+SHAPES: Final = 64  #: tried at one look
+REPLAN: Final = 5.0  #: seconds after which the place kept for a waiter is thought over
+Key = tuple[Any, ...]
+
+
+class WaitingQueue:
+    """Waiters by shape or name. start: serves a waiter, on claimed devices or without any."""
+
+    def __init__(self, core: Core, start: Callable[[Waiter, DeviceClaim | None], None]) -> None:
+        self._core = core
+        self._start = start
+        self._shapes: dict[Key, list[Waiter]] = {}
+        self._named: dict[str, list[Waiter]] = {}
+        core.freed = self.freed
+
+    def __iter__(self) -> Iterator[Waiter]:
+        groups = (*self._shapes.values(), *self._named.values())
+        return iter(sorted((waiter for group in groups for waiter in group), key=_order))
+
+    def __len__(self) -> int:
+        return sum(map(len, (*self._shapes.values(), *self._named.values())))
+
+    def add(self, waiter: Waiter) -> None:
+        """Add a waiter, or return it to its place."""
+        if waiter.target:
+            group = self._named.setdefault(waiter.target, [])
+        else:
+            group = self._shapes.setdefault(_key(waiter), [])
+        bisect.insort(group, waiter, key=_order)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Remove a waiter that starts or leaves; the devices reserved for it become free."""
+        if waiter.target:
+            _drop(self._named, waiter.target, waiter)
+        else:
+            _drop(self._shapes, _key(waiter), waiter)
+        for pool, reservation in list(self._core.reservations.items()):
+            if reservation.waiter == waiter.id:
+                reservation.lift()
+                del self._core.reservations[pool]
+
+    # -- being told --------------------------------------------------------------------------
+
+    def freed(self, site: IndexedCluster | None, blocks: Sequence[Block], name: str) -> None:
+        """Serve waiters after devices became free, a lease on `name` ended or machines changed."""
+        for reservation in self._core.reservations.values():
+            if not blocks and not name:
+                reservation.planned_at = 0.0  # machines or quotas changed: think it over
+            if reservation.goal.site is site and overlap(reservation.goal.blocks, blocks):
+                reservation.absorb()
+        if name in self._named:
+            self._look_at(name)
+        if self._shapes:
+            self.start_ready()
+
+    def start_ready(self) -> None:
+        """Start all waiters that can start now, in the order of the queue."""
+        heads: list[tuple[Order, Key]] = [(g[0].order, key) for key, g in self._shapes.items()]
+        heapq.heapify(heads)
+        tried = 0
+        while heads and tried < SHAPES:
+            tried += 1
+            _, key = heapq.heappop(heads)
+            waiter = self._first(self._shapes[key])
+            if waiter and self._try(waiter) and (group := self._shapes.get(key)):
+                heapq.heappush(heads, (group[0].order, key))
+
+    def _first(self, group: Sequence[Waiter]) -> Waiter | None:
+        """The first waiter of a shape that is within its quotas; others block nobody."""
+        if not self._core.quotas:
+            return group[0]
+        over: set[str] = set()
+        for waiter in group:
+            owner = waiter.caller.name
+            if owner not in over:
+                if not self._over_quota(waiter):
+                    return waiter
+                over.add(owner)
+        return None
+
+    def _look_at(self, name: str) -> None:
+        """Try the first waiter for a partition, or all of them if the partition was removed."""
+        removed = name not in self._core.partitions
+        group = list(self._named[name])
+        for waiter in group if removed else group[:1]:
+            self.remove(waiter)
+            if removed:
+                waiter.target = ""
+            if removed and waiter.creates:
+                self.add(waiter)
+            else:
+                self._start(waiter, None)
+
+    # -- placing -----------------------------------------------------------------------------
+
+    def _try(self, waiter: Waiter) -> bool:
+        """Start a waiter if its devices are free. Returns whether it has left the queue."""
+        reservation = next(
+            (r for r in self._core.reservations.values() if r.waiter == waiter.id), None
+        )
+        try:
+            claim = self._place(waiter, reservation)
+            if claim is None and self._over_quota(waiter):
+                return False  # nothing is kept for somebody who could not use it
+            if (
+                claim is None
+                and (reservation := self._reserve(waiter, reservation))
+                and not reservation.missing
+            ):
+                claim = self._place(waiter, reservation)
+        except PodwrightError as error:
+            self.remove(waiter)
+            waiter.fail(error)
+            return True
+        if claim is None:
+            return False
+        self.remove(waiter)
+        self._start(waiter, claim)
+        return True
+
+    def _place(self, waiter: Waiter, reservation: Reservation | None) -> DeviceClaim | None:
+        is_free = reservation is not None and not reservation.missing
+        if reservation is not None and is_free:
+            reservation.lift()
+        try:
+            return partitions.try_place(
+                self._core, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
+            )
+        except NoCapacity:
+            return None
+        finally:
+            if reservation is not None and is_free:
+                reservation.absorb()
+
+    def _over_quota(self, waiter: Waiter) -> bool:
+        spec = waiter.spec
+        size = spec.size or len(spec.devices)
+        try:
+            quotas.check(self._core, waiter.caller.name, spec.allocation, size, waiter.action)
+        except NoCapacity:
+            return True
+        return False
+
+    def _reserve(self, waiter: Waiter, old: Reservation | None) -> Reservation | None:
+        """Reserve a place for the first waiter of an allocation that cannot start."""
+        core, now = self._core, self._core.now()
+        if old is not None and now - old.planned_at < REPLAN:
+            return old
+        best: Goal | None = None
+        spec = waiter.spec
+        for site in core.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
+            for allocation in site.allocations:
+                other = core.reservations.get((site.cluster.name, allocation))
+                if spec.allocation not in ("", allocation) or (
+                    other is not None and other.waiter != waiter.id and other.order < waiter.order
+                ):
+                    continue
+                goal = goal_for(core, site, waiter.record.name, spec, allocation)
+                if goal and (best is None or goal.starts_at < best.starts_at):
+                    best = goal
+        if old is not None:
+            if best is not None and (best.pool, best.blocks) == (old.goal.pool, old.goal.blocks):
+                old.goal, old.planned_at = best, now
+                return old
+            core.reservations.pop(old.goal.pool).lift()
+        if best is None:
+            return None
+        if (other := core.reservations.pop(best.pool, None)) is not None:
+            other.lift()
+        reservation = Reservation(waiter.id, waiter.order, best, now, waiter.record.name)
+        core.reservations[best.pool] = reservation
+        return reservation
+
+
+def _order(waiter: Waiter) -> Order:
+    return waiter.order
+
+
+def _key(waiter: Waiter) -> Key:
+    """The shape of a request: waiters with equal keys can start in the same places."""
+    spec = waiter.spec
+    return (
+        spec.size,
+        spec.cluster,
+        spec.allocation,
+        spec.num_gcds,
+        spec.num_ilds,
+        spec.reconfigurable,
+        tuple(spec.devices),
+        waiter.duration,
+    )
+
+
+def _drop(table: dict[Any, list[Waiter]], key: Any, waiter: Waiter) -> None:
+    group = table.get(key, [])
+    if waiter in group:
+        group.remove(waiter)
+        if not group:
+            del table[key]

@@ -1,0 +1,1 @@
+"""What a request for devices asks for, whether it can be met, and why not."""

@@ -1,0 +1,177 @@
+"""Allocations that are a scheduler's, or one user's: nobody else creates in them.
+
+A scheduler must be able to give out all devices that it counts: a partition made without its
+knowledge would take what it has promised to a job. A job may have machines as an allocation of its
+own; they belong to its user until it ends. A request that names such an allocation is decided when
+it arrives; a request that names none is never placed there (`guard`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from podwright.controller.state._caller import Caller, Role, may_change
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core, Entry
+from podwright.errors import Denied, InvalidRequest
+from podwright.placement import Placement
+from podwright.wire import (
+    AcquireRequest,
+    CreateRequest,
+    ExplainRequest,
+    PartitionSpec,
+    Value,
+    WaitRequest,
+)
+
+_JOB = "submit a job to it (with Slurm: sbatch --ipus=N), which gets a partition of its own"
+
+
+def kept_out(core: Core, caller: Caller, request: Value) -> Value:
+    """The request, kept to the allocations that its caller may create in.
+
+    Raises Denied for another's, InvalidRequest where it must be said which one.
+    """
+    if not any(site.closed or site.owned for site in core.inventory.sites.values()):
+        return request
+    if isinstance(request, WaitRequest):
+        inner = request.create or request.acquire
+        if inner is None:
+            return request
+        if isinstance(inner, AcquireRequest):
+            return msgspec.structs.replace(request, acquire=_acquired(core, caller, inner))
+        return msgspec.structs.replace(request, create=kept_out(core, caller, inner))
+    if isinstance(request, ExplainRequest) and request.for_job:
+        return request
+    if isinstance(request, ExplainRequest) and request.acquire is not None:
+        return msgspec.structs.replace(request, acquire=_acquired(core, caller, request.acquire))
+    if isinstance(request, AcquireRequest):
+        if request.create or request.update:
+            _check(core, caller, request.spec)
+        return request  # which partition it finds is not known yet
+    if isinstance(request, CreateRequest | ExplainRequest) and request.spec is not None:
+        return _with_spec(core, caller, request, request.spec)
+    return request
+
+
+def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
+    """What is to be created, with the allocation that its caller may use where it names none.
+
+    Raises as `kept_out`.
+    """
+    sites = [site for name, site in core.inventory.sites.items() if spec.cluster in ("", name)]
+    if not any(site.closed or site.owned for site in sites):
+        return spec
+    _check(core, caller, spec)
+    if spec.allocation:
+        return spec
+    if caller.role is Role.SCHEDULER:
+        choice = [name for site in sites for name, who in site.closed.items() if who == caller.name]
+    else:
+        choice = _open_allocations(sites, caller)
+    if len(choice) == 1:
+        return msgspec.structs.replace(spec, allocation=choice[0])
+    if choice:
+        raise InvalidRequest(
+            f"there are the allocations {', '.join(choice[:8])}, and others that are not for all",
+            asked=_described(spec),
+            would_work=f"say which one, as in --allocation {choice[0]}",
+        )
+    site = next(site for site in sites if site.closed or site.owned)
+    if "allocations" in core.sight.private:
+        raise Denied(
+            "every allocation is kept for the jobs of others",
+            asked=_described(spec),
+            would_work="submit a job of your own",
+        )
+    raise _denied(spec, site, next(iter([*site.closed, *site.owned])))
+
+
+def guard(site: IndexedCluster, spec: PartitionSpec, placement: Placement) -> None:
+    """Raises Denied for a placement in a scheduler's allocation that was not named."""
+    if not spec.allocation and placement.allocation in site.closed:
+        raise _denied(spec, site, placement.allocation)
+
+
+def lends(caller: Caller, entry: Entry) -> bool:
+    """Whether a scheduler may lease a partition to others: it made it, or it is among its own."""
+    if caller.role is not Role.SCHEDULER:
+        return False
+    site, record = entry.site, entry.known
+    closed_to_caller = site is not None and site.closed.get(record.allocation) == caller.name
+    return closed_to_caller or record.creator == caller.name
+
+
+def _acquired(core: Core, caller: Caller, request: AcquireRequest) -> Value:
+    """For one that is placed before it is carried out: kept to where it would create."""
+    allowed = kept_out(core, caller, request)
+    return (
+        _with_spec(core, caller, allowed, request.spec)
+        if _will_create(core, caller, request)
+        else allowed
+    )
+
+
+def _will_create(core: Core, caller: Caller, request: AcquireRequest) -> bool:
+    if not (request.create or request.update) or request.parent:
+        return False
+    if request.spec.name:
+        return request.spec.name not in core.partitions
+    return not any(record.owner == caller.name for record in core.records())
+
+
+def _with_spec(core: Core, caller: Caller, request: Value, spec: PartitionSpec) -> Value:
+    return msgspec.structs.replace(request, spec=open_spec(core, caller, spec))
+
+
+def _check(core: Core, caller: Caller, spec: PartitionSpec) -> None:
+    if caller.role is Role.ADMINISTRATOR:
+        return
+    for name, site in core.inventory.sites.items():
+        if spec.cluster not in ("", name):
+            continue
+        if who := site.closed.get(spec.allocation):
+            may = caller.role is Role.SCHEDULER and caller.name == who
+        else:
+            owner = site.owned.get(spec.allocation)
+            may = owner is None or may_change(caller, owner)
+        if not may:
+            raise _denied(spec, site, spec.allocation, _open_allocations([site], caller))
+
+
+def _open_allocations(sites: list[IndexedCluster], caller: Caller) -> list[str]:
+    """The allocations that are open to the caller."""
+    return [
+        name
+        for site in sites
+        for name in site.allocations
+        if name not in site.closed and site.owned.get(name, caller.name) == caller.name
+    ]
+
+
+def _denied(
+    spec: PartitionSpec,
+    site: IndexedCluster,
+    allocation: str,
+    alternatives: list[str] | None = None,
+) -> Denied:
+    """The error that names the owner of an allocation, or of one in the way if none was named."""
+    scheduler, owner = site.closed.get(allocation, ""), site.owned.get(allocation, "")
+    where = f"allocation {spec.allocation}" if spec.allocation else "every allocation"
+    problem = f"{where} is kept for the jobs of {scheduler}"
+    if owner:
+        problem = f"{where} is a job's, {allocation} one of {owner}'s"
+        if spec.allocation:
+            problem = f"{where} is {owner}'s, for a job"
+    return Denied(
+        problem,
+        asked=_described(spec),
+        would_work=(_JOB if scheduler else "submit a job of your own")
+        + (f", or use allocation {' or '.join(alternatives[:5])}" if alternatives else ""),
+        allocation=spec.allocation,
+        **({"scheduler": scheduler} if scheduler else {"owner": owner}),
+    )
+
+
+def _described(spec: PartitionSpec) -> str:
+    return f"create partition {spec.name[:80]}".rstrip()

@@ -1,0 +1,77 @@
+"""The hosts to which the devices of a pool are attached. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podwright.errors import InvalidRequest
+from podwright.fabric import Attachment, Cluster
+from podwright.wire import PartitionSpec
+
+
+def hosts_of(
+    spec: PartitionSpec, launch: Sequence[str], cluster: Cluster, action: str
+) -> tuple[str, ...]:
+    """Return the hosts that a request names for devices of this cluster.
+
+    launch: where the instances of the launch will run that requests it. It counts if the request
+    itself names no host. The result is empty for a cluster that is no pool.
+
+    Raises InvalidRequest for hosts where devices have a home, and for a pool without hosts, since
+    the server does not choose the host.
+    """
+    if cluster.family.attachment is not Attachment.POOL:
+        if spec.hosts:
+            raise InvalidRequest(
+                f"the devices of cluster {cluster.name} have a home, and are not attached to hosts",
+                asked=action,
+                would_work="leave out the hosts, or name a cluster that is a pool",
+            )
+        return ()
+    hosts, size = tuple(spec.hosts or launch), spec.size or len(spec.devices)
+    if not hosts:
+        raise InvalidRequest(
+            f"cluster {cluster.name} is a pool, and no host is named that its devices are for",
+            asked=action,
+            would_work="--host HOST, or a launch by poprun, which names its own hosts",
+        )
+    if len(set(map(short_name, hosts))) < len(hosts):
+        raise InvalidRequest("a host is named twice", asked=action, would_work="each host once")
+    if size % len(hosts):
+        raise InvalidRequest(
+            f"{size} devices do not divide evenly over {len(hosts)} hosts",
+            asked=action,
+            would_work=f"a multiple of {len(hosts)} devices",
+        )
+    if spec.num_gcds % len(hosts):
+        raise InvalidRequest(
+            f"a GCD lies at one host: {spec.num_gcds} do not divide over {len(hosts)} hosts",
+            asked=action,
+            would_work=f"a multiple of {len(hosts)} GCDs, or leave the count open",
+        )
+    return hosts
+
+
+def known_hosts(
+    hosts: Sequence[str], known: Sequence[str], cluster: str, action: str
+) -> tuple[str, ...]:
+    """Return these hosts by the names that the fabric has for them.
+
+    Raises InvalidRequest for a host to which the fabric attaches nothing.
+    """
+    names = {short_name(name): name for name in known}
+    if missing := [host for host in hosts if short_name(host) not in names]:
+        raise InvalidRequest(
+            f"nothing attaches devices of cluster {cluster} to host {missing[0][:80]}",
+            asked=action,
+            would_work=f"one of {', '.join(known)}"
+            if known
+            else "a fabric whose inventory names hosts, under [hosts]",
+        )
+    return tuple(names[short_name(host)] for host in hosts)
+
+
+def short_name(host: str) -> str:
+    """Return a host's name up to its first dot; an address unchanged."""
+    is_address = ":" in host or host.replace(".", "").isdecimal()
+    return host if is_address else host.split(".")[0]

@@ -1,0 +1,157 @@
+"""Quotas: how much a user, an allocation, or a user in an allocation may have at a time.
+
+A quota counts partitions by their owner, whoever created them. What goes beyond is refused as
+what is not free is, and can be waited for. Administrators set quotas, and are bound by them too.
+
+A partition counts from the moment its devices are taken: what is about to be written down is
+`admitted`, by the one door that all go through who take devices, and leaves it when its record is
+durable, or its devices were given back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from podwright.controller.state._admission import Admission
+from podwright.controller.state._records import NO_LIMIT, PartitionRecord, QuotaRecord, decode
+from podwright.errors import InvalidRequest, NoCapacity
+from podwright.store import Change, Delete, Put
+from podwright.wire import QuotaInfo
+
+if TYPE_CHECKING:
+    from podwright.controller.state._core import Core
+
+QUOTA: Final = "quota"
+
+
+def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRecord]:
+    """The quotas that are written down."""
+    quotas = [decode(QuotaRecord, body) for (kind, _), body in records.items() if kind == QUOTA]
+    return {quota.key: quota for quota in quotas}
+
+
+async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
+    """Set a quota; without any limit it is gone. Raises InvalidRequest."""
+    action = "set quota"
+    if not (info.user or info.allocation):
+        raise InvalidRequest(
+            "whose quota is not said",
+            asked=action,
+            would_work="name a user, an allocation, or both",
+        )
+    if info.devices < NO_LIMIT or info.partitions < NO_LIMIT:
+        raise InvalidRequest(
+            "a limit is a number from 0 on", asked=action, would_work="leave out what has no limit"
+        )
+    if info.allocation:
+        core.inventory.candidates("", info.allocation, action)
+    quota = QuotaRecord(
+        user=info.user,
+        allocation=info.allocation,
+        devices=info.devices,
+        partitions=info.partitions,
+    )
+    key = f"{quota.user}/{quota.allocation}"
+    unlimited = quota.devices == quota.partitions == NO_LIMIT
+    change: Change = (
+        Delete(QUOTA, key) if unlimited else Put(QUOTA, key, msgspec.json.encode(quota))
+    )
+    await core.journal.commit([change])
+    if unlimited:
+        core.quotas.pop(quota.key, None)
+    else:
+        core.quotas[quota.key] = quota
+    core.freed(None, (), "")  # who waited for a quota may start
+    return show(core, quota)
+
+
+def check(
+    core: Core,
+    owner: str,
+    allocation: str,
+    size: int,
+    action: str,
+    *,
+    instead_of: PartitionRecord | None = None,
+) -> None:
+    """Raises NoCapacity for a partition that would go beyond a quota. instead_of: what goes."""
+    if not core.quotas:
+        return
+    for key in ((owner, ""), ("", allocation), (owner, allocation)):
+        quota = core.quotas.get(key)
+        if quota is None:
+            continue
+        devices, partitions = _used(core, quota, instead_of)
+        for limited, used, more, limit in (
+            ("devices", devices, size, quota.devices),
+            ("partitions", partitions, 1, quota.partitions),
+        ):
+            if limit != NO_LIMIT and used + more > limit:
+                left = max(0, limit - used)
+                raise NoCapacity(
+                    f"{_whose(quota)} may have {limit} {limited}, and has {used}",
+                    asked=action,
+                    would_work=f"ask for {left} or fewer, or remove a partition first"
+                    if left and limited == "devices"
+                    else "remove a partition first, or ask an administrator for a larger quota",
+                    quota=limited,
+                    user=quota.user,
+                    allocation=quota.allocation,
+                    limit=limit,
+                    used=used,
+                )
+
+
+def admit(
+    core: Core,
+    owner: str,
+    allocation: str,
+    size: int,
+    action: str,
+    *,
+    instead_of: PartitionRecord | None = None,
+) -> Admission:
+    """Let somebody take devices, which count from here on. Raises NoCapacity, as `check` does."""
+    check(core, owner, allocation, size, action, instead_of=instead_of)
+    admitted = Admission(owner, allocation, size, instead_of.name if instead_of else "")
+    core.admitted.add(admitted)
+    return admitted
+
+
+def show(core: Core, quota: QuotaRecord) -> QuotaInfo:
+    """A quota and what is used of it."""
+    devices, partitions = _used(core, quota, None)
+    return QuotaInfo(
+        user=quota.user,
+        allocation=quota.allocation,
+        devices=quota.devices,
+        partitions=quota.partitions,
+        used_devices=devices,
+        used_partitions=partitions,
+    )
+
+
+def _used(core: Core, quota: QuotaRecord, without: PartitionRecord | None) -> tuple[int, int]:
+    """Devices and partitions, of what is recorded and what is admitted."""
+
+    def counts(record: PartitionRecord | Admission) -> bool:
+        return quota.user in ("", record.owner) and quota.allocation in ("", record.allocation)
+
+    sizes = {record.name: record.size for record in core.records() if counts(record)}
+    fresh: list[int] = []
+    for admission in filter(counts, core.admitted):
+        if admission.instead_of:
+            sizes[admission.instead_of] = max(sizes.get(admission.instead_of, 0), admission.size)
+        else:
+            fresh.append(admission.size)
+    if without is not None:
+        sizes.pop(without.name, None)
+    return sum(sizes.values()) + sum(fresh), len(sizes) + len(fresh)
+
+
+def _whose(quota: QuotaRecord) -> str:
+    if quota.user and quota.allocation:
+        return f"user {quota.user} in allocation {quota.allocation}"
+    return f"user {quota.user}" if quota.user else f"allocation {quota.allocation}"

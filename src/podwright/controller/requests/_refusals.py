@@ -1,0 +1,134 @@
+"""Errors for requests that are refused, with their data and what would work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from podwright.controller.requests._explain import SHOWN, in_words, other_waiters
+from podwright.controller.requests._partition_fit import Difference
+from podwright.controller.requests._partition_fit import in_words as differences_in_words
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._records import PartitionRecord
+from podwright.errors import Held, InvalidRequest, NoCapacity, PodwrightError, WrongState
+from podwright.placement import Refusal
+from podwright.wire import PartitionSpec
+
+
+def no_place(
+    refusal: Refusal,
+    site: IndexedCluster,
+    spec: PartitionSpec,
+    action: str,
+    obstacles: Callable[[], dict[str, Any]],
+) -> PodwrightError:
+    """The error for a placement that found no devices.
+
+    obstacles: returns what stands in the way. It is called only if the request may fit later.
+    """
+    data: dict[str, Any] = {
+        "free": refusal.free,
+        "largest": refusal.largest,
+        "cluster": site.cluster.name,
+    }
+    if refusal.never:
+        sizes = list(refusal.nearest_sizes)
+        if sizes:
+            would_work = "use a size of " + " or ".join(str(s) for s in sizes)
+        elif refusal.largest:
+            would_work = f"use a size of {refusal.largest} or less"
+        else:
+            would_work = "ask for another size or shape, or another allocation"
+        return InvalidRequest(
+            refusal.rule, asked=action, would_work=would_work, **data, nearest=sizes
+        )
+    place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {site.cluster.name}"
+    data = obstacles()
+    problem = f"{refusal.rule} ({place} has {_size(site, spec)}, {refusal.free} of them free)"
+    if standing := data["partitions"]:
+        problem += "; in the way: " + ", ".join(
+            f"{p['partition']} ({p['owner']}, {p['size']})" for p in standing
+        )
+        if data["more_partitions"]:
+            problem += f" and {data['more_partitions']} more"
+    for key, words in (
+        ("down", "not in service"),
+        ("drained", "drained"),
+        ("kept_for", "kept for those who wait"),
+    ):
+        if data[key]:
+            problem += f"; {words}: {', '.join(data[key][:SHOWN])}"
+    if hidden_waiters := data["kept_for_others"]:
+        problem += f"; kept for {other_waiters(hidden_waiters)}"
+    return NoCapacity(problem, asked=action, would_work=in_words(spec, data["nearest"]), **data)
+
+
+def _size(site: IndexedCluster, spec: PartitionSpec) -> int:
+    return site.index.size(spec.allocation or None)
+
+
+def held_by_others(
+    record: PartitionRecord, leases: Sequence[HeldLease], action: str, would_work: str
+) -> Held:
+    """The error for a partition that others hold."""
+    names = [holder_of(lease) for lease in leases]
+    return Held(
+        f"partition {record.name} is held by {', '.join(names[:SHOWN])}",
+        asked=action,
+        would_work=would_work,
+        holder=names[0] if names else "",
+        holders=names,
+        partition=record.name,
+    )
+
+
+def fencing(record: PartitionRecord, reasons: Sequence[str], action: str) -> Held:
+    """The error for a partition without a holder on which processes of an old lease may run."""
+    return Held(
+        f"partition {record.name} is FENCING: {'; '.join(reasons[:SHOWN])}",
+        asked=action,
+        would_work=f"wait for that (vipu explain {record.name}), or, where nothing of it runs any "
+        "more, let an administrator say so: vipu remove lease ID --force",
+        partition=record.name,
+        holder="",
+        holders=[],
+        fencing=list(reasons),
+    )
+
+
+def holder_of(lease: HeldLease) -> str:
+    """The holder of a lease, in words."""
+    return lease.record.holder or lease.record.owner
+
+
+def does_not_fit(
+    record: PartitionRecord, mismatches: list[Difference], action: str, *, within: bool = False
+) -> WrongState:
+    """It exists, but is another shape. within: a job or a launch holds it, and the request is made
+    in there: it cannot be replaced, and the request has to fit."""
+    if within:
+        would_work = "ask for what it has: its size and GCDs are the job's or the outer launch's"
+    else:
+        would_work = (
+            "let it be removed and created anew with --update-partition=yes, "
+            "or name another partition"
+        )
+    return WrongState(
+        f"partition {record.name} does not fit: it has {differences_in_words(mismatches)}",
+        asked=action,
+        would_work=would_work,
+        partition=record.name,
+        differences=[d._asdict() for d in mismatches],
+    )
+
+
+def failed(record: PartitionRecord, reasons: Sequence[str], action: str, then: str) -> WrongState:
+    """The error for a partition whose hardware failed."""
+    return WrongState(
+        "; ".join(reasons) or f"partition {record.name} is in error",
+        asked=action,
+        would_work=then,
+        partition=record.name,
+        errors=list(reasons),
+    )

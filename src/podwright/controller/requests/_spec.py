@@ -1,0 +1,315 @@
+"""What a partition is asked to be: checked, completed and turned into a request for placement.
+
+Pure. Rules are those of the V-IPU guides where they are known (chapter 1.1 for sizes, the 1.18
+protocol for defaults); where they are silent we choose, and say so beside the rule.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from podwright.controller.requests._pool_hosts import hosts_of
+from podwright.errors import InvalidRequest
+from podwright.fabric import Attachment, Cluster, ClusterTopology, DomainTopology
+from podwright.placement import Block, Request
+from podwright.wire import GatewayRouting, PartitionSpec, Routing, SyncType
+
+MAX_DEVICES: Final = 1 << 24  #: far above any pod; keeps arithmetic and messages small
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+
+
+def check_name(name: str, noun: str = "partition") -> None:
+    """Raises InvalidRequest unless the name can stand in files, commands and variables."""
+    if _NAME.fullmatch(name) is None:
+        shortened = name if len(name) <= 80 else name[:77] + "..."
+        raise InvalidRequest(
+            f"{shortened!r} is no name for a {noun}",
+            would_work="use 1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or "
+            "'-'",
+            name=shortened,
+        )
+
+
+def described(spec: PartitionSpec, noun: str) -> str:
+    """The request in words, for refusals."""
+    size = spec.size or len(spec.devices)
+    noun = f"slice{'' if size == 1 else 's'} of {spec.profile}" if spec.profile else noun
+    plural = "" if size == 1 or spec.profile else "s"
+    words = f"{size} {noun}{plural}" if size else "any size"
+    if spec.num_gcds > 1:
+        words += f" in {spec.num_gcds} GCDs"
+    if spec.num_ilds > 0:
+        words += f" over {spec.num_ilds} link domain{'' if spec.num_ilds == 1 else 's'}"
+    if spec.allocation:
+        words += f" of allocation {spec.allocation}"
+    return f"partition {spec.name} of {words}" if spec.name else f"a partition of {words}"
+
+
+class CheckedSpec:
+    """What a partition is asked to be, checked once. action: the request in words. size: devices.
+
+    hosts: where the launch will run that requests it, if one does.
+
+    Raises InvalidRequest for what no hardware could make legal; `at` for what a cluster cannot do.
+    """
+
+    __slots__ = ("_hosts", "_requests", "action", "size", "spec", "sync_type")
+
+    def __init__(
+        self, spec: PartitionSpec, action: str, *, job: bool = False, hosts: Sequence[str] = ()
+    ) -> None:
+        _check_counts(spec, action, job=job)
+        self.spec, self.action, self._hosts = spec, action, hosts
+        self.size = spec.size or len(spec.devices)
+        self.sync_type = _sync_for(spec, action)
+        self._requests: dict[str, tuple[Cluster, Request]] = {}
+
+    def at(self, cluster: Cluster) -> Request:
+        """The shape that placement is asked for in a cluster. Raises InvalidRequest."""
+        known = self._requests.get(cluster.name)
+        if known is None or known[0] is not cluster:
+            spec, action = self.spec, self.action
+            _check_reconfigurable(spec, cluster, action)
+            _check_profile(spec, cluster, action)
+            _check_gateway_routing(spec.gw_routing, cluster, action)
+            _check_blocks(cluster, spec.devices, action)
+            request = to_request(spec, cluster, len(self.hosts(cluster)))
+            known = self._requests[cluster.name] = cluster, request
+        return known[1]
+
+    def hosts(self, cluster: Cluster) -> tuple[str, ...]:
+        """The hosts for devices of a pool; none for other clusters. Raises InvalidRequest."""
+        return hosts_of(self.spec, self._hosts, cluster, self.action)
+
+    def routing(self, cluster: Cluster, blocks: Sequence[Block]) -> Routing:
+        """The routing inside link domains. Raises InvalidRequest where it cannot be."""
+        return _routing_for(self.spec.routing, cluster, blocks, self.action)
+
+
+def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
+    """The same under another name."""
+    return spec if spec.name == name else msgspec.structs.replace(spec, name=name)
+
+
+def _check_counts(spec: PartitionSpec, action: str, *, job: bool) -> None:
+    """Raises InvalidRequest for numbers that no hardware could make legal."""
+
+    def refuse(problem: str, would_work: str, **data: object) -> None:
+        raise InvalidRequest(problem, asked=action, would_work=would_work, **data)
+
+    size = spec.size or len(spec.devices)
+    if size <= 0:
+        refuse("a partition has at least one device", "give a size of 1 or more", size=spec.size)
+    if size > MAX_DEVICES:
+        refuse(
+            f"no partition has more than {MAX_DEVICES} devices",
+            "list clusters shows how many each has",
+            size=spec.size,
+        )
+    if spec.devices and spec.size not in (0, len(spec.devices)):
+        refuse(
+            f"{len(spec.devices)} devices are named, but the size is {spec.size}",
+            f"use size {len(spec.devices)}, or name {spec.size} devices",
+        )
+    if len(set(spec.devices)) != len(spec.devices):
+        refuse("a device is named twice", "name each device once")
+    if spec.devices and spec.relocatable:  # our choice: V-IPU's documents are silent
+        refuse(
+            "a partition of devices chosen one by one does not move to others",
+            "leave out the devices, or do not make it relocatable",
+        )
+    if spec.movable and (spec.profile or (spec.devices and not job)):
+        refuse(
+            f"{'slices of GPUs do' if spec.profile else 'devices chosen one by one do'} not move",
+            "whole devices of the server's choice, or leave out movable",
+        )
+    gcds = spec.num_gcds or 1
+    if gcds < 0 or size % gcds:
+        fits = _divisors(size)
+        refuse(
+            f"{size} devices do not divide into {spec.num_gcds} GCDs",
+            f"use {_one_of(fits)} GCDs",
+            num_gcds=spec.num_gcds,
+            nearest=fits,
+        )
+    replicas = spec.num_replicas or gcds
+    if replicas < 1 or replicas % gcds or size % replicas:
+        fits = [n for n in _divisors(size) if n % gcds == 0] or [gcds]
+        refuse(
+            f"{replicas} replicas do not divide evenly over {size} devices in {gcds} "
+            f"GCD{'' if gcds == 1 else 's'}",
+            f"use {_one_of(fits)} replicas",
+            num_replicas=replicas,
+            nearest=fits,
+        )
+    if spec.num_ilds < 0 or (spec.num_ilds and size % spec.num_ilds):
+        fits = _divisors(size)
+        refuse(
+            f"{size} devices do not divide into {spec.num_ilds} link domains",
+            f"use {_one_of(fits)} link domains, or leave it to the server",
+            num_ilds=spec.num_ilds,
+        )
+
+
+def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
+    """Raises InvalidRequest where a reconfigurable partition breaks its rules (V-IPU user
+    guide, partitions: c2-compatible sync only, at most 64 IPUs, one GCD)."""
+    if not spec.reconfigurable:
+        return
+    most, size = cluster.family.reconfigurable_max, spec.size or len(spec.devices)
+    problem = would_work = ""
+    if not most:
+        problem = f"partitions of {cluster.family.device_noun}s are not reconfigurable"
+        would_work = "leave out --reconfigurable"
+    elif size > most:
+        problem = f"a reconfigurable partition has at most {most} devices"
+        would_work = f"use a size of {most} or less, or a partition that is not reconfigurable"
+    elif spec.num_gcds > 1 or spec.num_replicas > 1 or spec.num_ilds > 1:
+        problem = "a reconfigurable partition is one GCD with one replica in one link domain"
+        would_work = "leave out the GCDs and replicas, or do not make it reconfigurable"
+    elif spec.sync_type not in (SyncType.DEFAULT, SyncType.GS2_DEFAULT):
+        problem = "a reconfigurable partition has the sync type GS2_DEFAULT (c2-compatible)"
+        would_work = "leave out the sync type"
+    if problem:
+        raise InvalidRequest(problem, asked=action, would_work=would_work)
+
+
+def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
+    """Raises InvalidRequest for slices of what is no GPU, or of devices that are named."""
+    if spec.profile and cluster.family.attachment is not Attachment.HOST:
+        noun = cluster.family.device_noun
+        raise InvalidRequest(
+            f"{noun}s are not cut into slices", asked=action, would_work="leave out the profile"
+        )
+    if spec.profile and spec.devices:
+        raise InvalidRequest(
+            "devices are named, and a profile too",
+            asked=action,
+            would_work="leave out one of them",
+        )
+
+
+def fewest_gcds(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> int:
+    """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain, in
+    one machine where devices sit inside hosts or a chassis, and at one of the hosts of a pool's."""
+    size, family = spec.size or len(spec.devices), cluster.family
+    if family.attachment is not Attachment.FABRIC:  # a process drives devices of its own host
+        per = family.devices_per_machine
+        if size > per and size % per:
+            return size // math.gcd(size, per)  # as large as its last machine allows
+        fewest = max(1, spec.num_ilds, -(-size // per))
+        return math.lcm(fewest, hosts) if hosts else fewest
+    domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
+    most = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
+    return max(1, domains, -(-size // most))
+
+
+def to_request(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> Request:
+    """The shape that placement is asked for. The spec's numbers are checked already.
+
+    hosts: the number of hosts that devices of a pool are for.
+    """
+    blocks = blocks_of(spec.devices) if spec.devices else None
+    return Request(
+        size=spec.size or len(spec.devices),
+        allocation=spec.allocation or None,
+        domains=spec.num_ilds or (1 if spec.reconfigurable else None),
+        gcds=spec.num_gcds or (spec.size if spec.profile else fewest_gcds(spec, cluster, hosts)),
+        blocks=blocks,
+        profile=spec.profile,
+    )
+
+
+def blocks_of(devices: Sequence[tuple[int, int]]) -> tuple[Block, ...]:
+    """Single devices as runs of consecutive ones, in the order of domain and offset."""
+    out: list[Block] = []
+    for domain, offset in sorted(devices):
+        last = out[-1] if out else None
+        if last and last.domain == domain and last.offset + last.size == offset:
+            out[-1] = Block(domain, last.offset, last.size + 1)
+        else:
+            out.append(Block(domain, offset, 1))
+    return tuple(out)
+
+
+def _routing_for(
+    wanted: Routing, cluster: Cluster, blocks: Sequence[Block], action: str
+) -> Routing:
+    """The routing inside link domains.
+
+    Known points: 8 and 16 IPUs have DNC (PopRun guide 2.10.1), a whole torus of 64 has RINGSWNC.
+    Our choice: loops are used where all of a torus is the partition's, DNC everywhere else.
+    """
+    loops = cluster.domain_topology is DomainTopology.TORUS and all(
+        block.size == cluster.domain_size(block.domain) for block in blocks
+    )
+    if wanted is Routing.DEFAULT:
+        full_loop = loops and blocks[0].size >= cluster.family.max_domain_devices
+        return Routing.RINGSWNC if full_loop else Routing.DNC
+    if wanted in (Routing.RINGSWNC, Routing.BTNC) and not loops:
+        raise InvalidRequest(
+            f"routing {wanted.value} needs loop links: whole link domains that are a torus",
+            asked=action,
+            would_work="use DNC, or leave the routing to the server",
+            routing=wanted.value,
+        )
+    return wanted
+
+
+def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, action: str) -> None:
+    """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
+    protocol: RING for loop links, SWRING for switched ones)."""
+    needs = {
+        GatewayRouting.RING: ClusterTopology.LOOPED,
+        GatewayRouting.SWRING: ClusterTopology.SWITCHED,
+    }.get(wanted)
+    if needs is not None and cluster.topology is not needs:
+        raise InvalidRequest(
+            f"gateway routing {wanted.value} needs {needs.value} link domains, and those of "
+            f"cluster {cluster.name} are: {cluster.topology.value}",
+            asked=action,
+            would_work="leave the gateway routing to the server",
+            gw_routing=wanted.value,
+        )
+
+
+def _sync_for(spec: PartitionSpec, action: str) -> SyncType:
+    """The sync type. Our choice of default: GS2 for reconfigurable partitions, as the guide
+    demands, else the Pod-native one. Independent rails are unsupported (V-IPU 1.18 protocol)."""
+    if spec.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
+        raise InvalidRequest(
+            "sync type GS2_INDEPENDENT_RAILS is not supported",
+            asked=action,
+            would_work="leave out the sync type",
+        )
+    if spec.sync_type is not SyncType.DEFAULT:
+        return spec.sync_type
+    return SyncType.GS2_DEFAULT if spec.reconfigurable else SyncType.POD_NATIVE_DEFAULT
+
+
+def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: str) -> None:
+    """Raises InvalidRequest for explicit devices that the cluster does not have."""
+    for domain, offset in devices:
+        inside = 0 <= domain < len(cluster.domains) and 0 <= offset < cluster.domain_size(domain)
+        if not inside:
+            raise InvalidRequest(
+                f"cluster {cluster.name} has no device {offset} in link domain {domain}",
+                asked=action,
+                would_work=f"use link domains 0 to {len(cluster.domains) - 1}",
+            )
+
+
+def _divisors(n: int) -> list[int]:
+    """Powers of two that divide n, at most ten of them."""
+    return [1 << i for i in range(10) if n > 0 and n % (1 << i) == 0]
+
+
+def _one_of(numbers: Sequence[int]) -> str:
+    words = [str(n) for n in numbers]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,233 @@
+"""Clusters as the controller keeps them: their index, and where each device answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+
+from podwright.agents import MachineReport
+from podwright.errors import InvalidRequest, NotFound
+from podwright.fabric import Cluster
+from podwright.placement import Block, Index, NodeIndex, index_of
+from podwright.wire import DeviceRef
+
+
+class IndexedCluster:
+    """One cluster. refs[domain][offset] is the device as partitions show it."""
+
+    def __init__(self, cluster: Cluster, allocations: Mapping[str, Sequence[str]]) -> None:
+        self.cluster = cluster
+        self.index = index_of(cluster)
+        self.allocations: dict[str, list[str]] = {}
+        for name, machines in allocations.items():
+            self.index.define_allocation(name, machines)
+            self.allocations[name] = list(machines)
+        if not self.allocations:
+            self.allocations[cluster.name] = self.machines()
+        self._per_machine = cluster.family.devices_per_machine
+        self.drained: set[str] = set()
+        self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
+        self.unhealthy: dict[str, frozenset[int]] = {}
+        self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
+        self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Names and places of machines, and devices of which nothing is known yet."""
+        cluster = self.cluster
+        self._names = [[m.name for m in d.machines] for d in cluster.domains]
+        self.places = {
+            name: (d, i) for d, names in enumerate(self._names) for i, name in enumerate(names)
+        }
+        self.refs = [
+            [
+                DeviceRef(
+                    domain=d,
+                    offset=offset,
+                    machine=self._names[d][offset // self._per_machine],
+                    index=offset % self._per_machine,
+                )
+                for offset in range(cluster.domain_size(d))
+            ]
+            for d in range(len(cluster.domains))
+        ]
+
+    def redefined(
+        self, cluster: Cluster, machines: Mapping[str, Sequence[str]]
+    ) -> NodeIndex | Index:
+        """An index of the cluster as it is to be, in which all is taken that is taken now.
+
+        machines: of each allocation; none: one for all. Raises ValueError for what has no place
+        there.
+        """
+        index = index_of(cluster)
+        for name, inside in machines.items():
+            index.define_allocation(name, inside)
+        for placement in self.index.held():
+            index.take(placement)
+        return index
+
+    def redefine(
+        self, cluster: Cluster, index: NodeIndex | Index, machines: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Replace the cluster; machines that stay keep their place."""
+        before = {
+            name: self.refs[d][i * self._per_machine :] for name, (d, i) in self.places.items()
+        }
+        self.cluster, self.index = cluster, index
+        self._lay_out()
+        for name, (domain, place) in self.places.items():
+            first = place * self._per_machine
+            if name in before:
+                self.refs[domain][first : first + self._per_machine] = before[name][
+                    : self._per_machine
+                ]
+        self.allocations = {name: list(inside) for name, inside in machines.items()} or {
+            cluster.name: self.machines()
+        }
+        for table in (self.attributes, self.unhealthy):
+            for name in table.keys() - self.places.keys():
+                del table[name]
+        self.drained &= self.places.keys()
+        for name in self.attributes:
+            self._shape(name)
+
+    def as_it_was(self) -> Callable[[], None]:
+        """A function that restores the cluster as it is now, with the devices taken by then."""
+        own = {name: copy(attribute) for name, attribute in vars(self).items() if name != "index"}
+        inside = {} if list(self.allocations) == [self.cluster.name] else dict(self.allocations)
+
+        def restore() -> None:
+            self.index = self.redefined(own["cluster"], inside)
+            vars(self).update(own)
+            for name in self.attributes:
+                self._shape(name)
+
+        return restore
+
+    def _shape(self, machine: str) -> None:
+        """Tell the index which devices of a machine are unhealthy, and which are slices."""
+        if isinstance(self.index, NodeIndex):
+            self.index.avoid(machine, self.unhealthy[machine])
+            numbered = enumerate(self.attributes[machine])
+            profiles = {i: about.get("profile", "") for i, about in numbered}
+            self.index.cut(machine, {i: profile for i, profile in profiles.items() if profile})
+
+    def machines(self) -> list[str]:
+        """All machines, in the order of domains and links."""
+        return [m.name for d in self.cluster.domains for m in d.machines]
+
+    def learn(self, machine: str, report: MachineReport) -> None:
+        """Take over what a machine reports of its devices."""
+        domain, place = self.places[machine]
+        first = place * self._per_machine
+        for device in report.devices[: self._per_machine]:
+            self.refs[domain][first + device.index] = DeviceRef(
+                domain=domain,
+                offset=first + device.index,
+                machine=machine,
+                index=device.index,
+                ip=device.ip,
+                server_port=device.server_port,
+                rdma_port=device.rdma_port,
+                arch_id=device.arch_id,
+                chip_id=device.chip_id,
+            )
+        self.attributes[machine] = tuple(device.attributes for device in report.devices)
+        self.unhealthy[machine] = frozenset(d.index for d in report.devices if not d.healthy)
+        self._shape(machine)
+
+    def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
+        """Blocks as indices of devices in each machine."""
+        per = self._per_machine
+        out: dict[str, list[int]] = {}
+        for domain, offset, size in blocks:
+            names, end = self._names[domain], offset + size
+            while offset < end:
+                place, first = divmod(offset, per)
+                count = min(per - first, end - offset)
+                out.setdefault(names[place], []).extend(range(first, first + count))
+                offset += count
+        return out
+
+    def blocks_by_machine(self, blocks: Sequence[Block]) -> list[tuple[str, Block]]:
+        """Blocks cut at the edges of machines."""
+        per = self._per_machine
+        out = []
+        for domain, offset, size in blocks:
+            end = offset + size
+            while offset < end:
+                place, first = divmod(offset, per)
+                count = min(per - first, end - offset)
+                out.append((self._names[domain][place], Block(domain, offset, count)))
+                offset += count
+        return out
+
+    def span(self, gcds: Sequence[Block], mask: int) -> list[Block]:
+        """The devices of a partition whose bits are set in `mask`, in routing order."""
+        out: list[Block] = []
+        at = 0
+        for block in gcds:
+            bits = mask >> at & ((1 << block.size) - 1)
+            if bits == (1 << block.size) - 1:
+                out.append(block)
+            elif bits:
+                out.extend(
+                    Block(block.domain, block.offset + i, 1)
+                    for i in range(block.size)
+                    if bits >> i & 1
+                )
+            at += block.size
+        return out
+
+
+class ClusterIndex:
+    """All clusters."""
+
+    def __init__(
+        self,
+        clusters: Sequence[Cluster],
+        allocations: Mapping[str, Mapping[str, Sequence[str]]],
+    ) -> None:
+        self.sites = {c.name: IndexedCluster(c, allocations.get(c.name, {})) for c in clusters}
+        self.by_machine = {name: site for site in self.sites.values() for name in site.places}
+
+    @property
+    def noun(self) -> str:
+        """What a device is called, for sentences about no cluster in particular."""
+        nouns = {site.cluster.family.device_noun for site in self.sites.values()}
+        return nouns.pop() if len(nouns) == 1 else "device"
+
+    def candidates(self, cluster: str, allocation: str, action: str) -> list[IndexedCluster]:
+        """Where to look, best first. Raises NotFound or InvalidRequest for names that lead
+        nowhere."""
+        if cluster and cluster not in self.sites:
+            raise NotFound(
+                f"there is no cluster {cluster}",
+                asked=action,
+                would_work=f"use {_names(list(self.sites))}",
+                cluster=cluster,
+            )
+        sites = [self.sites[cluster]] if cluster else list(self.sites.values())
+        if allocation:
+            known = [name for site in sites for name in site.allocations]
+            sites = [site for site in sites if allocation in site.allocations]
+            if not sites:
+                raise NotFound(
+                    f"there is no allocation {allocation}"
+                    + (f" in cluster {cluster}" if cluster else ""),
+                    asked=action,
+                    would_work=f"use {_names(known)}",
+                    allocation=allocation,
+                )
+        if not sites:
+            raise InvalidRequest(
+                "this server has no cluster", asked=action, would_work="define one"
+            )
+        return sites
+
+
+def _names(names: Sequence[str]) -> str:
+    listed = list(names[:5])
+    more = f" (and {len(names) - 5} more)" if len(names) > 5 else ""
+    return (" or ".join(listed) or "another server") + more

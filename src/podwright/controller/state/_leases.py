@@ -1,0 +1,153 @@
+"""Leases: which devices they cover, which of them end together, and when. Pure but for the heap.
+
+Leases of one partition are disjoint, except that a child lies inside its parent. Renewing
+moves the end in memory only; the heap is corrected when an old end comes up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from podwright.controller.state._records import LeaseRecord
+from podwright.wire import LeaseInfo
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """A live lease. ending: its end is under way, so it can no longer be renewed.
+
+    late: it was not renewed in time, but what it lies in goes on, and decides: a job's processes
+    may be suspended. It is over when somebody else in there wants its devices.
+    move_seconds: what its launch loses by a move; 0: it cannot be moved. move: the word under which
+    it is asked to, until `move_until`. asked_at: when it was asked, in the last hour.
+    seen: the server has seen a process of its launch on its own host. missed: how many looks in a
+    row have found none.
+    """
+
+    record: LeaseRecord
+    expires: float
+    ending: bool = False
+    late: bool = False
+    move_seconds: float = 0.0
+    move: str = ""
+    move_until: float = 0.0
+    asked_at: tuple[float, ...] = ()
+    seen: bool = False
+    missed: int = 0
+
+
+class Expiries:
+    """When leases end, soonest first. One that was released goes from here when its end comes,
+    or when half of what is here are such: a lease may be given for an hour and kept a moment."""
+
+    SPARE = 64  #: released ones that are not worth a look
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, lease: HeldLease, leases: Mapping[str, HeldLease]) -> None:
+        """Watch a lease. leases: all that live."""
+        if len(self._heap) > 2 * len(leases) + self.SPARE:
+            self._heap = [entry for entry in self._heap if entry[1] in leases]
+            heapq.heapify(self._heap)
+        heapq.heappush(self._heap, (lease.expires, lease.record.id))
+
+    def due(self, now: float, leases: dict[str, HeldLease]) -> list[HeldLease]:
+        """The leases that have expired; each is returned once, unless it is added again."""
+        out = []
+        while self._heap and self._heap[0][0] <= now:
+            _, name = heapq.heappop(self._heap)
+            lease = leases.get(name)
+            if lease is None or lease.ending:
+                continue
+            if lease.expires > now:
+                heapq.heappush(self._heap, (lease.expires, name))
+            else:
+                out.append(lease)
+        return out
+
+
+@contextmanager
+def ending(leases: Sequence[HeldLease]) -> Iterator[None]:
+    """A context for the commit that ends leases: renewals fail. If it fails, the leases go on."""
+    for lease in leases:
+        lease.ending = True
+    try:
+        yield
+    except BaseException:
+        for lease in leases:
+            lease.ending = False
+        raise
+
+
+def mask_of(first: int, count: int) -> int:
+    """Bits of `count` devices from `first` on, in routing order."""
+    return ((1 << count) - 1) << first
+
+
+def ancestors(lease: str, leases: dict[str, HeldLease]) -> set[str]:
+    """The lease and those it lies in."""
+    out: set[str] = set()
+    while lease and lease not in out:
+        out.add(lease)
+        parent = leases.get(lease)
+        lease = parent.record.parent if parent else ""
+    return out
+
+
+def descendants(lease: str, leases: Iterable[HeldLease]) -> list[HeldLease]:
+    """The lease and those that lie in it, parents first."""
+    out: list[HeldLease] = []
+    wanted = {lease}
+    # Ids are given in order of time and a child is younger than its parent.
+    for candidate in sorted(leases, key=lambda x: x.record.epoch):
+        if candidate.record.id in wanted or candidate.record.parent in wanted:
+            wanted.add(candidate.record.id)
+            out.append(candidate)
+    return out
+
+
+def free_subset(first: int, count: int, wanted: int, occupied: int) -> int | None:
+    """Where `wanted` devices (a power of two, aligned) are free within [first, first+count).
+
+    The tightest hole is taken, so that larger subsets stay whole; the lowest of equals.
+    """
+    best: tuple[int, int] | None = None
+    for at in range(first, first + count, wanted):
+        if at + wanted > first + count or occupied & mask_of(at, wanted):
+            continue
+        hole, start = wanted, at
+        while hole * 2 <= count:
+            up = start - (start % (hole * 2))
+            if up < first or up + hole * 2 > first + count or occupied & mask_of(up, hole * 2):
+                break
+            hole, start = hole * 2, up
+        if best is None or hole < best[0]:
+            best = (hole, at)
+    return best[1] if best else None
+
+
+def to_info(lease: HeldLease, size: int, now: float) -> LeaseInfo:
+    """The lease as callers see it. size: the number of devices of its partition."""
+    record = lease.record
+    whole_partition = record.count == size
+    return LeaseInfo(
+        id=record.id,
+        partition=record.partition,
+        epoch=record.epoch,
+        holder=record.holder,
+        owner=record.owner,
+        ttl=record.ttl,
+        expires_in=max(0.0, lease.expires - now),
+        parent=record.parent,
+        devices=[] if whole_partition else list(range(record.first, record.first + record.count)),
+        hosts=list(record.hosts),
+        move=lease.move,
+        move_within=max(0.0, lease.move_until - now) if lease.move else 0.0,
+    )

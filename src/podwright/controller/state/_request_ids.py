@@ -1,0 +1,265 @@
+"""Request ids: a repeated request has its effect once.
+
+A client whose answer was lost cannot tell whether its request was carried out. It repeats the
+request, to this server or to the one that has taken over. A request with an id is recorded in the
+very commit that makes its effect durable, so a crash leaves both or neither. Repeated under the
+same id, it is not carried out again.
+
+Which commit this is depends on the call. For a partition, a lease and a place in the queue it is
+the commit that writes that record, since other commits may precede it: leases on a partition end
+before it is reset, and a replaced partition is removed first. For every other call it is the first
+commit that the call causes.
+
+The commit asks a context variable, which every task that the call starts inherits. A task that
+works for somebody else sets its own (`carried_by`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from podwright.controller.state._records import (
+    LEASE,
+    PARTITION,
+    WAITER,
+    PartitionRecord,
+    Record,
+    decode,
+)
+from podwright.controller.state._shielded import shielded
+from podwright.errors import InvalidRequest
+from podwright.store import Change, Delete, Put
+from podwright.wire import OperationState
+
+REQUEST: Final = "request"
+KEEP: Final = 300.0  #: seconds that an id is remembered; clients ask again within ten
+MOST: Final = 50_000  #: ids remembered at once; then the oldest goes
+LONGEST: Final = 64  #: characters of an id
+
+#: By method: the step whose beginning is its effect, as the partition's record has it.
+_STEPS: Final[Mapping[str, OperationState]] = {
+    "CreatePartition": OperationState.CREATING,
+    "ResetPartition": OperationState.RESETTING,
+    "RemovePartition": OperationState.REMOVING,
+}
+#: By method: the kind of record that is its effect. That of every other method is its first commit.
+_EFFECTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_STEPS, PARTITION),
+    "Acquire": LEASE,
+    "Wait": WAITER,
+}
+
+_T = TypeVar("_T")
+
+
+class _Stamped(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What records of several kinds have in common: when their object was created."""
+
+    created_at: float = 0.0
+
+
+class Remembered(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request did. at: when. name: its object, made at `created_at` where that is known. For
+    Wait it is the waiter's id. lease: its id. created: Acquire made the partition.
+    """
+
+    method: str
+    name: str
+    at: float
+    created_at: float = 0.0
+    lease: str = ""
+    created: bool = False
+
+
+class RequestId(NamedTuple):
+    """Which request it is, whenever it is asked. id: drawn by the caller's client; empty: none.
+
+    name: the object that it is about, where that is known.
+    """
+
+    caller: str
+    method: str
+    id: str
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """Where its outcome is remembered."""
+        return f"{self.caller}/{self.id}"
+
+
+class Spawn(Protocol):
+    """How work is begun that must not end with its caller."""
+
+    def __call__(self, work: Coroutine[Any, Any, Any], /) -> asyncio.Task[Any]: ...
+
+
+class Pending(Protocol):
+    """Waits for the commit that makes its effect durable, and adds a record of its own to it."""
+
+    def added(self, changes: Sequence[Change], /) -> Sequence[Change]:
+        """The changes of a commit, with that record if one of them is the effect."""
+
+
+class _PendingRequest:
+    """A request in progress."""
+
+    def __init__(self, requests: Requests, request: RequestId) -> None:
+        self.requests, self.request = requests, request
+        self.done = False
+
+    def added(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """See `Pending`."""
+        effect = None if self.done else next(filter(self._is_effect, changes), None)
+        if effect is None:
+            return changes
+        self.done = True
+        known = self._outcome(changes, effect)
+        self.requests.remember(self.request.key, known)
+        return [*changes, Put(REQUEST, self.request.key, msgspec.json.encode(known))]
+
+    def _is_effect(self, change: Change) -> bool:
+        method = self.request.method
+        kind = _EFFECTS.get(method)
+        if kind is None:
+            return True
+        if not isinstance(change, Put) or change.kind != kind:
+            return False
+        if kind != PARTITION:
+            return True
+        step = decode(PartitionRecord, change.body).operation
+        return change.key == self.request.name and step is _STEPS[method]
+
+    def _outcome(self, changes: Sequence[Change], effect: Change) -> Remembered:
+        method, now = self.request.method, self.requests.now()
+        if method == "Wait":
+            return Remembered(method=method, name=effect.key, at=now)
+        lease = effect.key if method == "Acquire" else ""
+        if method not in _EFFECTS:
+            created_at = (
+                decode(_Stamped, effect.body).created_at if isinstance(effect, Put) else 0.0
+            )
+            return Remembered(method=method, name=self.request.name, at=now, created_at=created_at)
+        partition = partition_in(changes, "" if lease else self.request.name)
+        return Remembered(
+            method=method,
+            name=partition.name if partition else self.request.name,
+            at=now,
+            created_at=partition.created_at if partition else 0.0,
+            lease=lease,
+            created=partition is not None and partition.operation is OperationState.CREATING,
+        )
+
+
+def partition_in(changes: Sequence[Change], name: str = "") -> PartitionRecord | None:
+    """The last record of a partition among changes. name: of this one alone."""
+    latest = None
+    for change in changes:
+        if isinstance(change, Put) and change.kind == PARTITION and name in ("", change.key):
+            latest = decode(PartitionRecord, change.body)
+    return latest
+
+
+_current: ContextVar[Pending | None] = ContextVar("request", default=None)
+
+
+def with_request(changes: Sequence[Change]) -> Sequence[Change]:
+    """The changes, and with them what records that they are the effect of a request."""
+    pending = _current.get()
+    return changes if pending is None else pending.added(changes)
+
+
+def carried_by(pending: Pending) -> None:
+    """Let the commits of this task, and of those that it starts, carry a record of `pending`."""
+    _current.set(pending)
+
+
+class Requests:
+    """The ids of requests that were done, and of those under way.
+
+    later: has a change written with the next commit.
+    """
+
+    def __init__(
+        self, later: Callable[[Change], None], now: Callable[[], float], spawn: Spawn
+    ) -> None:
+        self._later, self.now, self._spawn = later, now, spawn
+        self._done: dict[str, Remembered] = {}
+        self._under_way: dict[str, asyncio.Task[Any]] = {}
+
+    def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
+        """Load the requests that were done before."""
+        remembered = [
+            (key, decode(Remembered, body))
+            for (kind, key), body in records.items()
+            if kind == REQUEST
+        ]
+        self._done = dict(sorted(remembered, key=lambda entry: entry[1].at))
+
+    def remember(self, key: str, known: Remembered) -> None:
+        """Remember that a request was done, and forget those that are too old."""
+        self._done[key] = known
+        for old, entry in list(_first(self._done, 2)):
+            if old != key and (known.at - entry.at > KEEP or len(self._done) > MOST):
+                del self._done[old]
+                self._later(Delete(REQUEST, old))
+
+    def forget(self, key: str) -> None:
+        """Forget a request that had no effect; repeated, it is carried out."""
+        self._done.pop(key, None)
+
+    async def once(
+        self,
+        request: RequestId,
+        work: Callable[[], Coroutine[Any, Any, _T]],
+        repeat: Callable[[Remembered], Awaitable[_T | None]],
+    ) -> _T:
+        """Do `work` once, however often it is requested under one id; without an id, always do it.
+
+        The work goes on if the caller disconnects. repeat: returns the answer of work that was done
+        before, or None if its effect is gone; the work is then done again. Raises
+        wire.InvalidRequest for a malformed id, and for one that belongs to another request.
+        """
+        if not request.id:
+            return await shielded(self._spawn(work()))
+        if len(request.id) > LONGEST or not request.id.isprintable():
+            raise InvalidRequest(
+                "the request's id is too long or not printable",
+                asked=request.method,
+                would_work=f"use at most {LONGEST} printable characters, drawn at random",
+            )
+        key = request.key
+        if (task := self._under_way.get(key)) is None:
+            task = self._spawn(self._begin(request, work, repeat))
+            self._under_way[key] = task
+            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        return await shielded(task)
+
+    async def _begin(
+        self,
+        request: RequestId,
+        work: Callable[[], Coroutine[Any, Any, _T]],
+        repeat: Callable[[Remembered], Awaitable[_T | None]],
+    ) -> _T:
+        known = self._done.get(request.key)
+        if known is not None:
+            if known.method != request.method or (request.name and known.name != request.name):
+                raise InvalidRequest(
+                    "this request's id was another request's",
+                    asked=request.method,
+                    would_work="draw a new one for each request",
+                )
+            outcome = await repeat(known)
+            if outcome is not None:
+                return outcome
+        carried_by(_PendingRequest(self, request))
+        return await work()
+
+
+def _first(entries: Mapping[str, Remembered], count: int) -> list[tuple[str, Remembered]]:
+    return [entry for entry, _ in zip(entries.items(), range(count), strict=False)]

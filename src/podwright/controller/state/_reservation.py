@@ -1,0 +1,98 @@
+"""The place that is planned for the first waiter, and what of it is reserved. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from podwright.controller.state._admission import Admission
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.placement import Block, Placement
+from podwright.wire import Routing
+
+
+class DeviceClaim(NamedTuple):
+    """Devices that the index has taken for a caller who is about to start.
+
+    They count towards the quotas of `admitted`. routing: inside their link domains. hosts: to which
+    a pool's devices will be attached.
+    """
+
+    site: IndexedCluster
+    placement: Placement
+    admitted: Admission
+    routing: Routing
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A place for a waiter.
+
+    starts_at: when it is expected to be free, in seconds of `Core.now`. known: this time rests on
+    what its holders announced, and is no guess. busy: how many of its devices are in use.
+    partitions: the names of the partitions that use them.
+    """
+
+    site: IndexedCluster
+    allocation: str
+    blocks: tuple[Block, ...]
+    starts_at: float
+    known: bool
+    busy: int
+    partitions: tuple[str, ...]
+
+    @property
+    def pool(self) -> tuple[str, str]:
+        """The cluster and the allocation."""
+        return self.site.cluster.name, self.allocation
+
+
+@dataclass(slots=True)
+class Reservation:
+    """A goal of a waiter, and the free part of it that nobody else may take.
+
+    order: the waiter's rank in the queue. placements: the reserved parts of the goal. missing: its
+    other blocks. owner: the user who waits.
+    """
+
+    waiter: str
+    order: tuple[int, float, str]
+    goal: Goal
+    planned_at: float
+    owner: str = ""
+    placements: list[Placement] = field(default_factory=list)
+    missing: list[Block] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.missing = list(self.goal.blocks)
+        self.absorb()
+
+    @property
+    def reserved(self) -> int:
+        """The number of devices that are reserved."""
+        return sum(placement.size for placement in self.placements)
+
+    def absorb(self) -> None:
+        """Reserve all devices of the goal that are free."""
+        index, todo, self.missing = self.goal.site.index, self.missing, []
+        while todo:
+            block = todo.pop()
+            piece = Placement(self.goal.allocation, (block,), (block,))
+            try:
+                index.take(piece)
+            except ValueError:
+                if block.size == 1:
+                    self.missing.append(block)
+                    continue
+                half = block.size // 2
+                todo.append(Block(block.domain, block.offset, half))
+                todo.append(Block(block.domain, block.offset + half, block.size - half))
+            else:
+                self.placements.append(piece)
+
+    def lift(self) -> None:
+        """Release all reserved devices."""
+        for piece in self.placements:
+            self.goal.site.index.release(piece)
+        self.placements, self.missing = [], list(self.goal.blocks)

@@ -1,0 +1,86 @@
+"""Who may know of what: the decision behind `--private-data`, asked where a name is looked up.
+
+The rule is noninterference. What a caller may not know of is not found, and the answer is that for
+a name that nothing has: the same error, the same words, as soon. So a lookup in the name of a
+caller goes through `Core.find` and its like, which ask here, and lists are filtered before they are
+cut into pages, since the token of a page names what it ends with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from podwright.controller.state._caller import Caller, Role
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._records import FenceRecord, PartitionRecord
+
+
+class PartitionEntry(Protocol):
+    """What is known of a partition in memory (`Core.Entry`)."""
+
+    makers: tuple[str, ...]
+    record: PartitionRecord | None
+    site: IndexedCluster | None
+    leases: dict[str, HeldLease]
+    fences: dict[str, FenceRecord]
+
+
+def belongs(caller: Caller, entry: PartitionEntry) -> bool:
+    """Whether a partition is the caller's: its owner or creator, who has a lease on it, the
+    scheduler of its allocation, an administrator."""
+    record = entry.record
+    if caller.role is Role.ADMINISTRATOR:
+        return True
+    if record is None:  # it is being made
+        return caller.name in entry.makers
+    if caller.name in (record.owner, record.creator):
+        return True
+    if entry.site is not None and entry.site.closed.get(record.allocation) == caller.name:
+        return caller.role is Role.SCHEDULER
+    leases = [lease.record for lease in entry.leases.values()]
+    leases += [fence.lease for fence in entry.fences.values()]
+    return any(caller.name in (lease.owner, lease.creator) for lease in leases)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What callers may know of. private: the kinds of `_privacy.KINDS` that each sees only of its
+    own."""
+
+    private: frozenset[str] = frozenset()
+
+    def partition(self, caller: Caller, entry: PartitionEntry) -> bool:
+        """Whether a caller may know of a partition."""
+        return "partitions" not in self.private or belongs(caller, entry)
+
+    def leases(self, caller: Caller, entry: PartitionEntry) -> bool:
+        """Whether a caller may know of the leases and fences on a partition."""
+        return self.private.isdisjoint(("partitions", "leases")) or belongs(caller, entry)
+
+    def waiter(self, caller: Caller, owner: str) -> bool:
+        """Whether a caller may know of a waiter of this owner's."""
+        if caller.role is Role.ADMINISTRATOR:
+            return True
+        return self.waiter_to(caller.name, owner)
+
+    def waiter_to(self, user: str, owner: str) -> bool:
+        """Whether a user may be told of a waiter of this owner's."""
+        return "waiters" not in self.private or user == owner
+
+    def partition_to(self, user: str, record: PartitionRecord) -> bool:
+        """Whether a user may be told of a partition, and whether its end counts for his requests:
+        the time at which one of his starts would tell it."""
+        return "partitions" not in self.private or user in (record.owner, record.creator)
+
+    def allocation(
+        self, caller: Caller, site: IndexedCluster, name: str, granted: tuple[str, ...]
+    ) -> bool:
+        """Whether a caller may know of an allocation. granted: those that it may use; none: all."""
+        if caller.role is Role.ADMINISTRATOR or "allocations" not in self.private:
+            return True
+        if granted:
+            return name in granted
+        whose = site.closed.get(name) or site.owned.get(name)
+        return whose in (None, "", caller.name)

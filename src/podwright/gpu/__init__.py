@@ -1,0 +1,1 @@
+"""Tools for GPU nodes that Slurm alone allocates: they describe, explain and check."""

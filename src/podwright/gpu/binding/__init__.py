@@ -1,0 +1,7 @@
+"""Checks which GPUs the tasks of a real job get, and whether those are the GPUs that were
+requested."""
+
+from podwright.gpu.binding._binding_job import job_options, probe
+from podwright.gpu.binding._verdict import Task, TaskSeen, Verdict, judge, read_tasks
+
+__all__ = ["Task", "TaskSeen", "Verdict", "job_options", "judge", "probe", "read_tasks"]

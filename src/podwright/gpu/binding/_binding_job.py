@@ -1,0 +1,56 @@
+"""Runs a Slurm job in which every task reports the GPUs and cores that it was given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from podwright.errors import Unavailable
+from podwright.gpu.binding._verdict import Task, read_tasks
+from podwright.gpu.requests import find_option, known, parse_options
+
+_PROBE = (sys.executable, "-P", "-m", "podwright.gpu.binding._task_probe")
+
+
+def job_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split sbatch options into those that salloc takes and those that it lacks.
+
+    Returns (accepted, left out), each as words of a command line. salloc lacks, for example,
+    options that name files. Raises InvalidRequest for an option that sbatch does not know.
+    """
+    given, _ = parse_options(list(words), "sbatch")
+    theirs = known("salloc")
+    accepted, left = [], []
+    for option in given:
+        if option.name not in theirs:
+            left.append(f"--{option.name}")
+        elif find_option(option.name, "salloc").argument == "n" or not option.value:
+            accepted.append(f"--{option.name}")
+        else:
+            accepted.append(f"--{option.name}={option.value}")
+    return accepted, left
+
+
+def probe(options: Sequence[str], prefix: Sequence[str] = ()) -> list[Task]:
+    """Run a job with these salloc options and return its tasks. Raises Unavailable.
+
+    The call blocks until the job has ended, as salloc does. Slurm's own messages go to standard
+    error. The job writes no files, so the nodes need to share no folder except the one in which
+    Podwright is installed.
+    """
+    argv = [*prefix, "salloc", *options, "srun", *_PROBE]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
+    except OSError as error:
+        raise Unavailable(
+            f"{argv[0]}: {error.strerror}", asked="run a job", would_work="install Slurm's client"
+        ) from None
+    tasks = read_tasks(done.stdout)
+    if not tasks:
+        raise Unavailable(
+            "the job's tasks said nothing; Slurm's words stand above",
+            asked="run a job with these options",
+            would_work="podwright slurm explain-request says what they mean",
+        )
+    return tasks

@@ -1,0 +1,48 @@
+"""Configures Slurm for a GPU cluster: reads an inventory and plans the lines of Slurm's files."""
+
+from podwright.gpu.configure._adopt import GrantedJob, adopt, partition_name, read_grant
+from podwright.gpu.configure._check import Promise, check, commands
+from podwright.gpu.configure._gates import GateScript
+from podwright.gpu.configure._inventory import (
+    Kind,
+    NodeGpu,
+    NodeNic,
+    PlannedPartition,
+    SiteInventory,
+    Switch,
+)
+from podwright.gpu.configure._inventory_lines import DETECT
+from podwright.gpu.configure._read_inventory import make_inventory, read_inventory
+from podwright.gpu.configure._sampling import Sampling
+from podwright.gpu.configure._setup import ConfigureOptions, configure, take_back
+from podwright.gpu.configure._summaries import Summary
+from podwright.gpu.configure._topology import TOPOLOGIES, plan_topology, racked, units
+
+__all__ = [
+    "DETECT",
+    "TOPOLOGIES",
+    "ConfigureOptions",
+    "GateScript",
+    "GrantedJob",
+    "Kind",
+    "NodeGpu",
+    "NodeNic",
+    "PlannedPartition",
+    "Promise",
+    "Sampling",
+    "SiteInventory",
+    "Summary",
+    "Switch",
+    "adopt",
+    "check",
+    "commands",
+    "configure",
+    "make_inventory",
+    "partition_name",
+    "plan_topology",
+    "racked",
+    "read_grant",
+    "read_inventory",
+    "take_back",
+    "units",
+]

@@ -1,0 +1,126 @@
+"""Makes a partition of the GPUs that Slurm granted to a job.
+
+On nodes that Slurm manages, Slurm alone chooses the GPUs. A partition of exactly those GPUs lets
+their fabric and guards be set up before the job's first instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from podwright.client import Client
+from podwright.errors import InvalidRequest, WrongState
+from podwright.slurm.reader import read_jobs
+from podwright.wire import CreateRequest, DeviceInfo, PartitionInfo, PartitionSpec, ReadyState
+
+
+class GrantedJob(NamedTuple):
+    """A job and the GPUs that Slurm granted to it. gpus: (node, index), with the indices of
+    gres.conf."""
+
+    job: str
+    user: str
+    uid: int
+    state: str
+    gpus: tuple[tuple[str, int], ...]
+
+
+def read_grant(text: str) -> GrantedJob:
+    """Read the grant from the output of `scontrol -d -o show job`.
+
+    Raises InvalidRequest for a job without GPUs, and FieldNotKnown for a job whose own name or
+    comment contains such a field.
+    """
+    # The requested job comes first. A line break in its name or comment adds no second record.
+    job = next(iter(read_jobs(text)), None)
+    if job is None:
+        raise InvalidRequest("scontrol shows no job", asked="adopt a job's GPUs")
+    gpus = [(node, index) for node, indices in job.gpus.items() for index in indices]
+    if not gpus:
+        raise InvalidRequest(
+            f"job {job.number} is {job.state.lower()} and has no GPUs",
+            asked=f"adopt the GPUs of job {job.number}",
+            would_work="a job that runs, or is being set up, with --gpus-per-node=N",
+        )
+    return GrantedJob(str(job.number), job.user.name, job.user.uid, job.state, tuple(gpus))
+
+
+def partition_name(job: str) -> str:
+    """The name of the partition of a job."""
+    return f"job{job}"
+
+
+def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
+    """Return the partition of a job's GPUs, and create it if it does not exist.
+
+    Raises WrongState where the server's view of the GPUs does not allow the grant, and whatever the
+    creation of a partition raises.
+    """
+    action = f"adopt the GPUs of job {grant.job}"
+    devices = _devices(client.list_devices(), grant, action)
+    name = partition_name(grant.job)
+    for info in client.list_partitions():
+        if info.name == name:
+            partition_gpus = {(d.machine, d.index) for gcd in info.gcds for d in gcd}
+            if partition_gpus != set(grant.gpus):
+                raise WrongState(
+                    f"partition {name} has other GPUs than Slurm gave job {grant.job}",
+                    asked=action,
+                    would_work=f"podwright slurm adopt {grant.job} --release, and again",
+                )
+            return info
+    spec = PartitionSpec(
+        name=name,
+        cluster=devices[0].cluster,
+        num_gcds=len(devices),
+        devices=[(info.device.domain, info.device.offset) for info in devices],
+    )
+    partition = client.call(
+        "CreatePartition",
+        CreateRequest(spec=spec, owner=grant.user, owner_uid=grant.uid, job=grant.job),
+    )
+    assert isinstance(partition, PartitionInfo)
+    if partition.ready_state is not ReadyState.ACTIVE:
+        client.remove_partition(name, force=True)
+        raise WrongState("; ".join(partition.errors) or "the devices cannot be had", asked=action)
+    return partition
+
+
+def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> list[DeviceInfo]:
+    by_place = {(info.device.machine, info.device.index): info for info in known}
+    cut = {info.device.machine for info in known if info.device.chip_id.startswith("MIG-")}
+    own_partition = partition_name(grant.job)
+    devices = []
+    for node, index in grant.gpus:
+        if node in cut:
+            raise WrongState(
+                f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
+                asked=action,
+                would_work="no partition there: podwright slurm configure --gpus --confine keeps "
+                "slices apart, and they have no NVLink",
+            )
+        info = by_place.get((node, index))
+        if info is None:
+            raise WrongState(
+                f"this server knows no GPU {index} of node {node}",
+                asked=action,
+                would_work="an agent on each node, called as Slurm calls the node, and gres.conf "
+                "from podwright slurm configure --gpus",
+            )
+        if info.partition not in ("", own_partition):
+            raise WrongState(
+                f"GPU {index} of node {node} is in partition {info.partition}",
+                asked=action,
+                would_work=f"vipu remove partition {info.partition}: Slurm alone gives these out",
+            )
+        if info.state not in ("FREE", "IN_USE"):
+            raise WrongState(
+                f"GPU {index} of node {node} is {info.state.lower()}",
+                asked=action,
+                would_work=f"scontrol update nodename={node} state=drain reason='GPU {index}'",
+            )
+        devices.append(info)
+    if len({info.cluster for info in devices}) > 1:
+        raise WrongState("they are of several clusters", asked=action)
+    return devices

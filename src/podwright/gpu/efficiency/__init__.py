@@ -1,0 +1,42 @@
+"""Reports how well jobs used their GPUs, from Slurm's accounting and from samples."""
+
+from podwright.gpu.efficiency._accounts import AccountedJob, Ask, one_job, read_jobs, sacct
+from podwright.gpu.efficiency._at_end import (
+    Destinations,
+    append_as_user,
+    as_user,
+    keep,
+    work,
+)
+from podwright.gpu.efficiency._job_report import Advice, Efficiency, job_of_samples, report
+from podwright.gpu.efficiency._job_show import advice, facts, gpu_rows, line, plot, tree
+from podwright.gpu.efficiency._month import MonthRow, month
+from podwright.gpu.efficiency._samples import GpuUse, Sampled, read_samples
+
+__all__ = [
+    "AccountedJob",
+    "Advice",
+    "Ask",
+    "Destinations",
+    "Efficiency",
+    "GpuUse",
+    "MonthRow",
+    "Sampled",
+    "advice",
+    "append_as_user",
+    "as_user",
+    "facts",
+    "gpu_rows",
+    "job_of_samples",
+    "keep",
+    "line",
+    "month",
+    "one_job",
+    "plot",
+    "read_jobs",
+    "read_samples",
+    "report",
+    "sacct",
+    "tree",
+    "work",
+]

@@ -1,0 +1,7 @@
+"""Reads NCCL_DEBUG=INFO logs: which transport connected each pair of ranks, and which settings to
+change."""
+
+from podwright.gpu.fabriclog._fabric_advice import FabricFinding, judge, not_known
+from podwright.gpu.fabriclog._read_log import FabricReport, Pair, read_log
+
+__all__ = ["FabricFinding", "FabricReport", "Pair", "judge", "not_known", "read_log"]

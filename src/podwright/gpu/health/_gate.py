@@ -1,0 +1,159 @@
+"""Decides what Slurm is told about a node: drain it, resume it, or only warn. Without effects.
+
+Only a share of each partition's nodes is ever drained, but at least one. Nodes know of each other
+only through Slurm. Twenty nodes that become ill at the same moment may all drain themselves,
+because none has seen another. So each node looks again, and all but the first ones resume
+themselves. The first is the node whose reason has the earlier time, which slurmctld writes, and at
+equal times the one with the earlier name.
+
+This is why all nodes agree on the order. slurmctld changes one node after another, and its clock
+counts seconds. A node that waits for more than one second before it looks again sees every node
+that can precede it. So exactly as many nodes stay drained as may. A node that died in between is
+still counted by the others. If a stepped clock disturbs the order, the next check of each drained
+node repairs that, since it counts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import NamedTuple
+
+from podwright.gpu.health._findings import PREFIX
+from podwright.slurm.reader import node_listing_command, read_node_listing
+
+#: The columns of sinfo. The reason comes last, because it may contain anything.
+_COLUMNS = ("node", "partition", "state", "since", "reason")
+#: The command that prints these columns.
+LIST_NODES = (*node_listing_command(*_COLUMNS), "--all")
+#: Seconds between draining and looking again: more than one tick of slurmctld's clock.
+SECOND = 1.2
+
+
+class NodeRow(NamedTuple):
+    """A node in one partition. since: when its reason was set, as sinfo writes it."""
+
+    node: str
+    partition: str
+    state: str
+    since: str
+    reason: str
+
+    @property
+    def drained(self) -> bool:
+        """Whether it gets no new job, whoever drained it."""
+        return "drain" in self.state or "drng" in self.state
+
+    @property
+    def ours(self) -> bool:
+        """Whether Podwright drained it."""
+        return self.drained and self.reason.startswith(PREFIX)
+
+
+def read_rows(text: str) -> list[NodeRow]:
+    """Return the rows in the output of LIST_NODES."""
+    listing = read_node_listing(text, *_COLUMNS)
+    return [NodeRow(**row)._replace(state=row["state"].lower()) for row in listing]
+
+
+class Look:
+    """Read the rows of all nodes. The answer is sinfo's output, or None where Slurm does not
+    answer."""
+
+
+class Wait:
+    """Wait until slurmctld's clock has advanced by a second."""
+
+
+class Drain(NamedTuple):
+    """Drain this node. The answer is whether this was done."""
+
+    reason: str
+
+
+class Resume:
+    """Resume this node. The answer is whether this was done."""
+
+
+Step = Look | Wait | Drain | Resume
+
+
+class GateOutcome(NamedTuple):
+    """action: fit, resumed, drained, warned, undone, left (somebody else drained it), unknown
+    (Slurm did not answer). reason: a sentence."""
+
+    action: str
+    reason: str = ""
+
+
+class NodeGate(NamedTuple):
+    """The decisions of one node. act: `drain`, or `warn` to change nothing. cap: per cent.
+
+    recorded: the reason with which this node drained itself, from its own record; None if it has
+    none.
+    """
+
+    node: str
+    act: str = "warn"
+    cap: float = 5.0
+    recorded: str | None = None
+
+    def steps(self, reason: str) -> Generator[Step, object, GateOutcome]:
+        """Yield the steps, and return the outcome. reason: why the node is ill; empty for a fit
+        one.
+        """
+        rows = yield Look()
+        if not isinstance(rows, list):
+            return GateOutcome("unknown", "Slurm does not answer")
+        own_rows = [row for row in rows if row.node == self.node]
+        if not own_rows:
+            return GateOutcome("unknown", f"Slurm has no node {self.node}")
+        if not reason:
+            return (yield from self._fit(own_rows[0]))
+        if own_rows[0].drained and not own_rows[0].ours:
+            return GateOutcome("left", f"it is drained already: {own_rows[0].reason}")
+        if self.act != "drain":
+            return GateOutcome("warned", "only warnings are asked for (act)")
+        if not own_rows[0].ours:
+            full = over(rows, self.node, self.cap, more=True)
+            if full:
+                return GateOutcome("warned", full)
+            if not (yield Drain(reason)):
+                return GateOutcome("unknown", "Slurm did not drain it")
+        yield Wait()
+        rows = yield Look()
+        if not isinstance(rows, list):
+            return GateOutcome("drained", "how many others are could not be counted yet")
+        full = over(rows, self.node, self.cap)
+        if not full:
+            return GateOutcome("drained", reason)
+        return GateOutcome("undone" if (yield Resume()) else "drained", full)
+
+    def _fit(self, row: NodeRow) -> Generator[Step, object, GateOutcome]:
+        if not row.ours:
+            return GateOutcome("fit")
+        if self.recorded is not None and self.recorded != row.reason:
+            return GateOutcome("left", f"its reason is another than ours was: {row.reason}")
+        return GateOutcome("resumed" if (yield Resume()) else "unknown", row.reason)
+
+
+def over(rows: Iterable[NodeRow], node: str, cap: float, *, more: bool = False) -> str:
+    """Return why a node may not stay drained; empty if it may.
+
+    more: the node is not drained yet, and would be one more.
+    """
+    table = list(rows)
+    for partition in dict.fromkeys(row.partition for row in table if row.node == node):
+        names = {row.node for row in table if row.partition == partition}
+        most = max(1, int(len(names) * cap / 100))
+        ours = sorted(
+            {(row.since, row.node) for row in table if row.partition == partition and row.ours}
+        )
+        before = [name for _, name in ours]
+        if more or node in before:
+            place = len(before) if more else before.index(node)
+            if place >= most:
+                return (
+                    f"{len(ours)} of {len(names)} nodes of partition {partition} are drained by "
+                    f"health checks, and {most} may be"
+                )
+    return ""

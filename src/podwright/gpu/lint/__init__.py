@@ -1,0 +1,49 @@
+"""Finds mistakes in job scripts before they cost a night in the queue."""
+
+from podwright.gpu.lint._fix import difference, fix, fixed
+from podwright.gpu.lint._formats import (
+    as_annotations,
+    as_rows,
+    as_sarif,
+    as_text,
+    foreign_partitions,
+    whole_text,
+)
+from podwright.gpu.lint._rule import Case, Finding, Found, Level, Rule
+from podwright.gpu.lint._rules import lint, rules
+from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
+from podwright.gpu.lint._script import Script, read_script
+from podwright.gpu.lint._site_cache import (
+    CachedSite,
+    PartitionLimits,
+    find_site,
+    read_help,
+    read_site,
+)
+
+__all__ = [
+    "UNKNOWN_PARTITION",
+    "CachedSite",
+    "Case",
+    "Finding",
+    "Found",
+    "Level",
+    "PartitionLimits",
+    "Rule",
+    "Script",
+    "as_annotations",
+    "as_rows",
+    "as_sarif",
+    "as_text",
+    "difference",
+    "find_site",
+    "fix",
+    "fixed",
+    "foreign_partitions",
+    "lint",
+    "read_help",
+    "read_script",
+    "read_site",
+    "rules",
+    "whole_text",
+]

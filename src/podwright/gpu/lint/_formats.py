@@ -1,0 +1,144 @@
+"""Findings as text, JSON, SARIF 2.1.0 (code scanning) and GitHub's annotations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from podwright.gpu.lint._rule import Finding
+from podwright.gpu.lint._rules import rules
+from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
+
+Files = Sequence[tuple[str, Sequence[Finding]]]
+_MOST_SHOWN = 3  # lines that stand for all others
+_LEVELS = {"mistake": "error", "better": "note"}
+
+
+def as_text(path: str, findings: Iterable[Finding]) -> list[str]:
+    """Lines for people: the place, the mistake, and the corrected line."""
+    lines = []
+    for finding in findings:
+        kind = "" if finding.level == "mistake" else " (could be better)"
+        lines.append(f"{path}:{finding.line}: {finding.rule}{kind}: {finding.reason}")
+        if finding.corrected:
+            if not finding.before:
+                lines.append(f"    - {finding.text.strip()}")
+            lines.append(f"    + {finding.corrected.strip()}")
+    return lines
+
+
+def foreign_partitions(files: Files) -> str:
+    """One line for all scripts that name partitions which the site lacks; "" where none does.
+
+    A folder of scripts written for other clusters would otherwise print the same finding for each.
+    """
+    named = Counter(
+        finding.text.strip()
+        for _, findings in files
+        for finding in findings
+        if finding.rule == UNKNOWN_PARTITION
+    )
+    if not named:
+        return ""
+    common = ", ".join(f"{text} ({count})" for text, count in named.most_common(_MOST_SHOWN))
+    more = f" and {len(named) - _MOST_SHOWN} other lines" if len(named) > _MOST_SHOWN else ""
+    return (
+        f"{named.total()} of {len(files)} scripts name a partition that this site's Slurm does not "
+        f"have: {common}{more}. They were written for another site: --ignore {UNKNOWN_PARTITION} "
+        "leaves this out, and --json lists each."
+    )
+
+
+def as_rows(files: Files) -> list[dict[str, Any]]:
+    """Rows for programs, each with the evidence of its rule."""
+    return [
+        {
+            "file": whole_text(path),
+            "line": finding.line,
+            "rule": finding.rule,
+            "level": finding.level,
+            "reason": whole_text(finding.reason),
+            "text": whole_text(finding.text),
+            "corrected": whole_text(finding.corrected),
+            "before": finding.before,
+            "sure": finding.sure,
+            "evidence": rules()[finding.rule].evidence,
+        }
+        for path, findings in files
+        for finding in findings
+    ]
+
+
+def as_sarif(files: Files, version: str) -> dict[str, Any]:
+    """A log of one run in SARIF 2.1.0, as GitHub and editors read it."""
+    used = list(rules().values())
+    index = {rule.id: number for number, rule in enumerate(used)}
+    results = [
+        {
+            "ruleId": finding.rule,
+            "ruleIndex": index[finding.rule],
+            "level": _LEVELS[finding.level],
+            "message": {"text": whole_text(finding.reason)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": _address(path)},
+                        "region": {"startLine": max(finding.line, 1)},
+                    }
+                }
+            ],
+        }
+        for path, findings in files
+        for finding in findings
+    ]
+    driver = {
+        "name": "podwright slurm lint",
+        "version": version,
+        "rules": [
+            {
+                "id": rule.id,
+                "shortDescription": {"text": rule.says},
+                "help": {"text": f"Evidence: {rule.evidence}"},
+                "defaultConfiguration": {"level": _LEVELS[rule.level]},
+            }
+            for rule in used
+        ],
+    }
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def as_annotations(files: Files) -> list[str]:
+    """Commands of a GitHub workflow, one for each finding."""
+    return [
+        f"::{'error' if finding.level == 'mistake' else 'notice'} file={_property(path)},"
+        f"line={max(finding.line, 1)},title={_property(finding.rule)}::{_data(finding.reason)}"
+        for path, findings in files
+        for finding in findings
+    ]
+
+
+def whole_text(text: str) -> str:
+    """The text without bytes that are not valid text, which strict JSON readers refuse."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _address(path: str) -> str:
+    """A file's name as SARIF has it: a URI."""
+    from urllib.parse import quote
+
+    return ("file://" if path.startswith("/") else "") + quote(
+        path.encode("utf-8", "surrogateescape")
+    )
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,106 @@
+"""Applies the rules. Each rule finds one kind of mistake and names its evidence.
+
+There are two levels. A *mistake* is something that Slurm refuses, or that does not do what the line
+plainly wants. Something that *could be better* works, or may be intended; it is reported only on
+request. A correction is *sure* where it cannot be wrong, and `--fix` applies only sure corrections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from podwright import plugins
+from podwright.gpu.lint._facts import facts_of
+from podwright.gpu.lint._rule import _RULES, Case, Finding, Rule
+from podwright.gpu.lint._script import Script
+from podwright.gpu.lint._site_cache import CachedSite
+
+
+def rules() -> dict[str, Rule]:
+    """Return all rules, by id."""
+    from podwright.gpu.lint import (
+        _rules_counts,
+        _rules_launch,
+        _rules_limits,
+        _rules_network,
+        _rules_read,
+        _rules_steps,
+        _rules_values,
+    )
+
+    for module in (
+        _rules_read,
+        _rules_values,
+        _rules_counts,
+        _rules_limits,
+        _rules_launch,
+        _rules_steps,
+        _rules_network,
+    ):
+        assert module  # each registers its own rules
+    return _RULES | plugins.load_all(plugins.LINT_RULES, Rule)
+
+
+def lint(
+    script: Script,
+    site: CachedSite | None = None,
+    *,
+    better: bool = False,
+    only: Iterable[str] = (),
+) -> list[Finding]:
+    """Return the mistakes, by line. `better` adds what could be better; `only` limits the rules.
+
+    Rules that the script itself ignores (`# podwright: ignore RULE`) are left out.
+    """
+    case = Case(script, site or CachedSite(), facts_of(script))
+    wanted = set(only)
+    ignored = _ignored(script)
+    findings: list[Finding] = []
+    for rule in rules().values():
+        if (wanted and rule.id not in wanted) or rule.id in ignored:
+            continue
+        for violation in rule.check(case):
+            level = violation.level or rule.level
+            if rule.id in _OF_VALUES and (script.template or script.prose):
+                level = "better"  # nobody means to submit it unchanged
+            if level == "better" and not better:
+                continue
+            findings.append(
+                Finding(
+                    rule.id,
+                    violation.line,
+                    script.at(violation.line),
+                    violation.reason,
+                    violation.corrected,
+                    violation.sure,
+                    violation.before,
+                    level,
+                    violation.whole,
+                )
+            )
+    return sorted(set(findings), key=lambda f: (f.line, f.rule))
+
+
+#: What a template, or a text with a script in it, may contain on purpose.
+_OF_VALUES = frozenset(
+    {
+        "bad-value",
+        "stray-word",
+        "refused",
+        "no-shebang",
+        "given-twice",
+        "late-directive",
+        "not-expanded",
+        "blanks-around-equals",
+    }
+)
+
+
+def _ignored(script: Script) -> set[str]:
+    """Return the rules that comments of the script name: `# podwright: ignore RULE, RULE`."""
+    ids: set[str] = set()
+    for line in script.lines:
+        head, colon, listed = line.lstrip("# \t").partition("podwright: ignore ")
+        if line.lstrip().startswith("#") and colon and not head:
+            ids |= set(listed.replace(",", " ").split())
+    return ids

@@ -1,0 +1,217 @@
+"""Rules about ports, fabrics, topology and servers that slow down a job or its neighbours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from podwright.gpu.lint._rule import Case, Found, rule
+from podwright.gpu.lint._script_addresses import FREE_PORT
+from podwright.gpu.requests import is_number
+from podwright.slurm.site.releases import OLDEST, release_of
+
+_OLD = "tests/outer/gpu/test_lint.py"
+_PROGRAMS = "tests/outer/gpu/test_lint_programs.py"
+_SERVERS = re.compile(
+    r"\bvllm serve\b|vllm\.entrypoints\.(openai\.)?api_server|\bsglang\.launch_server\b"
+    r"|\btext-generation-launcher\b|\btritonserver\b|\bserve (run|deploy)\b"
+    r"|\b(uvicorn|gunicorn|hypercorn)\s|\bollama serve\b|\btorchserve\b"
+)
+_OTHER_FABRICS = re.compile(
+    r"\befa\b|FI_PROVIDER|aws-ofi|TCPX|tcpx|fastrak|FasTrak|libnccl-net|cxi", re.I
+)
+
+
+def _training(case: Case) -> bool:
+    launches = case.script.launches
+    if any(launch.distributed for launch in launches):
+        return True
+    named = any(a.name == "MASTER_ADDR" for a in case.script.shell.assignments)
+    return named and any(launch.by == "srun" for launch in launches)
+
+
+def _plain(value: str) -> str:
+    return value.strip().strip("'\"")
+
+
+@rule(
+    "fixed-master-port",
+    "better",
+    "a port that a second job on the same node cannot have",
+    f"{_OLD}::test_what_more_silent_mistakes_do",
+)
+def fixed_master_port(case: Case) -> Iterator[Found]:
+    if case.facts.whole_nodes or not _training(case):
+        return
+    for assignment in case.script.shell.assignments:
+        if assignment.name == "MASTER_PORT" and _plain(assignment.value).isdigit():
+            text = case.script.at(assignment.line)
+            right = re.sub(r"MASTER_PORT=\S+", lambda _: f"MASTER_PORT={FREE_PORT}", text, count=1)
+            yield Found(
+                assignment.line,
+                "two such jobs on one node collide on this port: take it from the job's number",
+                right,
+            )
+            return
+    for launch in case.script.launches:
+        port = launch.given("master-port", "main-process-port") or ""
+        end = launch.given("rdzv-endpoint") or ""
+        if is_number(port) or re.search(r":\d{2,}$", end):
+            reason = "two such jobs on one node collide on this port: set MASTER_PORT="
+            yield Found(launch.line, f"{reason}{FREE_PORT} and use it here")
+            return
+
+
+@rule(
+    "nccl-over-tcp",
+    "better",
+    "NCCL told to leave InfiniBand and RoCE alone, in a job of several nodes",
+    f"{_PROGRAMS}::test_a_variable_of_the_script_reaches_every_task",
+)
+def nccl_over_tcp(case: Case) -> Iterator[Found]:
+    if not case.facts.several or _OTHER_FABRICS.search(case.script.text):
+        return
+    wrong = {
+        "NCCL_IB_DISABLE": ("1", "0", "switches InfiniBand and RoCE off: all traffic takes TCP"),
+        "NCCL_NET": ("socket", "IB", "forces TCP between nodes"),
+    }
+    for assignment in case.script.shell.assignments:
+        bad = wrong.get(assignment.name)
+        if bad and _plain(assignment.value).lower() == bad[0]:
+            text = case.script.at(assignment.line)
+            right = re.sub(rf"{assignment.name}=\S+", f"{assignment.name}={bad[1]}", text, count=1)
+            yield Found(
+                assignment.line, f"{assignment.name}={_plain(assignment.value)} {bad[2]}", right
+            )
+
+
+@rule(
+    "nccl-on-loopback",
+    "mistake",
+    "NCCL told to use the loopback interface, in a job of several nodes",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
+)
+def nccl_on_loopback(case: Case) -> Iterator[Found]:
+    if not case.facts.several:
+        return
+    for assignment in case.script.shell.assignments:
+        named = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+        if assignment.name in named and _plain(assignment.value).lstrip("=") == "lo":
+            reason = "the loopback interface reaches no other node: name the nodes' interface"
+            yield Found(assignment.line, reason)
+
+
+@rule(
+    "nccl-hampered",
+    "better",
+    "NVLink or GPUDirect RDMA switched off",
+    f"{_PROGRAMS}::test_a_variable_of_the_script_reaches_every_task",
+)
+def nccl_hampered(case: Case) -> Iterator[Found]:
+    wrong = {
+        "NCCL_P2P_DISABLE": (("1",), "0", "keeps GPUs of one node from NVLink and PCIe peers"),
+        "NCCL_NET_GDR_LEVEL": (
+            ("0", "loc"),
+            "SYS",
+            "switches GPUDirect RDMA off: data passes through host memory",
+        ),
+    }
+    for assignment in case.script.shell.assignments:
+        bad = wrong.get(assignment.name)
+        if bad and _plain(assignment.value).lower() in bad[0]:
+            right = re.sub(
+                rf"{assignment.name}=\S+",
+                f"{assignment.name}={bad[1]}",
+                case.script.at(assignment.line),
+                count=1,
+            )
+            yield Found(
+                assignment.line, f"{assignment.name}={_plain(assignment.value)} {bad[2]}", right
+            )
+
+
+@rule(
+    "hidden-peers",
+    "better",
+    "--gpus-per-task hides the GPUs of the neighbours, which NCCL and CUDA IPC need",
+    f"{_OLD}::test_what_the_silent_mistakes_do",
+)
+def hidden_peers(case: Case) -> Iterator[Found]:
+    script, request = case.script, case.script.request
+    tasks = case.facts.tasks_per_node or 0
+    if not request.per_task or tasks < 2 or not _training(case):
+        return
+    line = script.line_of("gpus-per-task")
+    kind = f"{request.per_task.kind}:" if request.per_task.kind else ""
+    right = re.sub(
+        r"--gpus-per-task[= ]\S+",
+        f"--gpus-per-node={kind}{request.per_task.count * tasks}",
+        script.at(line),
+        count=1,
+    )
+    reason = (
+        "each task sees only its own GPU, so peer access (NVLink through CUDA IPC) fails: ask "
+        "per node, and let each task choose by SLURM_LOCALID"
+    )
+    yield Found(line, reason, right)
+
+
+@rule(
+    "online-serving",
+    "better",
+    "a server in the foreground of a batch job: it has no address and ends with its time",
+    f"{_PROGRAMS}::test_a_server_in_a_batch_job_ends_with_its_time_and_moves",
+)
+def online_serving(case: Case) -> Iterator[Found]:
+    for launch in case.script.launches:
+        if _SERVERS.search(" ".join(launch.words) + " ") and not launch.place.behind:
+            reason = (
+                "a batch job has no stable address, no restart and a time limit: serve online "
+                "elsewhere, and score offline here"
+            )
+            yield Found(launch.line, reason)
+            return
+
+
+@rule(
+    "missing-exclusive",
+    "better",
+    "training over nodes that other jobs share",
+    f"{_OLD}::test_what_more_silent_mistakes_do",
+)
+def missing_exclusive(case: Case) -> Iterator[Found]:
+    script = case.script
+    memory = script.option("mem")
+    exclusive = script.option("exclusive") or (memory and memory.value in ("0", "0G"))
+    if not case.facts.several or not _training(case) or exclusive:
+        return
+    reason = (
+        "another job on one of these nodes would share NVLink, PCIe and the adapters, and slow "
+        "every step of all nodes"
+    )
+    yield Found(script.line_of("nodes"), reason, "#SBATCH --exclusive", before=True)
+
+
+@rule(
+    "missing-topology",
+    "better",
+    "the site knows its switches, and the job does not ask for few of them",
+    f"{_OLD}::test_what_more_silent_mistakes_do",
+)
+def missing_topology(case: Case) -> Iterator[Found]:
+    script, site = case.script, case.site
+    if not case.facts.several or not _training(case) or site.topology not in ("tree", "block"):
+        return
+    if script.option("switches") or script.option("segment"):
+        return
+    wanted = (
+        f"#SBATCH --segment={case.facts.nodes}"
+        if site.topology == "block" and release_of(site.version or OLDEST).has_segments
+        else "#SBATCH --switches=1@01:00:00"
+    )
+    yield Found(
+        script.line_of("nodes"),
+        "nodes under several leaf switches make every all-reduce cross the spine",
+        wanted,
+        before=True,
+    )

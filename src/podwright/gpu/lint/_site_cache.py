@@ -1,0 +1,165 @@
+"""Caches what is known about the local Slurm, from the output of its own commands.
+
+Plugins of a site (Pyxis, Shifter, its own) add options to sbatch, which `sbatch --help` lists. The
+commands take longer than the lint itself, so their output is kept for an hour, for this sbatch
+only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from podwright.gpu.lint._option_values import minutes
+from podwright.slurm.reader import (
+    SHOW_CONFIG,
+    SHOW_PARTITIONS,
+    SlurmConfig,
+    SlurmPartitionRecord,
+    known,
+    read_partitions,
+)
+from podwright.slurm.site.releases import Version
+
+KEPT = 3600.0  # seconds
+KEPT_PART = 60.0  # if a command did not answer
+Ask = Callable[[list[str]], str]
+_OPTION = re.compile(r"^\s+(?:-\w,\s+)?--([\w-]+)", re.M)
+_FORM = 1
+
+
+class PartitionLimits(NamedTuple):
+    """Limits of a partition: minutes (infinity for none) and nodes (None for none)."""
+
+    minutes: float
+    nodes: int | None
+
+
+class CachedSite(NamedTuple):
+    """The known facts about a site.
+
+    They are the version, the TopologyPlugin, all long options of sbatch (plugins' too), partitions
+    by name, the default one, and whether GPUs are GRES there. Empty or None: not known.
+    """
+
+    version: Version | None = None
+    topology: str = ""
+    options: frozenset[str] = frozenset()
+    partitions: Mapping[str, PartitionLimits] = {}
+    default_partition: str = ""
+    gpus: bool | None = None
+
+
+def read_help(text: str) -> frozenset[str]:
+    """Return the long options that an `sbatch --help` lists."""
+    return frozenset(_OPTION.findall(text))
+
+
+def read_site(config: str, partitions: str, help_text: str) -> CachedSite:
+    """Return the site in these outputs: `scontrol show config`, `scontrol --oneliner show
+    partition`, `sbatch --help`.
+
+    Each may be empty. What Slurm does not show is not known, and no rule that needs it is applied.
+    """
+    settings = SlurmConfig(config)
+    limits: dict[str, PartitionLimits] = {}
+    default = ""
+    for partition in read_partitions(partitions):
+        limits[partition.name] = _limits(partition)
+        if _is_default(partition):
+            default = partition.name
+    return CachedSite(
+        known(lambda: settings.version, None),
+        known(lambda: _plugin(settings), ""),
+        read_help(help_text),
+        limits,
+        default,
+        known(lambda: "gpu" in settings.names("GresTypes"), None),
+    )
+
+
+def _limits(partition: SlurmPartitionRecord) -> PartitionLimits:
+    return PartitionLimits(
+        known(lambda: _minutes(partition), float("inf")),
+        known(lambda: None if partition.has_own_qos else partition.max_nodes, None),
+    )
+
+
+def _is_default(partition: SlurmPartitionRecord) -> bool:
+    return known(lambda: partition.default, False)
+
+
+def _minutes(partition: SlurmPartitionRecord) -> float:
+    """Return a partition's time limit; none if it has a QOS, which may lift the limit."""
+    time = None if partition.has_own_qos else minutes(partition.max_time)
+    return float("inf") if time is None else time
+
+
+def _plugin(config: SlurmConfig) -> str:
+    """Return the TopologyPlugin by its last word."""
+    return config.value("TopologyPlugin").rpartition("/")[2]
+
+
+def find_site(ask: Ask, cache: str, now: float) -> CachedSite:
+    """Return the site of this machine, read at most once an hour. Without Slurm, its values are not
+    known.
+    """
+    import os
+
+    sbatch = _path_of("sbatch")
+    if not sbatch:
+        return CachedSite()
+    state = os.stat(sbatch)
+    key = [_FORM, sbatch, state.st_mtime_ns, state.st_size, os.environ.get("SLURM_CONF", "")]
+    texts = _load(cache, key, now)
+    if texts is None:
+        texts = {
+            "config": ask(list(SHOW_CONFIG)),
+            "partitions": ask(list(SHOW_PARTITIONS)),
+            "help": ask(["sbatch", "--help"]),
+        }
+        _save(cache, {"key": key, "at": now, **texts})
+    return read_site(texts["config"], texts["partitions"], texts["help"])
+
+
+def _path_of(command: str) -> str:
+    """Return the path of a program as shutil.which does; empty if there is none.
+
+    The module of shutil.which costs 4 ms.
+    """
+    import os
+
+    paths = (os.path.join(folder, command) for folder in os.get_exec_path())
+    return next((path for path in paths if os.access(path, os.X_OK)), "")
+
+
+def _load(cache: str, key: list[Any], now: float) -> dict[str, str] | None:
+    import json
+
+    try:
+        with open(cache, encoding="utf-8") as file:
+            stored = json.load(file)
+        texts = {name: str(stored[name]) for name in ("config", "partitions", "help")}
+        age = now - stored["at"]
+        fresh = stored["key"] == key and 0 <= age < (KEPT if all(texts.values()) else KEPT_PART)
+        return texts if fresh else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _save(cache: str, content: dict[str, Any]) -> None:
+    """Save the site if that is possible; otherwise the next run asks again."""
+    import json
+    import os
+    from contextlib import suppress
+
+    new = f"{cache}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(cache), mode=0o700, exist_ok=True)
+        with open(new, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        os.replace(new, cache)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new)

@@ -1,0 +1,23 @@
+"""Measures whether each node is as fast as the others, and as fast as its hardware should be."""
+
+from podwright.gpu.nodebench._bench import Bench, Slow, bench, srun_step
+from podwright.gpu.nodebench._history import Change, changes, keep, rates
+from podwright.gpu.nodebench._measures import PAIRS, ways
+from podwright.gpu.nodebench._rounds import BenchVerdict, judge, most_rounds, next_round
+
+__all__ = [
+    "PAIRS",
+    "Bench",
+    "BenchVerdict",
+    "Change",
+    "Slow",
+    "bench",
+    "changes",
+    "judge",
+    "keep",
+    "most_rounds",
+    "next_round",
+    "rates",
+    "srun_step",
+    "ways",
+]

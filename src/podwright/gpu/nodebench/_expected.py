@@ -1,0 +1,59 @@
+"""Expected rates of GPUs by their makers' data sheets, so that a node without a sibling is judged
+too.
+
+Rates are in Gb/s and one direction. They are what programs reach: 80 per cent of the line's rate.
+Sources: NVIDIA's data sheets of V100, A100, H100, H200, L40S, L4, A10, T4 and DGX B200 (NVLink 300,
+600, 900, 900 and 1,800 GB/s in both directions; PCIe of generation 3, 4 and 5 on 16 lanes: 15.75,
+31.5 and 63 GB/s in each), AMD's of MI250X and MI300X (Infinity Fabric links of 50 and 64 GB/s in
+each direction, seven of them on a MI300X).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_REACHED = 0.8
+_PCIE = {3: 126.0, 4: 252.0, 5: 504.0}
+
+
+class _Line(NamedTuple):
+    """pattern: of the GPU's name. pcie: generation, 0: another connection to the host. pair: to one
+    other GPU. ring: in an all-reduce. For both, 0: by PCIe, whose rate depends on the board.
+    """
+
+    pattern: str
+    pcie: int
+    pair: float = 0.0
+    ring: float = 0.0
+
+
+#: The first entry counts whose pattern matches the name of a GPU.
+_LINES = (
+    _Line(r"H100 PCIe|H100 NVL|H200 NVL", 5),
+    _Line(r"GH200|GB200|GB300", 0),
+    _Line(r"B200|B300", 5, 7200, 7200),
+    _Line(r"H100|H200|H800", 5, 3600, 3600),
+    _Line(r"A100[- ]SXM|A800[- ]SXM", 4, 2400, 2400),
+    _Line(r"V100-SXM", 3, 0, 1200),  # a pair has one or two of its six links
+    _Line(r"A100|A800|L40|L4\b|A10\b|A30|A40|RTX 6000 Ada|RTX A6000", 4),
+    _Line(r"V100|T4\b", 3),
+    _Line(r"MI300X|MI325X", 5, 512, 3584),
+    _Line(r"MI250X?", 4, 400, 0),
+)
+
+
+def expected(name: str, count: int) -> dict[str, float]:
+    """The expected rates by kind of measurement, for this number of GPUs of this name; empty for an
+    unknown GPU."""
+    line = next((candidate for candidate in _LINES if re.search(candidate.pattern, name)), None)
+    if line is None:
+        return {}
+    rates: dict[str, float] = {}
+    if line.pcie:
+        rates |= dict.fromkeys(("host to GPU", "GPU to host"), _PCIE[line.pcie])
+    if count > 1 and line.pair:
+        rates["GPU to GPU"] = line.pair
+    if count > 1 and line.ring:
+        rates["all-reduce"] = line.ring
+    return {kind: _REACHED * rate for kind, rate in rates.items()}

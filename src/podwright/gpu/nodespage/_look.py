@@ -1,0 +1,127 @@
+"""Asks Slurm for its nodes and jobs, and explain-request for the reason why a job waits.
+
+Slurm is asked every five seconds while a page is open, and never otherwise. An answer of
+explain-request is cached, because it is the same for the same options on the same nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from podwright.errors import PodwrightError, Unavailable
+from podwright.gpu import requests
+from podwright.gpu.nodespage import _nodes
+from podwright.slurm.reader import (
+    SHOW_JOBS,
+    SHOW_NODES,
+    JobRecord,
+    SlurmConfig,
+    read_jobs,
+    read_nodes,
+    release_note,
+)
+from podwright.slurm.site.ask import Ask
+from podwright.slurm.site.commands import Slurm
+
+SITE: Final = 60.0  #: seconds for which the site is taken to be as it was
+EXPLAINED: Final = 50  #: waiting jobs, the first in the queue
+QUEUE: Final = 1000  #: that are shown
+
+
+class Looker:
+    """Reads the topics of the page. slurm: runs Slurm's commands. ask: the same for
+    explain-request; it may block. clock: monotonic seconds."""
+
+    def __init__(
+        self, slurm: Slurm, ask: Ask, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._slurm, self._ask, self._clock = slurm, ask, clock
+        self._site: requests.SlurmCluster | None = None
+        self._version: Any = None
+        self._read = -SITE
+        self._hidden: frozenset[str] = frozenset()
+        self._note = ""
+        self._explanations: dict[tuple[str, ...], str] = {}
+
+    async def topics(self) -> dict[str, dict[str, object]]:
+        """The topics of the page. Raises wire.Unavailable where Slurm does not answer."""
+        if self._clock() >= self._read + SITE:
+            await self._read_site()
+        nodes = _nodes.nodes(read_nodes(await self._scontrol(SHOW_NODES)))
+        records = read_jobs(await self._scontrol(SHOW_JOBS))
+        running, waiting = _nodes.running_jobs(records), _nodes.waiting_jobs(records)
+        _nodes.place_jobs(nodes, running)
+        if "nodes" in self._hidden:
+            nodes = {}
+        if "jobs" in self._hidden or "all" in self._hidden:
+            for node in nodes.values():
+                node["gpus"] = [[kind, "?" if job else ""] for kind, job in node["gpus"]]
+            running, waiting = {}, []
+        jobs: dict[str, object] = {
+            number: {name: value for name, value in job.items() if name != "on"}
+            for number, job in running.items()
+        }
+        return {"nodes": dict(nodes), "jobs": jobs, "queue": await self._queue(waiting[:QUEUE])}
+
+    async def _queue(self, waiting: Sequence[JobRecord]) -> dict[str, object]:
+        return {
+            str(job.number): await self._waiting(place, job) for place, job in enumerate(waiting, 1)
+        }
+
+    async def _waiting(self, place: int, job: JobRecord) -> dict[str, object]:
+        words = _nodes.readable(lambda: _nodes.options_of(job))
+        known = isinstance(words, list)
+        return {
+            "place": place,
+            "user": _nodes.readable(lambda: job.user.name),
+            "partition": _nodes.readable(lambda: job.partition),
+            "asked": " ".join(words) if known else words,
+            "reason": _nodes.readable(lambda: job.reason),
+            "why": await self._explanation(tuple(words)) if known and place <= EXPLAINED else "",
+            "priority": _nodes.readable(lambda: job.priority),
+            "since": _nodes.readable(lambda: job.submitted),
+            "starts": _nodes.readable(lambda: job.start),
+        }
+
+    async def _explanation(self, words: tuple[str, ...]) -> str:
+        """Return explain-request's words; empty if it has no answer."""
+        if self._site is None:
+            return ""
+        if words not in self._explanations:
+            self._explanations[words] = await asyncio.to_thread(self._explained, words)
+        return self._explanations[words]
+
+    def _explained(self, words: tuple[str, ...]) -> str:
+        site = self._site
+        if site is None:
+            return ""
+        try:
+            given, _ = requests.parse_options(list(words), "sbatch")
+            request = requests.read_request(given, "sbatch")
+            answer = requests.count_request(request, site, self._version).answer
+            text = requests.sentence(request, answer)
+            return f"{text} Note: {self._note}." if self._note else text
+        except PodwrightError as error:
+            return error.problem
+
+    async def _read_site(self) -> None:
+        texts = await asyncio.to_thread(requests.live, self._ask)
+        if texts is None:
+            raise Unavailable("Slurm does not answer", would_work="look whether slurmctld runs")
+        site = await asyncio.to_thread(requests.read_site, texts)
+        self._site = site if site.nodes else None
+        config = SlurmConfig(texts.config)
+        self._version = config.version
+        self._hidden = config.hides
+        self._note = release_note(self._version)
+        self._explanations = {}
+        self._read = self._clock()
+
+    async def _scontrol(self, words: Sequence[str]) -> str:
+        reply = await self._slurm.run(*words)
+        if reply.code:
+            raise Unavailable(f"scontrol failed: {reply.text[:200]}")
+        return reply.out

@@ -1,0 +1,30 @@
+"""Rehearses a change of Slurm's files, or of its release, with the jobs that users really submit.
+
+`from_sacct` and `from_scripts` read submissions, `rehearse` asks two twins of the controller about
+each, and `differences` compares the answers. The cluster itself is not changed.
+"""
+
+from podwright.gpu.rehearse._compare import AnswerChange, AnswerPair, differences
+from podwright.gpu.rehearse._rehearse import Side, rehearse
+from podwright.gpu.rehearse._site_files import read_site_files
+from podwright.gpu.rehearse._submissions import (
+    LIST_JOBS,
+    Submissions,
+    from_sacct,
+    from_scripts,
+    limited,
+)
+
+__all__ = [
+    "LIST_JOBS",
+    "AnswerChange",
+    "AnswerPair",
+    "Side",
+    "Submissions",
+    "differences",
+    "from_sacct",
+    "from_scripts",
+    "limited",
+    "read_site_files",
+    "rehearse",
+]

@@ -1,0 +1,43 @@
+"""Reads a site's slurm.conf and the files beside it, for a twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from podwright.errors import InvalidRequest
+from podwright.slurm.site.files import included, lines, read
+from podwright.slurm.twin import SiteFiles
+
+
+def read_site_files(slurm_conf: Path, fallback: SiteFiles | None = None) -> SiteFiles:
+    """slurm.conf with its included files, and gres.conf, topology.conf and topology.yaml of its
+    folder. Files that do not exist come from `fallback`. Raises InvalidRequest where an existing or
+    included file cannot be read."""
+    for file in (slurm_conf, *_included(slurm_conf)):
+        for line in read(file).splitlines():
+            words = line.partition("#")[0].split()
+            if len(words) == 2 and words[0].lower() == "include":
+                read(file.parent / words[1])
+    return SiteFiles(
+        slurm_conf="\n".join(lines(slurm_conf)),
+        gres_conf=_text(slurm_conf, "gres.conf", fallback.gres_conf if fallback else ""),
+        topology_conf=_text(
+            slurm_conf, "topology.conf", fallback.topology_conf if fallback else ""
+        ),
+        topology_yaml=_text(
+            slurm_conf, "topology.yaml", fallback.topology_yaml if fallback else ""
+        ),
+    )
+
+
+def _included(slurm_conf: Path) -> list[Path]:
+    read(slurm_conf)
+    try:
+        return list(included(slurm_conf))
+    except OSError as error:
+        raise InvalidRequest(f"{error.filename}: {error.strerror}") from None
+
+
+def _text(slurm_conf: Path, name: str, instead: str) -> str:
+    path = slurm_conf.with_name(name)
+    return "\n".join(lines(path)) if path.exists() and read(path) is not None else instead

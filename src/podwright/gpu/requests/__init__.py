@@ -1,0 +1,150 @@
+"""Reads requests for GPUs as Slurm reads them, and explains what Slurm makes of each.
+
+Importing this package is quick: whatever answers a request is loaded on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from podwright.gpu.requests._request import (
+    Gpus,
+    SlurmRequest,
+    other_parts,
+    parse_count,
+    parse_gpus,
+    parse_gres,
+    parse_nodes,
+    parse_request,
+    read_request,
+)
+from podwright.gpu.requests._slurm_options import (
+    COMMANDS,
+    OPTIONS,
+    Given,
+    SlurmOption,
+    find_option,
+    known,
+    parse_options,
+)
+from podwright.gpu.requests._units import is_number
+
+if TYPE_CHECKING:
+    from podwright.gpu.requests._asked_slurm import (
+        AskedSite,
+        ask_slurm,
+        ask_twin_service,
+        asked_site,
+    )
+    from podwright.gpu.requests._assumed import assumed_site
+    from podwright.gpu.requests._consistent_counts import refusal
+    from podwright.gpu.requests._counted import count_request
+    from podwright.gpu.requests._explain_request import (
+        TELLS_MORE,
+        AnswerSources,
+        explain_by_counts,
+        explain_request,
+    )
+    from podwright.gpu.requests._read_site import Texts, read_shape, read_site
+    from podwright.gpu.requests._slurm_reply import RequestAnswer
+    from podwright.gpu.requests._sources import bundle, live
+    from podwright.gpu.requests._submission import twin_submission
+    from podwright.gpu.requests._test_only import run_command
+    from podwright.gpu.requests._values import (
+        CountedJob,
+        Grant,
+        NodeGrant,
+        NodeHardware,
+        SlurmCluster,
+        SlurmPartition,
+        SlurmRefusal,
+        TaskView,
+    )
+    from podwright.gpu.requests._words import (
+        advice,
+        as_json,
+        counts_picture,
+        picture,
+        sentence,
+    )
+
+__all__ = [
+    "COMMANDS",
+    "OPTIONS",
+    "TELLS_MORE",
+    "AnswerSources",
+    "AskedSite",
+    "CountedJob",
+    "Given",
+    "Gpus",
+    "Grant",
+    "NodeGrant",
+    "NodeHardware",
+    "RequestAnswer",
+    "SlurmCluster",
+    "SlurmOption",
+    "SlurmPartition",
+    "SlurmRefusal",
+    "SlurmRequest",
+    "TaskView",
+    "Texts",
+    "advice",
+    "as_json",
+    "ask_slurm",
+    "ask_twin_service",
+    "asked_site",
+    "assumed_site",
+    "bundle",
+    "count_request",
+    "counts_picture",
+    "explain_by_counts",
+    "explain_request",
+    "find_option",
+    "is_number",
+    "known",
+    "live",
+    "other_parts",
+    "parse_count",
+    "parse_gpus",
+    "parse_gres",
+    "parse_nodes",
+    "parse_options",
+    "parse_request",
+    "picture",
+    "read_request",
+    "read_shape",
+    "read_site",
+    "refusal",
+    "run_command",
+    "sentence",
+    "twin_submission",
+]
+
+_LATER = {
+    "_asked_slurm": ("AskedSite", "ask_slurm", "ask_twin_service", "asked_site"),
+    "_assumed": ("assumed_site",),
+    "_consistent_counts": ("refusal",),
+    "_counted": ("count_request",),
+    "_explain_request": ("TELLS_MORE", "AnswerSources", "explain_by_counts", "explain_request"),
+    "_read_site": ("Texts", "read_shape", "read_site"),
+    "_slurm_reply": ("RequestAnswer",),
+    "_sources": ("bundle", "live"),
+    "_submission": ("twin_submission",),
+    "_test_only": ("run_command",),
+    "_values": (
+        *("CountedJob", "Grant", "NodeGrant", "NodeHardware", "SlurmCluster", "SlurmPartition"),
+        *("SlurmRefusal", "TaskView"),
+    ),
+    "_words": ("advice", "as_json", "counts_picture", "picture", "sentence"),
+}
+
+
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+
+    def __getattr__(name: str) -> Any:
+        import importlib
+
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(name)

@@ -1,0 +1,35 @@
+"""Collects the fields that Slurm does not show, so that one answer names all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from podwright.errors import FieldNotKnown
+
+T = TypeVar("T")
+
+
+class NotKnown:
+    """The required fields that Slurm does not show, each with the first record that lacks it.
+
+    A site with such fields gets no answer, so the values in their place decide nothing.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, str] = {}
+
+    def of(self, read: Callable[[], T], otherwise: T) -> T:
+        """Return the result of `read`; `otherwise` if Slurm does not show the field, which is then
+        recorded.
+        """
+        try:
+            return read()
+        except FieldNotKnown as error:
+            self._records.setdefault(error.field, error.record)
+            return otherwise
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return each of them in words: `RealMemory (node n1)`."""
+        return tuple(f"{field} ({record})" for field, record in self._records.items())

@@ -1,0 +1,38 @@
+"""Compiles the library that job_submit.lua uses to ask the service: one C file that needs only the
+C library."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from podwright.errors import Unavailable
+
+LIBRARY = "podwright_ask.so"
+_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-fPIC", "-shared"]
+
+
+def build(into: Path) -> Path:
+    """Compile the library into this folder and return its path. Raises Unavailable with the
+    compiler's own message."""
+    import subprocess
+
+    library = into / LIBRARY
+    new = into / f".{LIBRARY}.new"  # slurmctld may have the old one open
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with as_file(files(__package__).joinpath("ask.c")) as source:
+            argv = ["cc", *_FLAGS, "-o", str(new), str(source)]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            new.replace(library)
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename}: {error.strerror}",
+            asked=f"build {LIBRARY}",
+            would_work="install a C compiler (gcc), and name a folder that you may write to",
+        ) from None
+    if done.returncode:
+        message = " ".join(done.stderr.split())[:600]
+        raise Unavailable(message, asked=f"build {LIBRARY}", would_work="install gcc and libc6-dev")
+    return library

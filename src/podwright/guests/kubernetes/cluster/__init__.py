@@ -1,0 +1,1 @@
+"""The API server: one interface, the real implementation and the one in memory."""

@@ -1,0 +1,209 @@
+"""A cluster in memory: the part of an API server that the operator uses, with the same rules."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from typing import Any
+
+from podwright.errors import NotFound, WrongState
+from podwright.guests.kubernetes.cluster._kube import Object, Told
+from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
+from podwright.guests.kubernetes.job._sightings import UID_LABEL
+
+_Key = tuple[str, str, str]
+
+
+class FakeKube:
+    """A cluster whose pods stay Pending until a test says what they do (`run`, `end`). writes: all
+    changes but events, which stand apart: Kubernetes drops them after a while.
+
+    A pod that was never bound to a node is deleted at once. One that runs is deleted when the test
+    says so (`remove_pod`), or at once if `quick`.
+    """
+
+    def __init__(self, *, quick: bool = True) -> None:
+        self.objects: dict[_Key, dict[str, Any]] = {}
+        self.writes: list[str] = []
+        self.events: dict[_Key, Object] = {}
+        self.quick = quick
+        self._numbers = itertools.count(1)
+        self._listeners: list[Told] = []
+
+    # -- what the operator uses --------------------------------------------------------------
+
+    async def jobs(self) -> list[Object]:
+        """Return all IPUJobs."""
+        return [copy.deepcopy(entry) for key, entry in self.objects.items() if key[0] == KIND]
+
+    async def job(self, namespace: str, name: str) -> Object | None:
+        """Return an IPUJob, or None if there is none."""
+        return copy.deepcopy(self.objects.get((KIND, namespace, name)))
+
+    async def pods(self, namespace: str, uid: str) -> list[Object]:
+        """Return the pods of the job with that uid."""
+        return [
+            copy.deepcopy(entry)
+            for key, entry in self.objects.items()
+            if key[:2] == ("Pod", namespace) and entry["metadata"]["labels"].get(UID_LABEL) == uid
+        ]
+
+    async def nodes(self) -> list[Object]:
+        """Return all nodes."""
+        return [copy.deepcopy(entry) for key, entry in self.objects.items() if key[0] == "Node"]
+
+    async def create_pod(self, namespace: str, pod: Object) -> bool:
+        """Create a pod. Return False if there is one of that name."""
+        key = ("Pod", namespace, pod["metadata"]["name"])
+        if key in self.objects:
+            return False
+        item = copy.deepcopy(dict(pod))
+        item["status"] = {"phase": "Pending"}
+        self.writes.append(f"create {key[2]}")
+        self._put(key, item, "ADDED")
+        return True
+
+    async def create_item(self, namespace: str, item: Object) -> bool:
+        """Create a secret, an event, an account, a role or its binding. Return False if there is
+        one of that name.
+        """
+        key = (item["kind"], namespace, item["metadata"]["name"])
+        if key[0] == "Event":
+            return self.events.setdefault(key, item) is item
+        if key in self.objects:
+            return False
+        self.writes.append(f"create {key[0].lower()} {key[2]}")
+        self.objects[key] = copy.deepcopy(dict(item))
+        return True
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Delete the pod with that uid. It is no error if there is none."""
+        key = ("Pod", namespace, name)
+        item = self.objects.get(key)
+        if item is None or item["metadata"]["uid"] != uid:
+            return
+        self.writes.append(f"delete {name}")
+        if self.quick or item["status"]["phase"] != "Running":
+            self._drop(key)
+        else:
+            item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self._put(key, item, "MODIFIED")
+
+    async def set_finalizers(
+        self, namespace: str, name: str, version: str, finalizers: list[str]
+    ) -> None:
+        """Set the finalizers of an IPUJob."""
+        key, item = self._job_at(namespace, name, version)
+        item["metadata"]["finalizers"] = list(finalizers)
+        self.writes.append(f"finalizers {name}")
+        if item["metadata"].get("deletionTimestamp") and not finalizers:
+            self._drop(key)
+        else:
+            self._put(key, item, "MODIFIED")
+
+    async def set_status(self, namespace: str, name: str, version: str, status: Object) -> None:
+        """Replace the whole status of an IPUJob."""
+        key, item = self._job_at(namespace, name, version)
+        item["status"] = copy.deepcopy(dict(status))
+        self.writes.append(f"status {name}: {status['launcherStatus']}, {status['lastMessage']}")
+        self._put(key, item, "MODIFIED")
+
+    async def watch(self, on_event: Told) -> None:
+        """Call `on_event` for all that exists at the start, and then for every change, until
+        cancelled.
+        """
+        for key, item in list(self.objects.items()):
+            on_event(key[0], "", copy.deepcopy(item))
+        self._listeners.append(on_event)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._listeners.remove(on_event)
+
+    # -- what users, kubelets and nodes do ---------------------------------------------------
+
+    def create(self, spec: Object, name: str = "job", namespace: str = "team") -> str:
+        """Create an IPUJob as a user does, and return its uid."""
+        item: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "creationTimestamp": f"2026-01-01T00:00:{next(self._numbers) % 60:02d}Z",
+            },
+            "spec": copy.deepcopy(dict(spec)),
+        }
+        self._put((KIND, namespace, name), item, "ADDED")
+        return str(item["metadata"]["uid"])
+
+    def change(self, spec: Object, name: str = "job", namespace: str = "team") -> None:
+        """Change some fields of an IPUJob's spec."""
+        key = (KIND, namespace, name)
+        self.objects[key]["spec"].update(copy.deepcopy(dict(spec)))
+        self._put(key, self.objects[key], "MODIFIED")
+
+    def delete(self, name: str = "job", namespace: str = "team", *, forced: bool = False) -> None:
+        """Delete an IPUJob. forced: somebody removes its finalizers."""
+        key = (KIND, namespace, name)
+        item = self.objects[key]
+        if forced or not item["metadata"].get("finalizers"):
+            self._drop(key)
+            return
+        item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self._put(key, item, "MODIFIED")
+
+    def run(self, name: str, namespace: str = "team", node: str = "node0") -> None:
+        """Run a pod, as a kubelet does."""
+        key = ("Pod", namespace, name)
+        self.objects[key]["spec"]["nodeName"] = node
+        self.objects[key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+        self._put(key, self.objects[key], "MODIFIED")
+
+    def end(self, name: str, code: int = 0, namespace: str = "team") -> None:
+        """End a pod's program with an exit code."""
+        key = ("Pod", namespace, name)
+        self.objects[key]["status"] = {
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [{"state": {"terminated": {"exitCode": code}}}],
+        }
+        self._put(key, self.objects[key], "MODIFIED")
+
+    def remove_pod(self, name: str, namespace: str = "team") -> None:
+        """Remove a pod from the cluster."""
+        self._drop(("Pod", namespace, name))
+
+    def node(self, name: str, ready: str = "True") -> None:
+        """Set a node's Ready condition: True, False or Unknown."""
+        item = self.objects.get(("Node", "", name)) or {"metadata": {"name": name}}
+        item["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
+        self._put(("Node", "", name), item, "MODIFIED")
+
+    def names(self, kind: str = "Pod") -> list[str]:
+        """Return the names of all objects of a kind."""
+        return sorted(key[2] for key in self.objects if key[0] == kind)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _job_at(self, namespace: str, name: str, version: str) -> tuple[_Key, dict[str, Any]]:
+        key = (KIND, namespace, name)
+        if key not in self.objects:
+            raise NotFound(f"there is no IPUJob {namespace}/{name}")
+        if self.objects[key]["metadata"]["resourceVersion"] != version:
+            raise WrongState(f"IPUJob {namespace}/{name} was changed meanwhile")
+        return key, self.objects[key]
+
+    def _put(self, key: _Key, item: dict[str, Any], event: str) -> None:
+        number = next(self._numbers)
+        item["metadata"].setdefault("uid", f"uid-{number}")
+        item["metadata"]["resourceVersion"] = str(number)
+        self.objects[key] = item
+        self._notify(key, item, event)
+
+    def _drop(self, key: _Key) -> None:
+        self._notify(key, self.objects.pop(key), "DELETED")
+
+    def _notify(self, key: _Key, item: dict[str, Any], event: str) -> None:
+        for listener in list(self._listeners):
+            listener(key[0], event, copy.deepcopy(item))

@@ -1,0 +1,59 @@
+"""Whether a job's attempt is over, and how it ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from podwright.guests.kubernetes.job._ipu_job import IpuJob
+from podwright.guests.kubernetes.job._sightings import LAUNCHER, WORKER, Holds, PodView
+
+
+class AttemptEnd(NamedTuple):
+    """How an attempt ended. code: the program's; None: it was not the program."""
+
+    failed: bool
+    words: str
+    reason: str
+    code: int | None = None
+
+
+def end_of(
+    job: IpuJob, pods: Sequence[PodView], holdings: Mapping[int, Holds]
+) -> AttemptEnd | None:
+    """How it ended; None: it goes on. pods: those of this attempt."""
+    decisive = LAUNCHER if job.launcher is not None else WORKER
+    for pod in pods:  # the programs' own word comes first
+        if pod.phase == "Failed" and pod.role == decisive and pod.code is not None:
+            words = f"{pod.name} ended with exit code {pod.code}"
+            return AttemptEnd(True, words, "ExitCode", pod.code)
+    for pod in pods:
+        holding = holdings.get(pod.instance)
+        if pod.live and (holding is None or holding.state == "GONE"):
+            return AttemptEnd(True, f"{pod.name} has lost its partition", "PartitionLost")
+        if pod.live and holding is not None and holding.state == "ERROR":
+            return AttemptEnd(
+                True, f"partition {holding.name}: {holding.problem}", "PartitionError"
+            )
+        if pod.live and holding is not None and pod.partition not in ("", holding.name):
+            return AttemptEnd(
+                True, f"{pod.name} was started for another partition", "PartitionLost"
+            )
+        if pod.lost:
+            return AttemptEnd(True, f"node {pod.node} of {pod.name} does not answer", "NodeLost")
+        if pod.phase == "Failed":
+            code = f"with exit code {pod.code}" if pod.code is not None else pod.note
+            return AttemptEnd(True, f"{pod.name} failed {code}".rstrip(), "PodFailed")
+    done = {
+        i
+        for i in range(job.instances)
+        if _done([pod for pod in pods if pod.instance == i and pod.role == decisive], job, decisive)
+    }
+    if job.instances and len(done) == job.instances:
+        return AttemptEnd(False, "All instances done", "Completed")
+    return None
+
+
+def _done(pods: Sequence[PodView], job: IpuJob, decisive: str) -> bool:
+    count = 1 if decisive == LAUNCHER else job.workers
+    return len(pods) == count and all(pod.phase == "Succeeded" for pod in pods)

@@ -1,0 +1,1 @@
+"""The operator: the process that carries out what each job needs."""

@@ -1,0 +1,1 @@
+"""The partitions of jobs at V-IPU controllers."""

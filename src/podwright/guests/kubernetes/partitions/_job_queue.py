@@ -1,0 +1,119 @@
+"""The queue of jobs, and which of them gets its IPUs now. Pure, except that it writes the books.
+
+The oldest job comes first. Jobs that fit may overtake one that does not, until room is made for it
+(`guests.Room`). A job gets all of its partitions or none, and all from one controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from podwright.guests.kubernetes.job._ipu_job import JobKey
+from podwright.guests.kubernetes.partitions._claims import Claim, ClaimBook, Owner
+from podwright.guests.shared import Waits
+from podwright.placement.buddy_blocks import Blocks, fit
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job that waits.
+
+    created: seconds since 1970. order: each partition has 2**order IPUs. pods: the names of the
+    books that it may be in. not_before: the time, by the operator's clock, before which it is not
+    tried again after a failed start.
+    """
+
+    key: JobKey
+    created: float
+    instances: tuple[int, ...]
+    order: int
+    pods: tuple[str, ...]
+    not_before: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, str]:
+        """The sort key of the queue: the oldest job is first."""
+        return self.created, self.key.uid
+
+
+class Granted(NamedTuple):
+    """A job whose blocks are in a book, so that its partitions can be made."""
+
+    job: QueuedJob
+    pod: str
+    claims: tuple[Claim, ...]
+
+
+@dataclass(slots=True)
+class JobQueue:
+    """All queued jobs, by uid."""
+
+    kubernetes: str
+    waiting: dict[str, QueuedJob] = field(default_factory=dict)
+
+    def ranked(self) -> list[QueuedJob]:
+        """The queued jobs in order, the first one first."""
+        return sorted(self.waiting.values(), key=lambda queued: queued.rank)
+
+    def grant(self, books: Mapping[str, ClaimBook], now: float) -> list[Granted]:
+        """Grant blocks to all jobs that fit now, and take these jobs out of the queue."""
+        out = []
+        for queued in self.ranked():
+            if queued.not_before > now:
+                continue
+            for pod in queued.pods:
+                claims = self._take(queued, books[pod])
+                if claims:
+                    out.append(Granted(queued, pod, claims))
+                    del self.waiting[queued.key.uid]
+                    break
+        return out
+
+    def _take(self, queued: QueuedJob, book: ClaimBook) -> tuple[Claim, ...]:
+        reserved = queued.key.uid == book.closed_for
+        if not reserved and not fit(book.blocks, [queued.order] * len(queued.instances)):
+            return ()
+        claims = []
+        for instance in queued.instances:
+            owner = Owner(self.kubernetes, queued.key, instance)
+            claim = book.take(owner, queued.order, group=queued.key.uid)
+            if claim is None:
+                break
+            claims.append(claim)
+        else:
+            return tuple(claims)
+        for claim in claims:
+            book.release(claim.job)
+        return ()
+
+    def waits(self, books: Mapping[str, ClaimBook]) -> Iterable[Waits]:
+        """Yield the queued jobs for `guests.Room`. The oldest has the highest priority."""
+        ranked = self.ranked()
+        for place, queued in enumerate(ranked):
+            for pod in queued.pods[:1]:
+                orders = [queued.order] * len(queued.instances)
+                yield Waits(len(ranked) - place, queued.key.uid, {pod: orders})
+
+
+def never(book: ClaimBook, queued: QueuedJob) -> str:
+    """Return why a pod can never serve a job, however long it waits, or "" if it can."""
+    empty = Blocks(book.blocks.capacity)
+    if fit(empty, [queued.order] * len(queued.instances)):
+        return ""
+    size = 1 << queued.order
+    return (
+        f"{len(queued.instances)} partitions of {size} IPUs do not fit into"
+        f" {book.blocks.capacity.bit_count()} IPUs"
+    )
+
+
+def unowned(books: Collection[ClaimBook], uids: Collection[str]) -> list[tuple[ClaimBook, Claim]]:
+    """Return the claims of jobs that are not among these."""
+    return [
+        (book, claim)
+        for book in books
+        for claim in book.holdings.values()
+        if claim.owner.job.uid not in uids
+    ]

@@ -1,0 +1,1 @@
+"""The pods of a job, and the manifests of the operator itself."""

@@ -1,0 +1,185 @@
+"""Makes a Helm chart with the values of Graphcore's chart (1.2.0). Its objects are those of the
+manifests.
+
+What a site sets is in the templates as `.Values`. The three kinds of operator (beside simulated
+devices, with a key for its controllers, plain) follow one another under `if`. Nothing else of
+Helm's language is used, so a template consists of objects of `_manifests` with placeholders.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from podwright._version import __version__
+from podwright.guests.kubernetes.job._crd import CEL_FROM, crd
+from podwright.guests.kubernetes.pods._manifests import (
+    NAME,
+    Setting,
+    as_yaml,
+    deployment,
+    exec_rights,
+    monitor,
+    rights,
+)
+
+#: The values and their defaults. Values of Graphcore's chart that have no meaning here (webhooks,
+#: the V-IPU proxy, its images) are accepted and ignored, so that a site's values file works
+#: unchanged. The images that such a file names contain nothing of ours.
+VALUES: Final[dict[str, Any]] = {
+    "nameOverride": "",
+    "fullnameOverride": "",
+    "global": {
+        "imagePullSecrets": [],
+        "kubectlVersion": "",
+        "launcherImage": "",
+        "launcherImageTag": "",
+        "launcherImagePullPolicy": "IfNotPresent",
+        "vipuControllers": "",
+    },
+    "admissionWebhooks": {},
+    "controller": {
+        "affinity": {},
+        "hostNetwork": False,
+        "image": {},
+        "nodeSelector": {},
+        "resources": {},
+        "tolerations": [],
+    },
+    "vipuProxy": {},
+    "worker": {"hostNetwork": True},
+    "podwright": {
+        "clusterName": "",
+        "credentialsSecret": "",
+        "execFallback": False,
+        "image": {"repository": "podwright", "tag": __version__, "pullPolicy": "IfNotPresent"},
+        "launcherImage": "",
+        "serviceMonitor": False,
+        "simulated": "",
+    },
+}
+_HOLE: Final = re.compile(r"'?@@([^@]+)@@'?")
+_BRANCH: Final = re.compile(r"\{\{- (?:if|else if|else|end) ?(\.[\w.]+)? ?\}\}")
+_END: Final = "{{- end }}"
+
+
+def _value(path: str) -> str:
+    return f"@@.Values.{path}@@"
+
+
+def chart() -> dict[str, str]:
+    """Return the chart's files, by their paths in the chart's folder."""
+    setting = Setting(
+        namespace="@@.Release.Namespace@@",
+        image=f"{_value('podwright.image.repository')}:{_value('podwright.image.tag')}",
+        pull_policy=_value("podwright.image.pullPolicy"),
+        controllers=_value("global.vipuControllers"),
+        cluster_name=_value("podwright.clusterName"),
+        launcher_image=_value("podwright.launcherImage"),
+        host_network=_value("worker.hostNetwork"),
+        pull_secrets=_value("global.imagePullSecrets | toJson"),
+        node_selector=_value("controller.nodeSelector | toJson"),
+        tolerations=_value("controller.tolerations | toJson"),
+        affinity=_value("controller.affinity | toJson"),
+        resources=_value("controller.resources | toJson"),
+        operator_network=_value("controller.hostNetwork"),
+        exec_fallback=_value("podwright.execFallback"),
+    )
+    about = {
+        "apiVersion": "v2",
+        "name": NAME,
+        "description": "IPUJobs on partitions of V-IPU controllers.",
+        "version": __version__,
+        "appVersion": __version__,
+        "kubeVersion": f">=1.{CEL_FROM}.0-0",
+    }
+    return {
+        "Chart.yaml": as_yaml([about]),
+        "values.yaml": as_yaml([VALUES]),
+        "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
+        "templates/rights.yaml": _template(rights(setting)),
+        "templates/exec.yaml": (
+            "{{- if .Values.podwright.execFallback }}\n"
+            f"{_template(exec_rights(setting))}"
+            "{{- end }}\n"
+        ),
+        "templates/operator.yaml": _kinds(setting),
+        "templates/monitor.yaml": (
+            "{{- if .Values.podwright.serviceMonitor }}\n"
+            f"{_template(monitor(setting))}"
+            "{{- end }}\n"
+        ),
+        "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
+    }
+
+
+def values_schema() -> dict[str, Any]:
+    """Return the JSON schema by which Helm checks a site's values.
+
+    Values of Graphcore's chart may have more keys than are listed. Below `podwright` an unknown key
+    is refused, since it is a mistake.
+    """
+    out = _schema_of(VALUES)
+    out["$schema"] = "http://json-schema.org/draft-07/schema#"
+    out["properties"]["podwright"]["additionalProperties"] = False
+    return out
+
+
+def _schema_of(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        properties = {name: _schema_of(part) for name, part in value.items()}
+        return {"type": "object", "properties": properties} if properties else {"type": "object"}
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    return {"type": "array" if isinstance(value, list) else "string"}
+
+
+def _kinds(setting: Setting) -> str:
+    """Return the template with all kinds of operator, of which the values choose one."""
+    values = {name: _value(f"podwright.{name}") for name in ("simulated", "credentialsSecret")}
+    simulated = setting._replace(simulated=values["simulated"])
+    credentials = setting._replace(credentials=values["credentialsSecret"])
+    return "".join(
+        (
+            "{{- if .Values.podwright.simulated }}\n",
+            _template([deployment(simulated)]),
+            "{{- else if .Values.podwright.credentialsSecret }}\n",
+            _template([deployment(credentials)]),
+            "{{- else }}\n",
+            _template([deployment(setting)]),
+            "{{- end }}\n",
+        )
+    )
+
+
+def _template(objects: list[dict[str, Any]]) -> str:
+    return _HOLE.sub(lambda match: "{{ " + match[1] + " }}", as_yaml(objects))
+
+
+def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
+    """Return what Helm makes of a template of ours, for tests. values: all values."""
+
+    def value(path: str) -> Any:
+        at: Any = values
+        for part in path.removeprefix(".Values.").split("."):
+            at = at[part]
+        return at
+
+    def put(match: re.Match[str]) -> str:
+        path, _, form = match[1].partition(" | ")
+        if path == ".Release.Namespace":
+            return namespace
+        at = value(path)
+        return json.dumps(at) if form or isinstance(at, bool) else str(at)
+
+    lines, chosen, branch_taken = [], True, False
+    for line in template.splitlines():
+        if branch := _BRANCH.fullmatch(line):
+            chosen = not branch_taken and (not branch[1] or bool(value(branch[1])))
+            branch_taken = chosen or (branch_taken and branch[0] != _END)
+            chosen = chosen or branch[0] == _END
+        elif chosen:
+            lines.append(line)
+    return re.sub(r"\{\{ ([^}]+) \}\}", put, "\n".join(lines) + "\n")

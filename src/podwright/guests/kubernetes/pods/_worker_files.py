@@ -1,0 +1,151 @@
+"""The files that an init container copies into the pods of jobs: launcher and relay, with their own
+Python.
+
+The running interpreter is copied with its standard library, with the libraries that it is linked
+to, and with the loader of these. So it runs in an image of any Linux, with an older libc or with
+none. `bin` has the commands for pods, which need a shell. Other programs do not find these files:
+no variable points to them, and this Python reads no variables.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import Final
+
+from podwright.errors import AlreadyExists, Unavailable
+
+#: Where these files are, in our image and in pods. The scripts contain this path.
+PLACE: Final = "/podwright"
+#: Gives a launcher's init container the text for the file MPI_HOSTS, beside these files.
+MPI_HOSTS_VARIABLE: Final = "PODWRIGHT_MPI_HOSTS"
+MPI_HOSTS: Final = "hosts"
+#: Parts of the standard library that nothing uses in a pod.
+_LEFT_OUT: Final = ("__pycache__", "site-packages", "dist-packages", "config-*", "*.pyc", "test")
+_LEFT_OUT_TOO: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
+#: Extension modules that need many libraries and that nothing uses here.
+_NOT_LINKED: Final = ("_tkinter*", "readline*", "_curses*", "_sqlite3*", "_gdbm*", "_dbm*", "nis*")
+#: The packages beside our own that launcher and relay use, also to reach the API server.
+_PACKAGES: Final = (
+    *("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions"),
+    *("aiohappyeyeballs", "aiohttp", "aiosignal", "attr", "frozenlist", "idna", "multidict"),
+    *("propcache", "yarl"),
+)
+_COMMANDS: Final = {
+    "poprun": "podwright.cli.poprun",
+    "prepare": "podwright.guests.kubernetes.pods._pod_preparation",
+    "worker": "podwright.guests.kubernetes.workers._worker_door",
+}
+_PYTHON: Final = """\
+#!/bin/sh
+at={place}
+exec $at/lib/{loader} --inhibit-cache --library-path $at/lib --argv0 $at/libexec/python \\
+    $at/libexec/python.real -E -s -S "$@"
+"""
+_COMMAND: Final = '#!/bin/sh\nexec {place}/libexec/python -P -m {module} "$@"\n'
+#: Settings for mpirun of Open MPI 4 and 5: it finds the workers in our list of hosts, and reaches
+#: them as poprun does. A user's own settings override these.
+_MPI_SETTINGS: Final = {
+    "OMPI_MCA_orte_default_hostfile": "{place}/hosts",
+    "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+    "OMPI_MCA_plm_rsh_agent": "{place}/bin/mpi-agent",
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+    "PRTE_MCA_prte_default_hostfile": "{place}/hosts",
+    "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
+    "PRTE_MCA_plm_ssh_agent": "{place}/bin/mpi-agent",
+    "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+}
+#: Runs a launcher's own command with these settings, and with our poprun first on PATH.
+_LAUNCHER: Final = (
+    "#!/bin/sh\n"
+    + "".join(
+        f'export {name}="${{{{{name}:-{value}}}}}"\n' for name, value in _MPI_SETTINGS.items()
+    )
+    + 'PATH={place}/bin:$PATH exec "$@"\n'
+)
+#: What Open MPI calls in place of ssh, with a host and a command for a shell there.
+_MPI_AGENT: Final = (
+    "#!/bin/sh\nexec {place}/libexec/python -P -m "
+    'podwright.guests.kubernetes.workers._worker_call --mpi "$@"\n'
+)
+_LINKED: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
+
+
+def write_worker_files(folder: Path, place: str = PLACE) -> None:
+    """Write the files into an empty or missing folder, for use at `place`. Raises AlreadyExists,
+    Unavailable.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise AlreadyExists(f"{folder} is not empty", would_work="another folder")
+    for name in ("bin", "lib", "libexec"):
+        (folder / name).mkdir(parents=True)
+    python = Path(os.path.realpath(sys.executable))
+    shutil.copy2(python, folder / "libexec" / "python.real")
+    library = folder / "lib" / Path(sysconfig.get_path("stdlib")).name
+    _copy_library(library)
+    linked = _linked([python, *library.rglob("*.so")])
+    for path in linked:
+        shutil.copy2(path, folder / "lib" / path.name)
+    compileall.compile_dir(
+        library,
+        quiet=2,
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+        stripdir=str(folder),
+        prependdir=place,
+    )
+    loader = next(path.name for path in linked if path.name.startswith("ld-"))
+    _script(folder / "libexec" / "python", _PYTHON.format(place=place, loader=loader))
+    for name, module in _COMMANDS.items():
+        _script(folder / "bin" / name, _COMMAND.format(place=place, module=module))
+    _script(folder / "bin" / "launcher", _LAUNCHER.format(place=place))
+    _script(folder / "bin" / "mpi-agent", _MPI_AGENT.format(place=place))
+
+
+def _copy_library(library: Path) -> None:
+    """Copy the standard library, and packages into it, because the interpreter looks nowhere else
+    (-S).
+    """
+    ignored = shutil.ignore_patterns(*_LEFT_OUT, *_LEFT_OUT_TOO, *_NOT_LINKED)
+    shutil.copytree(sysconfig.get_path("stdlib"), library, ignore=ignored)
+    dynamic = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
+    if not (library / "lib-dynload").exists():
+        shutil.copytree(dynamic, library / "lib-dynload", ignore=ignored)
+    ours = ("podwright", *_PACKAGES)
+    for name in ours:
+        module = import_module(name)
+        at = library / name.replace(".", "/")
+        at.parent.mkdir(exist_ok=True)
+        if hasattr(module, "__path__"):
+            skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
+            shutil.copytree(next(iter(module.__path__)), at, ignore=skipped)
+        else:
+            shutil.copy2(str(module.__file__), at.with_suffix(".py"))
+
+
+def _linked(files: Iterable[Path]) -> list[Path]:
+    """Return the libraries that files are linked to, the loader among them. Raises Unavailable."""
+    libraries: dict[str, Path] = {}
+    try:
+        listing = subprocess.run(
+            ["ldd", *map(str, files)], capture_output=True, text=True, check=False
+        ).stdout
+    except FileNotFoundError:
+        raise Unavailable("there is no ldd here", would_work="apt-get install libc-bin") from None
+    for name, path, loader in _LINKED.findall(listing):
+        at = Path(path or loader)
+        libraries.setdefault(Path(name).name or at.name, at)
+    return [path for path in libraries.values() if path.exists()]
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)

@@ -1,0 +1,60 @@
+"""What pods/exec starts in a worker. Run as a module: `python -m … PORT`.
+
+It passes bytes between its caller (_worker_exec) and that port of its own pod, and interprets none
+of them. The worker's door finds out who calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+
+from podwright.hosts._job_workers import CHUNK
+
+#: Seconds for a caller to hang up once the door has hung up. The door's last bytes may still be on
+#: their way.
+_LAST = 5.0
+
+
+def _connect(port: int) -> socket.socket:
+    """Return a connection to the port on this host. Raises OSError."""
+    try:
+        return socket.create_connection(("127.0.0.1", port))
+    except OSError:
+        if not socket.has_ipv6:
+            raise
+        return socket.create_connection(("::1", port))
+
+
+def _pass_in(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := os.read(0, CHUNK):
+            line.sendall(data)
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def main(words: Sequence[str]) -> int:
+    """Pass bytes until the connection ends, and return the exit code."""
+    port = int(words[0])
+    try:
+        line = _connect(port)
+    except OSError:
+        print(f"nothing answers at its port {port}", file=sys.stderr)
+        return 1
+    caller = threading.Thread(target=_pass_in, args=(line,), daemon=True)
+    caller.start()
+    with contextlib.suppress(OSError):
+        while data := line.recv(CHUNK):
+            while data:
+                data = data[os.write(1, data) :]
+    caller.join(_LAST)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""What any scheduler needs that lives beside the controller: a guest.
+
+A guest (Slurm, say) decides which job starts and when it is over. The controller decides which
+devices there are and owns every partition. Between the two stands what this room has:
+
+- who holds which block for which job (`Book`), rebuilt from the server's partitions at any time;
+- room for a large job that small ones would pass for ever (`Room`); a block that is emptied by
+  moves is closed for it as well, and so is where they go (`Book.empty`);
+- the sweep: the guest's own list of jobs against the book, for what was missed (`sweep`);
+- one thing at a time for a job (`Locks`), and a wait for what others give back (`Freed`);
+- how often a start may fail before a job is held, in words that are the record (`FailedStart`).
+
+What a guest must say about its jobs is `Guest`. No module here knows any guest.
+"""
+
+from podwright.guests.shared._attempts import HELD, FailedStart, attempts, failed
+from podwright.guests.shared._book import Book, Holding
+from podwright.guests.shared._guest import Guest
+from podwright.guests.shared._guest_server import CALL_TIMEOUT, GuestServer, ThreadedServer
+from podwright.guests.shared._locks import Freed, Locks
+from podwright.guests.shared._pod_places import PodPlaces
+from podwright.guests.shared._room import Room, Waits, first_in_line
+from podwright.guests.shared._sweep import sweep
+
+__all__ = [
+    "CALL_TIMEOUT",
+    "HELD",
+    "Book",
+    "FailedStart",
+    "Freed",
+    "Guest",
+    "GuestServer",
+    "Holding",
+    "Locks",
+    "PodPlaces",
+    "Room",
+    "ThreadedServer",
+    "Waits",
+    "attempts",
+    "failed",
+    "first_in_line",
+    "sweep",
+]

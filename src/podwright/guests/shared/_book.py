@@ -1,0 +1,259 @@
+"""One pod's book: which job holds which block.
+
+The server's partitions are the durable truth. The book is a copy of them in memory, together with
+the changes that are under way. It is compared with the server's list every few seconds. So it
+learns of machines that failed, of partitions that an administrator removed, and of what an earlier
+process of the guest left behind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from podwright.guests.shared._guest_server import GuestServer
+from podwright.guests.shared._pod_places import PodPlaces
+from podwright.placement.buddy_blocks import Blocks, block
+from podwright.wire import PartitionInfo
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding(ABC, Generic[K]):
+    """A block that a job holds: 2**order devices from `start` on the line.
+
+    created: its partition exists. changed: when the holding last changed, by the book's clock.
+    moved: the devices that it has now, as bits, after the server moved it; 0: it was not moved.
+    """
+
+    job: K
+    start: int
+    order: int
+    created: bool = False
+    changed: int = 0
+    moved: int = 0
+
+    @property
+    def size(self) -> int:
+        """Devices."""
+        return 1 << self.order
+
+    @property
+    def bits(self) -> int:
+        """Its devices, one bit for each place on the line."""
+        return self.moved or block(self.start, self.order)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of its partition."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The start of the job that it is for, as the partition carries it: the durable record."""
+
+
+H = TypeVar("H", bound=Holding[Any])
+
+
+class Book(ABC, Generic[K, H]):
+    """All holdings of one pod. cluster, allocation: where its devices are."""
+
+    #: Does the guest start jobs by what it was told is free, and ask for their devices later.
+    starts_by_counts = False
+
+    def __init__(self, cluster: str, allocation: str = "") -> None:
+        self.cluster, self.allocation = cluster, allocation
+        self.holdings: dict[K, H] = {}
+        self.line = PodPlaces([])
+        self.blocks = Blocks(0)
+        self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
+        self.away = 0  #: devices that nobody can have now
+        self.closed = 0  #: blocks that are being emptied for a large job
+        self.closed_for: K | None = None  #: that job
+        self.moves: dict[K, int] = {}  #: where jobs are to move to: nobody else's, as bits
+        #: May there be jobs that the guest has started by what it counted before that.
+        self.unsettled = False
+        self.resetting = 0  #: of those that are away, those that soon are not
+        self._emptied = False  # is what is closed emptied by moves
+        self._alone = False  # is it the only one that may have them
+        self._clock = 0
+        self._released: dict[K, int] = {}
+
+    # -- what a guest has of its own ---------------------------------------------------------
+
+    @abstractmethod
+    def job_of(self, partition: str) -> K | None:
+        """The job that a partition's name says; None for others."""
+
+    @abstractmethod
+    def adopted(self, info: PartitionInfo, start: int, order: int) -> H | None:
+        """The holding that a partition of a life before this one is; None: it is no job's."""
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def find(self, order: int, group: K | None = None) -> int | None:
+        """The place where a block of 2**order devices is free; None where none is.
+
+        group: what the job is a part of. Blocks that are closed for that group are free for it.
+
+        What was started before the guest knew of a block that is closed finds its place as if
+        nothing were; where that is in the way, nobody moves, and nothing is closed.
+        """
+        if self.unsettled and group is None:
+            self.blocks.free = self.unheld()
+            start = self.blocks.find(order)
+            if start is not None and block(start, order) & self._reserved_devices():
+                self.moves = {}
+                self.close(0)
+            else:
+                self.count()
+            return start
+        reserved = group is not None and group == self.closed_for
+        if reserved:
+            self.blocks.free |= self.closed & ~self.away & ~self.held_devices()
+        start = self.blocks.find(order)
+        if reserved:
+            self.blocks.free &= ~self.closed
+        return start
+
+    def add(self, holding: H) -> H:
+        """Record that the block belongs to the holding's job. Returns the holding."""
+        holding.changed = self.tick()
+        self.holdings[holding.job] = holding
+        self.blocks.take(holding.start, holding.order)
+        return holding
+
+    def release(self, job: K) -> None:
+        """The job holds nothing, and moves nowhere."""
+        self.moves.pop(job, None)
+        if self.holdings.pop(job, None) is not None:
+            self._released[job] = self.tick()
+            self.count()
+
+    def close(self, devices: int, job: K | None = None, *, alone: bool = False) -> None:
+        """Give these devices to nobody until all of them are free. alone: give them to that job's
+        parts only, also then. devices: as bits; 0: none are closed."""
+        self.closed, self.closed_for, self._alone = devices, job, alone
+        self._emptied, self.unsettled = False, bool(devices) and self.starts_by_counts
+        self.count()
+
+    def empty(self, devices: int, job: K, moves: Iterable[tuple[K, int]]) -> None:
+        """The same, of a block that those who hold it are to leave. moves: who, and the order of
+        its block, as `plan_moves` says it: where each goes is closed to all others as well."""
+        self.close(devices, job)
+        self._emptied = self.unsettled = True
+        for who, order in moves:
+            start = self.blocks.find(order)
+            assert start is not None
+            self.blocks.take(start, order)
+            self.moves[who] = block(start, order)
+
+    def stay(self) -> None:
+        """Call all moves off, and open the block that they were to empty."""
+        self.moves, self.unsettled = {}, False
+        if self.emptied:
+            self.close(0)
+        else:
+            self.count()
+
+    @property
+    def emptied(self) -> bool:
+        """Whether what is closed is emptied by moves, and not only waited for."""
+        return bool(self._emptied and self.closed)
+
+    def tick(self) -> int:
+        """The book's clock, moved on."""
+        self._clock += 1
+        return self._clock
+
+    def count(self) -> None:
+        """Compute which devices are free from those that are held, away and closed."""
+        free = self.unheld()
+        if not self.closed & ~free and not self._alone:
+            self.closed, self.closed_for = 0, None  # all of it is free: it counts again
+        self.blocks.free = free & ~self._reserved_devices()
+
+    def unheld(self) -> int:
+        """Devices that nobody holds, as bits, whether or not they are reserved."""
+        return self.blocks.capacity & ~self.away & ~self.held_devices()
+
+    def _reserved_devices(self) -> int:
+        out = self.closed
+        for target in self.moves.values():
+            out |= target
+        return out
+
+    def held_devices(self) -> int:
+        """Devices that jobs hold, as bits."""
+        out = 0
+        for holding in self.holdings.values():
+            out |= holding.bits
+        return out
+
+    # -- what the server says ----------------------------------------------------------------
+
+    async def refresh(self, server: GuestServer) -> None:
+        """Take over the server's state, except for holdings that changed while it was asked."""
+        began = self.tick()
+        devices = await server.devices(self.cluster, self.allocation)
+        line = PodPlaces(devices)
+        seen: dict[str, int] = {}
+        away = resetting = 0
+        broken: set[K] = set()
+        for device in devices:
+            bit = 1 << line.place(device)
+            if device.partition:
+                seen[device.partition] = seen.get(device.partition, 0) | bit
+                job = self.job_of(device.partition)
+                if job is not None and device.state in ("DOWN", "DRAINED"):
+                    broken.add(job)
+            elif device.state != "FREE":
+                away |= bit
+                resetting |= bit if device.state == "RESETTING" else 0
+        unknown = {}
+        for name, bits in seen.items():
+            job = self.job_of(name)
+            if job is None or not (job in self.holdings or self._released.get(job, 0) > began):
+                unknown[name] = bits
+        if line.capacity != self.blocks.capacity:
+            self.line, self.blocks = line, Blocks(line.capacity)
+        if unknown:
+            infos = await server.partitions(self.cluster, self.allocation)
+            for info in infos:
+                bits = unknown.get(info.name, 0)
+                if bits and not self._adopt(info, bits, began):
+                    away |= bits
+        for holding in list(self.holdings.values()):
+            if not holding.created or holding.changed >= began:
+                continue
+            if holding.name not in seen:
+                del self.holdings[holding.job]
+                self.moves.pop(holding.job, None)
+            else:
+                at = seen[holding.name]
+                holding.moved = at if at != block(holding.start, holding.order) else 0
+                if self.moves.get(holding.job) == at:
+                    del self.moves[holding.job]  # it is there
+        self._released = {job: at for job, at in self._released.items() if at > began}
+        self.broken = broken & self.holdings.keys()
+        self.away, self.resetting = away, resetting
+        self.count()
+
+    def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
+        """Record an unknown partition, if it is a job's. False: it is no job's."""
+        job = self.job_of(info.name)
+        start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
+        holding = self.adopted(info, start, order)
+        if job is None or holding is None or holding.job != job:
+            return False
+        if job in self.holdings or self._released.get(job, 0) > began:
+            return True
+        if bits != block(start, order) or start % (1 << order):
+            return False
+        self.add(holding)
+        return True

@@ -1,0 +1,130 @@
+"""Makes room for a large job, which small jobs that fit would otherwise overtake for ever.
+
+A guest that starts whatever fits sets no devices aside for a job that does not fit yet, because it
+cannot know which blocks will join. So once the first waiting job has waited for a while, the block
+of its size that comes free soonest is closed. Its devices, those that are free and those that come
+free, are not counted as free until the whole block is. Then they are counted again, and the guest
+considers its jobs by priority.
+
+A job of several blocks gets all of them, in all of its pods, or none. The blocks stay closed until
+all are free, and are then free for that job alone. A job that was offered its devices and did not
+take them waits twice as long for its next room, and so on. Room is made for one job of a pod at a
+time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from podwright.guests.shared._book import Book
+from podwright.placement.buddy_blocks import fit, soonest
+
+_log = logging.getLogger("podwright.guests")
+_DOUBLED = 6  # times at most
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Waits(NamedTuple):
+    """A job that waits for devices and for nothing else. orders: what it wants of each pod, the
+    largest first. alone: its blocks are kept for it once they are free; served: they are.
+    """
+
+    priority: int
+    job: Any
+    orders: dict[str, list[int]]
+    alone: bool = False
+    served: bool = False
+
+
+class Room(Generic[K]):
+    """Finds with each sweep which job waits first, and for how long it has waited.
+
+    books: by pod. seconds: how long the first job waits before room is made; 0: room is never made.
+    clock: seconds, never backwards. changed: called when more or less is counted.
+    """
+
+    def __init__(
+        self,
+        books: Mapping[str, Book[K, Any]],
+        seconds: float,
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self._books, self._seconds = books, seconds
+        self._clock, self._changed = clock, changed
+        self._since: dict[K, float] = {}  # job -> when it was first there
+        self._declined: dict[K, int] = {}  # job -> how often it did not take what it got
+
+    def update(
+        self, waiting: Iterable[Waits], end_times: Mapping[K, str], declined: Collection[K] = ()
+    ) -> None:
+        """Close and open blocks as the queue is now.
+
+        end_times: when each job that is known ends, as text that sorts; empty: not known. declined:
+        those that since the last look did not take what they were offered.
+        """
+        if self._seconds <= 0:
+            return
+        firsts = first_in_line(waiting)
+        first_jobs = {pod: first.job for first in firsts for pod in first.orders}
+        for pod, book in self._books.items():
+            if book.emptied:
+                continue  # whoever moves jobs opens it
+            if book.closed_for != first_jobs.get(pod) or book.closed & book.away:
+                self._open(book)  # for somebody else now, or somewhere else: a machine failed
+        now = self._clock()
+        counts = {job: self._declined.get(job, 0) + (job in declined) for job in end_times}
+        self._declined = {job: count for job, count in counts.items() if count}
+        known = {job: at for job, at in self._since.items() if job not in declined}
+        self._since = {first.job: known.get(first.job, now) for first in firsts}
+        for first in firsts:
+            books = [self._books[pod] for pod in first.orders]
+            doubled = min(self._declined.get(first.job, 0), _DOUBLED)
+            if now - self._since[first.job] < self._seconds * 2**doubled:
+                for book in books:
+                    if not book.emptied:
+                        self._open(book)
+            elif not (first.served or any(b.moves for b in books) or all(b.closed for b in books)):
+                self._close(first, end_times)
+
+    def _close(self, first: Waits, end_times: Mapping[K, str]) -> None:
+        books = {pod: self._books[pod] for pod in first.orders}
+        if all(fit(book.blocks, first.orders[pod]) for pod, book in books.items()):
+            return  # the guest knows, or it is kept for it, and it starts
+        chosen = {pod: _soonest(book, first.orders[pod], end_times) for pod, book in books.items()}
+        if not all(chosen.values()):
+            for book in books.values():
+                self._open(book)  # with what failed or was drained it cannot be
+            return
+        for pod, book in books.items():
+            wanted = " and ".join(str(1 << order) for order in first.orders[pod])
+            _log.info("job %s waits for %s devices of %s: room is made", first.job, wanted, pod)
+            book.close(chosen[pod], first.job, alone=first.alone)
+        self._changed()
+
+    def _open(self, book: Book[K, Any]) -> None:
+        if book.closed:
+            book.close(0)
+            self._changed()
+
+
+def first_in_line(waiting: Iterable[Waits]) -> list[Waits]:
+    """Who is first in the queue for each pod that it wants devices of."""
+    firsts: list[Waits] = []
+    claimed: set[str] = set()
+    for candidate in sorted(waiting, key=lambda wait: (-wait.priority, wait.job)):
+        if claimed.isdisjoint(candidate.orders):
+            firsts.append(candidate)
+            claimed |= candidate.orders.keys()
+    return firsts
+
+
+def _soonest(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, str]) -> int:
+    """Blocks of these sizes whose jobs end soonest, as bits; 0: there are not so many."""
+    holdings = [
+        (holding.bits, end_times.get(holding.job, "")) for holding in book.holdings.values()
+    ]
+    return soonest(book.blocks.capacity, book.away, holdings, orders, first="")

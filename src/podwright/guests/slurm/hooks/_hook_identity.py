@@ -1,0 +1,215 @@
+"""Proves that a request from another host comes from root or from Slurm's user.
+
+MUNGE says who made a request. Sites without MUNGE (auth/slurm) use a key that only root and Slurm's
+user can read. Either proof covers the whole request, and either is accepted once only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import stat
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final, Protocol
+
+from podwright.errors import Unavailable
+from podwright.hosts import MungeError, Vouches
+from podwright.http import Reply
+
+#: Seconds by which the clocks of two hosts may differ. MUNGE has the same limit.
+CLOCKS_S: Final = 300.0
+#: The header that carries a reply's signature.
+WORD: Final = b"authentication-info"
+_LEAST: Final = 16
+_TIDY_S: Final = 30.0
+
+
+class HookIdentity(Protocol):
+    """Proves requests and replies between hosts, and checks such proofs."""
+
+    async def problem(self, authorization: str, path: str, body: bytes) -> str:
+        """Return why a request cannot be trusted, or "" if it can.
+
+        authorization: the request's Authorization header. Raises MungeError where MUNGE does not
+        answer.
+        """
+        ...
+
+    async def signed(self, reply: Reply, authorization: str) -> Reply:
+        """Return the reply with a signature over its status, the request's credential and its body.
+
+        The signature keeps anybody else from letting a job begin. authorization: the request's
+        Authorization header.
+        """
+        ...
+
+    async def authorization(self, path: str) -> str:
+        """Return the Authorization header for a request of ours that has no body. Raises
+        MungeError.
+        """
+        ...
+
+    async def believes(self, reply: Reply, authorization: str) -> bool:
+        """Return whether one of our services signed this reply to the request with this
+        Authorization header. Raises MungeError.
+        """
+        ...
+
+
+class Proofs:
+    """Proofs by MUNGE credentials. The payload of a request's credential is the request's body.
+
+    uids: root and Slurm's user, whose credentials are accepted.
+    """
+
+    def __init__(self, munge: Vouches, uids: Collection[int]) -> None:
+        self._munge, self._uids = munge, uids
+
+    async def signed(self, reply: Reply, authorization: str) -> Reply:
+        """Return the reply with a credential of ours. Without MUNGE the reply stays unsigned, and
+        its receiver does not trust it.
+        """
+        try:
+            ours = await asyncio.to_thread(
+                self._munge.encode, _signed_content(reply, authorization)
+            )
+        except MungeError:
+            return reply
+        word = (WORD, f"MUNGE {ours}".encode())
+        return reply._replace(headers=(*reply.headers, word))
+
+    async def authorization(self, path: str) -> str:
+        """See HookIdentity."""
+        return f"MUNGE {await asyncio.to_thread(self._munge.encode, path.encode())}"
+
+    async def believes(self, reply: Reply, authorization: str) -> bool:
+        """See HookIdentity."""
+        credential = await asyncio.to_thread(self._munge.decode, _word(reply))
+        return credential.uid in self._uids and credential.payload == _signed_content(
+            reply, authorization
+        )
+
+    async def problem(self, authorization: str, path: str, body: bytes) -> str:
+        """See HookIdentity."""
+        scheme, _, credential = authorization.partition(" ")
+        if scheme.lower() != "munge":
+            return "over TCP a request needs a MUNGE credential"
+        try:
+            decoded = await asyncio.to_thread(self._munge.decode, credential.strip())
+        except MungeError as error:
+            if error.absent:
+                raise
+            return f"MUNGE credential: {error}"
+        if decoded.payload != body:
+            return "the MUNGE credential is that of another request"
+        if decoded.uid not in self._uids:
+            return f"user {decoded.uid} is not Slurm's"
+        return ""
+
+
+class KeyProofs:
+    """Proofs by a shared key, in the header `Authorization: Podwright TIME NONCE MAC`.
+
+    TIME is in seconds since 1970; NONCE and MAC are hexadecimal. A request's MAC is the HMAC-SHA256
+    of time, nonce, path and body, one on each line. A reply's MAC covers the reply's status, the
+    request's three words and the reply's body. clock: returns seconds since 1970.
+
+    A nonce is kept in memory until its time is more than CLOCKS_S ago. A request that is shown to
+    the same process again is refused before that by its nonce, and after that by its time.
+    """
+
+    def __init__(self, key: bytes, clock: Callable[[], float] = time.time) -> None:
+        self._key, self._clock = key, clock
+        self._seen: dict[str, float] = {}
+        self._tidy = 0.0  # when old nonces are forgotten next
+
+    async def problem(self, authorization: str, path: str, body: bytes) -> str:
+        """See HookIdentity."""
+        words = authorization.split()
+        if len(words) != 4 or words[0].lower() != "podwright" or not words[1].isdecimal():
+            return "over TCP a request needs a signature by the key"
+        _, at, nonce, mac = words
+        if not hmac.compare_digest(mac.encode(), sign(self._key, at, nonce, path, body).encode()):
+            return "the signature is that of another key or request"
+        now = self._clock()
+        if abs(now - int(at)) > CLOCKS_S:
+            return f"the signature is of another time: clocks differ by {now - int(at):.0f} s"
+        if now >= self._tidy:
+            self._seen = {seen: until for seen, until in self._seen.items() if until > now}
+            self._tidy = now + _TIDY_S
+        if self._seen.get(nonce, now) > now:
+            return "the signature was shown before"
+        self._seen[nonce] = int(at) + CLOCKS_S + 1
+        return ""
+
+    async def signed(self, reply: Reply, authorization: str) -> Reply:
+        """Return the reply with its MAC."""
+        mac = _mac(self._key, _signed_content(reply, authorization))
+        word = (WORD, f"Podwright {mac}".encode())
+        return reply._replace(headers=(*reply.headers, word))
+
+    async def authorization(self, path: str) -> str:
+        """See HookIdentity."""
+        at, nonce = f"{self._clock():.0f}", secrets.token_hex(16)
+        return f"Podwright {at} {nonce} {sign(self._key, at, nonce, path, b'')}"
+
+    async def believes(self, reply: Reply, authorization: str) -> bool:
+        """See HookIdentity."""
+        mac = _mac(self._key, _signed_content(reply, authorization))
+        return hmac.compare_digest(_word(reply).encode(), mac.encode())
+
+
+def _signed_content(reply: Reply, authorization: str) -> bytes:
+    """Return the bytes that a reply's signature covers: its status, the request's credential and
+    its body.
+    """
+    assert isinstance(reply.body, bytes)
+    return f"{reply.status}\n{authorization.partition(' ')[2].strip()}\n".encode() + reply.body
+
+
+def _word(reply: Reply) -> str:
+    """Return the signature that came with a reply, or "" if it has none."""
+    header = next((text for name, text in reply.headers if name == WORD), b"")
+    return header.decode("latin-1").partition(" ")[2].strip()
+
+
+def _mac(key: bytes, content: bytes) -> str:
+    return hmac.new(key, content, hashlib.sha256).hexdigest()
+
+
+def sign(key: bytes, at: str, nonce: str, path: str, body: bytes) -> str:
+    """Return the MAC of a request, in hexadecimal."""
+    content = f"{at}\n{nonce}\n{path}\n".encode() + body
+    return _mac(key, content)
+
+
+def read_key(path: Path) -> bytes:
+    """Return the key, which is the file's first line.
+
+    Raises Unavailable where the file cannot be read, where others can read it too, or where the key
+    is too short.
+    """
+    action = f"read the key {path}"
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise Unavailable(
+                f"{path} can be read by others", asked=action, would_work=f"chmod 600 {path}"
+            )
+        key = path.read_bytes().partition(b"\n")[0].strip()
+    except OSError as error:
+        raise Unavailable(
+            f"{path}: {error.strerror}",
+            asked=action,
+            would_work="podwright slurm configure --write makes one; copy it to every host",
+        ) from None
+    if len(key) < _LEAST:
+        raise Unavailable(
+            f"{path} is too short for a key",
+            asked=action,
+            would_work="remove it, and podwright slurm configure --write makes one",
+        )
+    return key

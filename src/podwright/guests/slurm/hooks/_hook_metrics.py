@@ -1,0 +1,58 @@
+"""The service's figures for Prometheus, computed from the state that an administrator sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from podwright.http import Figure
+
+#: What each counter of the service counts since its start (`ServiceFigures`).
+_WORDS: Final = {
+    "begun": "Jobs that got devices.",
+    "ended": "Jobs whose devices were given back.",
+    "held": "Jobs that were held, since their request and their licences differ.",
+    "proven": "Job steps that began with their devices.",
+    "unproven": "Job steps that were ended, since their job did not hold its devices.",
+    "bare": "Jobs that ran without the devices that they asked for.",
+    "waited": "Jobs that waited in their prolog for devices of the right shape.",
+    "waited_s": "Seconds that jobs waited in their prologs.",
+    "refused": "Jobs that were sent away.",
+    "moved": "Jobs that moved to other devices.",
+    "stayed": "Plans of moves that were given up.",
+    "swept": "Partitions that the sweep ended, since no hook had.",
+}
+
+
+def figures(mode: str, state: Mapping[str, Any]) -> Iterable[Figure]:
+    """Yield the figures of a service. mode: the way of scheduling; state: what `Post.state`
+    returns.
+    """
+    yield Figure("slurm_mode", "1: the way in which Slurm schedules devices.", 1, {"mode": mode})
+    words = "1: this service answers hooks; 0: it begins, or stands by."
+    yield Figure("slurm_active", words, int(bool(state.get("ready", True))))
+    yield Figure(
+        "slurm_counts_current",
+        "1: Slurm has been told how many devices may be given out.",
+        int(not state.get("problem")),
+    )
+    for name, value in state.get("figures", {}).items():
+        unit = "slurm_waited_seconds" if name == "waited_s" else f"slurm_jobs_{name}"
+        yield Figure(unit, _WORDS.get(name, name), value, total=True)
+    for pod, of in state.get("pods", {}).items():
+        yield from _pod(pod, of)
+
+
+def _pod(kind: str, of: Mapping[str, Any]) -> Iterator[Figure]:
+    sizes: Mapping[str, int] = of["held"]
+    # Scraped data already have a label `pod`, and the Slurm of one pod may have several types of
+    # devices. So the label here is `type`.
+    at = {"type": kind}
+    yield Figure("slurm_devices", "Devices of the pod that Slurm schedules.", of["devices"], at)
+    yield Figure("slurm_devices_held", "Devices that jobs hold.", sum(sizes.values()), at)
+    yield Figure("slurm_jobs_holding", "Jobs that hold devices.", len(sizes), at)
+    emptied = of["emptied_for_a_large_job"]
+    yield Figure("slurm_devices_emptied", "Devices kept for the first in the queue.", emptied, at)
+    for size, count in of["free_together"].items():
+        words = "Free devices that lie in whole blocks of this size."
+        yield Figure("slurm_devices_free_in_blocks", words, count, {**at, "size": size})

@@ -1,0 +1,94 @@
+"""Reports Slurm's queue to the server, which shows it beside its own queue."""
+
+from __future__ import annotations
+
+import logging
+import pwd
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from podwright.errors import PodwrightError
+from podwright.guests.slurm.service._queue import Listed
+from podwright.wire import JobInfo
+
+_log = logging.getLogger("podwright.slurm")
+MOST: Final = 2000  #: jobs that the server accepts in one report
+AGAIN: Final = 60.0  #: seconds after which an unchanged queue is sent again
+
+
+class WaitingJob(NamedTuple):
+    """A job that waits for devices.
+
+    request: the number and the kind of devices, in words. needs: what it waits for. pod: the type
+    of the pod whose devices it waits for.
+    """
+
+    job: Listed
+    request: str
+    needs: str
+    cluster: str = ""
+    allocation: str = ""
+    pod: str = ""
+
+
+class Hears(Protocol):
+    """A server that takes the report."""
+
+    async def report(self, jobs: list[JobInfo]) -> None:
+        """Report all waiting jobs, in their order. Raises wire.PodwrightError."""
+        ...
+
+
+class QueueReport:
+    """Reports Slurm's queue to the server when it changes. clock: returns seconds and never goes
+    backwards.
+    """
+
+    def __init__(self, server: Hears, clock: Callable[[], float]) -> None:
+        self._server, self._clock = server, clock
+        self._sent: list[JobInfo] = []
+        self._at = -AGAIN
+        self._refused = False
+
+    async def send(self, waiting: Iterable[WaitingJob]) -> None:
+        """Send the queue. If the server refuses the report, the rest of the sweep goes on."""
+        jobs = in_order(waiting)
+        now = self._clock()
+        if jobs == self._sent and now < self._at + AGAIN:
+            return
+        try:
+            await self._server.report(jobs)
+        except PodwrightError as error:
+            if not self._refused:
+                _log.info("the server does not show Slurm's queue: %s", error)
+            self._refused = True
+            return
+        self._sent, self._at, self._refused = jobs, now, False
+
+
+def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:
+    """Return the jobs in Slurm's order: by priority, then by number (slurm.conf(5),
+    sched/builtin).
+    """
+    first = sorted(waiting, key=lambda entry: (-entry.job.priority, entry.job.job))[:MOST]
+    return [
+        JobInfo(
+            id=str(job.job),
+            place=place,
+            owner=_name(job.uid),
+            asked=request,
+            needs=needs,
+            priority=min(job.priority, 2**31 - 1),
+            since=float(job.submitted),
+            cluster=cluster,
+            allocation=allocation,
+        )
+        for place, (job, request, needs, cluster, allocation, _) in enumerate(first, 1)
+    ]
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return "" if uid < 0 else str(uid)

@@ -1,0 +1,99 @@
+"""Limits how often a job is started whose prolog fails, ours or the site's own: then the job is
+held.
+
+Slurm itself puts a batch job whose prolog failed back into the queue for ever. The number of failed
+attempts is in the job's AdminComment. So it survives every restart, and everybody can read why a
+job is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.guests.shared import HELD, attempts, failed
+from podwright.guests.slurm.service._job_request import HookJob
+from podwright.guests.slurm.service._queue import Listed, listed
+from podwright.slurm.site.commands import Slurm
+
+_log = logging.getLogger("podwright.slurm")
+#: How often to look whether the job is back in the queue, and the seconds between two looks.
+_LOOKS, _PAUSE = 300, 0.2
+
+
+class RetryLimit:
+    """Counts failed starts. most: the number of failed attempts with which a job is held."""
+
+    def __init__(self, slurm: Slurm, most: int) -> None:
+        self._slurm = slurm
+        self._most = most
+        self._holding: set[asyncio.Task[None]] = set()
+
+    async def refusal(
+        self, job: HookJob, error: PodwrightError, *, final: bool = False
+    ) -> PodwrightError:
+        """Record a failed start in the job's AdminComment, and return the error for the hook.
+
+        final: another attempt cannot help, so the job is held at once.
+        """
+        try:
+            known = (await listed(self._slurm, job.job)).get(job.job)
+            if known is None:  # slurmctld was killed and has forgotten it: the next job with its
+                return InvalidRequest(str(error))  # number must not pay for it
+            before = tried(known)
+            release = f"scontrol release {job.het_job or job.job}"
+            attempt = failed(before, self._most, str(error), release, final=final)
+            await comment(self._slurm, job, known.head + attempt.words)
+        except Unavailable as silent:
+            _log.warning("job %d: %s, and Slurm cannot be told: %s", job.job, error, silent)
+            return InvalidRequest(str(error))
+        _log.warning("job %d: %s", job.job, attempt.words)
+        if attempt.hold:
+            task = asyncio.create_task(self._hold_in_slurm(job, known))
+            self._holding.add(task)
+            task.add_done_callback(self._holding.discard)
+        return InvalidRequest(attempt.words)
+
+    async def _hold_in_slurm(self, job: HookJob, before: Listed) -> None:
+        """Hold a job once it is back in the queue, because Slurm cannot hold a job that still runs.
+
+        before: the job when that was decided. A job of another user, or with fewer restarts, only
+        has the same number, and is left alone.
+        """
+        for _ in range(_LOOKS):
+            await asyncio.sleep(_PAUSE)
+            try:
+                known = (await listed(self._slurm, job.job)).get(job.job)
+                if known is None or known.over or known.uid != before.uid:
+                    return
+                if known.restart < before.restart:
+                    return
+                if known.state == "PENDING":
+                    # A heterogeneous job starts as a whole, so it is held as a whole.
+                    target = str(job.het_job or job.reference)
+                    reply = await self._slurm.run("scontrol", "hold", target)
+                    if not reply.code:
+                        return
+                    _log.warning("job %d is not held: %s", job.job, reply.text)
+            except Unavailable as silent:
+                _log.warning("job %d is not held yet: %s", job.job, silent)
+
+
+def tried(job: Listed) -> int:
+    """Return how often the job's prolog has failed."""
+    return attempts(job.comment.removeprefix(job.head))
+
+
+def refused(job: Listed) -> bool:
+    """Return whether the job is on its way back into the queue, where it will be held, with a
+    comment that says why.
+    """
+    return HELD in job.comment and job.reason in ("BeginTime", "None")
+
+
+async def comment(slurm: Slurm, job: HookJob, words: str) -> None:
+    """Write a job's AdminComment, which its user reads and cannot change. Raises Unavailable."""
+    reply = await slurm.run("scontrol", "update", f"jobid={job.reference}", f"admincomment={words}")
+    if reply.code:
+        raise Unavailable(f"job {job.job}: Slurm was not told: {reply.text[:200]}")

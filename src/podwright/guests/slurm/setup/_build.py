@@ -1,0 +1,80 @@
+"""Builds the hook and the plugin, our two compiled parts, against this machine's own Slurm, into a
+folder.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+from podwright.errors import Unavailable
+
+_PACKAGES: Final = "apt-get install gcc make libslurm-dev"
+#: The messages of a compiler or of make where a package is missing: Slurm's headers, or a tool.
+_MISSING: Final = re.compile(
+    r"slurm/\w+\.h: No such file|(?:cc|gcc|make)\S*: (?:No such file|not found|command not found)"
+)
+
+
+def build(into: Path, *, include: str = "") -> list[Path]:
+    """Build both parts into the folder `into`, and return the files.
+
+    include: the folder with the headers of another Slurm; "" means those of the Slurm on PATH.
+    Raises Unavailable with the compiler's own words.
+    """
+    import subprocess
+
+    include = include or own_headers(shutil.which("scontrol"))
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with as_file(files("podwright.guests.slurm").joinpath("native")) as source:
+            argv = ["make", "-s", "-B", "-C", str(source), f"OUT={into.absolute()}"]
+            argv += [f"SLURM_INCLUDE={include}"] if include else []
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename}: {error.strerror}",
+            asked="build the plugin and the hook",
+            would_work=f"{_PACKAGES}, and a folder that you may write to",
+        ) from None
+    if done.returncode:
+        raise Unavailable(
+            _own_words(done.stderr),
+            asked="build the plugin and the hook",
+            would_work=_PACKAGES
+            if _MISSING.search(done.stderr)
+            else "report it with these words and what `scontrol --version` says: this Slurm's "
+            "headers are not understood",
+        )
+    return [into / "podwright-hook", into / "spank_podwright.so"]
+
+
+def own_headers(scontrol: str | None) -> str:
+    """Return where a Slurm in a folder of its own has its headers, such as `/opt/slurm/include`.
+
+    Returns "" for a Slurm whose headers the compiler finds by itself. scontrol: that Slurm's
+    command. Raises Unavailable where such a Slurm came without headers: with the headers of another
+    release, slurmd does not load the plugin.
+    """
+    if scontrol is None:
+        return ""
+    prefix = Path(scontrol).resolve().parent.parent
+    plugins = any(path.is_dir() for path in prefix.glob("lib*/slurm"))
+    if prefix == Path("/usr") or not plugins:
+        return ""
+    if not (prefix / "include/slurm/spank.h").exists():
+        raise Unavailable(
+            f"{scontrol} belongs to a Slurm in {prefix}, which has no include/slurm/spank.h",
+            asked="build the plugin and the hook",
+            would_work="`make install` of that Slurm, or say where its headers are: --include DIR",
+        )
+    return str(prefix / "include")
+
+
+def _own_words(text: str) -> str:
+    """Return the compiler's first errors, without the source lines that it shows around them."""
+    errors = [line for line in text.splitlines() if re.search(r"\b(?:fatal )?error:", line)]
+    return " ".join(" ".join(errors[:3] or text.split())[:600].split())

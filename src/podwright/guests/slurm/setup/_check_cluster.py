@@ -1,0 +1,117 @@
+"""What the checks of a set-up use: Slurm's commands, and the server's partitions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.client import Client
+from podwright.guests.slurm.hooks import reach
+from podwright.guests.slurm.service import Site
+from podwright.slurm.reader import listing_format
+from podwright.slurm.site.command_result import CommandResult
+from podwright.wire import PartitionInfo
+
+SLEEP: Final = "#!/bin/sh\nsleep 60\n"
+#: How many looks in a row must show a job held before it counts as held: Slurm may be slow.
+_HELD: Final = 5
+#: Returns what is wrong, or "".
+Check = Callable[[], str]
+
+
+@dataclass(frozen=True)
+class ServedCluster:
+    """The site and its Slurm. wait_s: seconds that a small job may take beside others' jobs."""
+
+    site: Site
+    wait_s: float = 60.0
+
+    def ask(self, *argv: str, stdin: str = "", user: str | None = None) -> tuple[int, str]:
+        """Run a command, and return its exit code and both outputs as one line.
+
+        user: the user as whom root runs it.
+        """
+        done = self.run(*argv, stdin=stdin, user=user)
+        return done.code, " ".join((done.out + " " + done.err).split())
+
+    def run(self, *argv: str, stdin: str = "", user: str | None = None) -> CommandResult:
+        """Run a command, and return its exit code and its two outputs apart.
+
+        On a busy cluster srun writes to standard error that the job is queued. user: the user as
+        whom root runs it.
+        """
+        if user:
+            argv = ("runuser", "-u", user, "--", *argv)
+        try:
+            done = subprocess.run(
+                argv,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=self.wait_s,
+                check=False,
+                cwd="/" if user else None,  # a folder that this user may enter
+            )
+        except subprocess.TimeoutExpired:
+            late = f"{argv[0]} did not end within {self.wait_s:g} s"
+            return CommandResult(1, "", f"{late}: the cluster may be full (--wait)")
+        except OSError as error:
+            return CommandResult(1, "", str(error))
+        return CommandResult(done.returncode, done.stdout, done.stderr)
+
+    def lines(self, *argv: str) -> list[str]:
+        """Run a command, and return the lines that it prints, or none if it fails."""
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=self.wait_s, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        return done.stdout.splitlines() if done.returncode == 0 else []
+
+    def members(self, first: str) -> list[str]:
+        """Return the jobs of an array or of a heterogeneous job, by their own numbers."""
+        code, output = self.ask("squeue", "-h", "-r", "-j", first, "-O", listing_format(job=30))
+        return [] if code else output.split()
+
+    @contextmanager
+    def partitions(self) -> Iterator[Callable[[], dict[str, PartitionInfo]]]:
+        """Yield a function that returns the server's partitions, by name. Raises PodwrightError."""
+        client: Client
+        with reach(self.site, self.wait_s) as client:
+            yield lambda: {info.name: info for info in client.list_partitions()}
+
+    def until(self, probe: Callable[[], bool], job: str = "") -> bool:
+        """Wait until `probe` returns True. Return whether it did so within wait_s seconds.
+
+        job: if this job is held, the wait ends early, with False.
+        """
+        deadline = time.monotonic() + self.wait_s
+        held_since = 0
+        command = ["squeue", "-h", "-j", job, "-O", listing_format(reason=60)]
+        while not probe():
+            reason = self.ask(*command)[1] if job else ""
+            held_since = held_since + 1 if "JobHeld" in reason else 0
+            if held_since > _HELD or time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def state(self, job: str) -> str:
+        """Return what Slurm says about a job that does not run, in its own words."""
+        columns = listing_format(state=20, reason=60, restarts=10, comment=300)
+        return self.ask("squeue", "-h", "-j", job, "-O", columns)[1][:300] or "it is over"
+
+    def late(self, job: str) -> str:
+        """Return the problem of a job that did not start in time, in words."""
+        return f"it does not run: {self.state(job)}"
+
+
+def is_root() -> bool:
+    """Return whether we are root, and may do what ordinary users may not."""
+    return os.geteuid() == 0

@@ -1,0 +1,76 @@
+"""Checks that Slurm counts as many partitions of each size as can be given out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from podwright.errors import PodwrightError, Unavailable
+from podwright.guests.slurm.service import parse_licences
+from podwright.guests.slurm.service._job_start import JOB
+from podwright.guests.slurm.service._sync import RESERVATION
+from podwright.guests.slurm.setup._check_cluster import ServedCluster
+from podwright.slurm.reader import SHOW_RESERVATIONS, read_reservations
+from podwright.wire import PartitionInfo, ReadyState
+
+
+def shelf(cluster: ServedCluster) -> str:
+    """Check that the reservation hides as many partitions of each size as nobody can use.
+
+    A size that the reservation does not name is not hidden. Slurm takes no empty reservation, so
+    the service has it hide a mark where nothing else is to be hidden.
+    """
+    problem = ""
+
+    def same() -> bool:
+        """Compare once. Jobs begin and end meanwhile, and Slurm is told a moment later, so this is
+        repeated.
+        """
+        nonlocal problem
+        problem = _differ(cluster, _hidden(cluster))
+        return not problem
+
+    try:
+        cluster.until(same)
+    except PodwrightError as error:
+        return str(error)
+    return problem
+
+
+def _hidden(cluster: ServedCluster) -> dict[str, int]:
+    """Return how many of each licence Slurm's reservation hides. Raises Unavailable."""
+    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION)
+    reservations = [] if code else read_reservations(output)
+    if not reservations:
+        raise Unavailable(
+            output[:200] or f"Slurm has no reservation {RESERVATION}",
+            would_work="start podwright slurm serve, and look what its log says",
+        )
+    return parse_licences(reservations[0].licences)
+
+
+def _differ(cluster: ServedCluster, hidden: Mapping[str, int]) -> str:
+    with cluster.partitions() as partitions:
+        infos = partitions()
+    away = Counter(
+        {fixed.licence: 0 for fixed in cluster.site.partitions},
+    )
+    away.update(
+        fixed.licence
+        for fixed in cluster.site.partitions
+        if not _usable(infos.get(fixed.name), fixed.size)
+    )
+    for licence, count in away.items():
+        if (count_hidden := hidden.get(licence, 0)) != count:
+            return f"Slurm hides {count_hidden} of {licence}, and {count} cannot be handed over"
+    return ""
+
+
+def _usable(info: PartitionInfo | None, size: int) -> bool:
+    """Return whether a job has the partition, or could have it next."""
+    if info is None or info.size != size:
+        return False
+    holders = [lease.holder for lease in info.leases if not lease.parent]
+    if holders:
+        return all(holder.startswith(JOB) for holder in holders)
+    return info.ready_state is ReadyState.ACTIVE

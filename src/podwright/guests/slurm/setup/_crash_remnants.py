@@ -1,0 +1,169 @@
+"""What a killed slurmctld leaves behind, and the Slurm commands that repair it.
+
+slurmctld saves its state every few seconds. When it is killed with -9, it forgets what it had not
+saved. A job that had just started is then started a second time, while its node still runs it. The
+node refuses. Slurm drains the node ("Duplicate jobid") and holds the job ("launch failed requeued
+held"). Neither ends by itself. `recovery_plan` is pure: it makes a plan out of Slurm's output.
+`carry_out` runs the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from podwright.errors import FieldNotKnown, Unavailable
+from podwright.slurm.reader import (
+    SHOW_JOBS,
+    SHOW_NODES,
+    JobRecord,
+    SlurmNode,
+    known,
+    read_jobs,
+    read_nodes,
+)
+from podwright.slurm.site.commands import Slurm
+
+T = TypeVar("T")
+
+#: A node's reason ends with who set it and when: `Duplicate jobid [slurm@2026-11-24T10:00:00]`.
+_SET_BY: Final = re.compile(r"\s*\[[^\[\]]*\]$")
+_DUPLICATE: Final = "Duplicate jobid"
+_LAUNCH_FAILED: Final = "launch_failed_requeued_held"
+_DRAIN: Final = frozenset({"DRAIN", "DRAINED", "DRAINING"})
+#: States in which `state=resume` would hide another fault, or would be refused by Slurm.
+_FAULTY: Final = frozenset(
+    {"DOWN", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "INVALID", "INVALID_REG", "UNKNOWN"}
+    | {"NOT_RESPONDING", "POWER_DRAIN"}
+)
+
+
+class RecoveryStep(NamedTuple):
+    """One repair. target: `node n1` or `job 7`. problem: what Slurm shows of it. command: repairs
+    it.
+    """
+
+    target: str
+    problem: str
+    command: tuple[str, ...]
+
+
+class LeftAlone(NamedTuple):
+    """A target that looks like a remnant and is not repaired. reason: why, and what to do
+    instead.
+    """
+
+    target: str
+    reason: str
+
+
+class RecoveryPlan(NamedTuple):
+    """The steps in their order, nodes before the jobs that need them, and the targets that are left
+    alone.
+    """
+
+    steps: tuple[RecoveryStep, ...]
+    left_alone: tuple[LeftAlone, ...]
+
+
+class StepResult(NamedTuple):
+    """The result of a step. error: Slurm's message; empty: it succeeded."""
+
+    step: RecoveryStep
+    error: str
+
+
+def recovery_plan(nodes: str, jobs: str) -> RecoveryPlan:
+    """Return the plan. nodes, jobs: what SHOW_NODES and SHOW_JOBS print.
+
+    A node or a job for which Slurm does not show what the decision needs is left alone, by name.
+    Raises FieldNotKnown where the output consists of other records.
+    """
+    steps: dict[str, RecoveryStep | LeftAlone] = {}
+    for node in read_nodes(nodes):
+        _add(steps, node, lambda record: f"node {record.name}", _for_node)
+    for job in read_jobs(jobs):
+        _add(steps, job, lambda record: f"job {record.number}", _for_job)
+    decisions = steps.values()
+    return RecoveryPlan(
+        tuple(decision for decision in decisions if isinstance(decision, RecoveryStep)),
+        tuple(decision for decision in decisions if isinstance(decision, LeftAlone)),
+    )
+
+
+def _add(
+    steps: dict[str, RecoveryStep | LeftAlone],
+    record: T,
+    name: Callable[[T], str],
+    decide: Callable[[T], RecoveryStep | LeftAlone | None],
+) -> None:
+    """Decide about a record. The components of a heterogeneous job have the same target, so they
+    lead to one step.
+    """
+    try:
+        decision = decide(record)
+    except FieldNotKnown as error:
+        target = known(lambda: name(record), "a record without a name")
+        decision = LeftAlone(target, str(error))
+    if decision:
+        steps.setdefault(decision.target, decision)
+
+
+def _for_node(node: SlurmNode) -> RecoveryStep | LeftAlone | None:
+    problem = _SET_BY.sub("", node.reason)
+    if problem != _DUPLICATE or not node.state.words & _DRAIN:
+        return None
+    target = f"node {node.name}"
+    if faults := sorted(node.state.words & _FAULTY):
+        words = f"{problem}, but it is also {', '.join(faults)}: run this again once it responds"
+        return LeftAlone(target, words)
+    command = ("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
+    return RecoveryStep(target, f"{node.state.text}, {problem}", command)
+
+
+def _for_job(job: JobRecord) -> RecoveryStep | LeftAlone | None:
+    """Return the step that releases a held job, by its own number.
+
+    A task of an array is released by the array's number and its own. The array's number alone would
+    also release tasks that their user holds.
+    """
+    if job.state != "PENDING" or job.reason.replace(" ", "_") != _LAUNCH_FAILED or job.priority:
+        return None
+    number = str(job.het_job or job.number)
+    if job.array_job:
+        if not job.array_tasks.isdecimal():
+            words = f"it stands for tasks {job.array_tasks} of array {job.array_job}: release them"
+            return LeftAlone(f"job {job.number}", words)
+        number = f"{job.array_job}_{job.array_tasks}"
+    return RecoveryStep(f"job {number}", "launch failed, held", ("scontrol", "release", number))
+
+
+async def ask_for_plan(slurm: Slurm) -> RecoveryPlan:
+    """Return the plan for a live Slurm. Raises Unavailable where it does not answer."""
+    texts = []
+    for words in (SHOW_NODES, SHOW_JOBS):
+        done = await slurm.run(*words)
+        if done.code:
+            raise Unavailable(
+                f"{' '.join(words)} failed: {done.err.strip()}", would_work="start slurmctld first"
+            )
+        texts.append(done.out)
+    return recovery_plan(*texts)
+
+
+async def carry_out(plan: RecoveryPlan, slurm: Slurm, report: Callable[[StepResult], None]) -> bool:
+    """Run the steps in order; `report` receives each result. Returns whether all succeeded.
+
+    A step that fails does not stop the others: they concern other nodes and jobs.
+    """
+    succeeded = True
+    for step in plan.steps:
+        try:
+            done = await slurm.run(*step.command)
+            error = "" if done.code == 0 else (done.err.strip() or f"exit code {done.code}")
+        except Unavailable as failure:
+            error = str(failure)
+        succeeded &= not error
+        report(StepResult(step, error))
+    return succeeded

@@ -1,0 +1,40 @@
+"""The place of a GPU of an NVLink rack, and its name in the fabric (nvmlDeviceGetPlatformInfo).
+
+The driver gives sixteen bytes for the GUID, of which Blackwell uses the first eight (nvml.h). They
+are a number with the least significant byte first: NVIDIA's DCGM prints them so, "the way NVML
+formats the GUID" (DcgmCacheManager.cpp, 4.6.0). That the fabric's manager calls the GPU by this
+number is not documented. So nothing relies on that alone: a GUID that the manager does not list is
+an error, and chassis, slot and tray are compared with the manager's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from podwright.hosts.gpus._values import RackPlace
+
+_GUID_BYTES = 8
+
+
+def read_place(library: Any, handle: Any, attempt: Callable[..., Any]) -> RackPlace | None:
+    """Return the place of a GPU; None where its driver knows of none.
+
+    attempt: calls a function of the library; returns None if it fails.
+    """
+    information = library.c_nvmlPlatformInfo_v2_t()
+    if attempt(library.nvmlDeviceGetPlatformInfo, handle, ctypes.byref(information)) is None:
+        return None
+
+    def raw(name: str) -> bytes:
+        """Return all bytes of a field, since pynvml's texts end at the first zero."""
+        field = getattr(type(information), name)
+        return ctypes.string_at(ctypes.addressof(information) + field.offset, field.size)
+
+    guid = raw("ibGuid")[:_GUID_BYTES]
+    if not any(guid):
+        return None
+    chassis = raw("chassisSerialNumber").rstrip(b"\0").decode("ascii", "replace").strip()
+    number = int.from_bytes(guid, "little")
+    return RackPlace(f"0x{number:016x}", chassis, raw("slotNumber")[0], raw("trayIndex")[0])

@@ -1,0 +1,1 @@
+"""The hosts of a launch, each of which is reached through one relay."""

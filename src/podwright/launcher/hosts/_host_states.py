@@ -1,0 +1,101 @@
+"""The states of a launch's other hosts: last heard, finished, or lost.
+
+A host is lost when its connection closes before its end, when it is silent for SILENCE seconds, or
+when it does not end in time. Pure: times are arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podwright.launcher.hosts._relay import BEAT_EVERY, SILENCE
+from podwright.launcher.instances._exit_cause import Cause
+from podwright.launcher.watchers._guardian import ORPHAN_GRACE
+
+#: A later run may succeed after the loss of a host.
+LOST_HOST = 75
+#: Seconds after the last message of a host, if it still runs, until it has ended its instances.
+FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
+
+
+@dataclass
+class HostState:
+    """One other host. heard: the time of its last message. answered: its last round of
+    questions.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    heard: float = 0.0
+    answered: int = 0
+    quiet: bool = False
+    finished: bool = False
+    lost: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be heard of it."""
+        return self.finished or self.lost
+
+    def loss(self, reason: str) -> Cause:
+        """Return the loss of this host as the cause of an end."""
+        left = ", ".join(map(str, self.ranks))
+        text = f"host {self.name} is lost (instances {left}): {reason}"
+        return Cause(LOST_HOST, text, restartable=True)
+
+
+class HostStates:
+    """All other hosts. ranks: the instances of each, by its name."""
+
+    def __init__(self, ranks: Mapping[str, Sequence[int]], now: float) -> None:
+        self.by_name = {name: HostState(name, tuple(own), now) for name, own in ranks.items()}
+        #: The time by which all must have ended.
+        self.end_by = math.inf
+
+    def __bool__(self) -> bool:
+        return bool(self.by_name)
+
+    def get(self, name: str) -> HostState | None:
+        """Return the state of a host from which more may come; None for any other."""
+        state = self.by_name.get(name)
+        return state if state and not state.over else None
+
+    def host_of(self, rank: int) -> str:
+        """Return the other host on which an instance runs; empty for an instance on poprun's
+        host.
+        """
+        states = self.by_name.values()
+        return next((state.name for state in states if rank in state.ranks), "")
+
+    def heard_all(self, now: float) -> None:
+        """Count all hosts as heard now, because poprun did not listen until now."""
+        for state in self.by_name.values():
+            state.heard = now
+
+    def overdue(self, now: float) -> list[tuple[HostState, str]]:
+        """Return the hosts that have to be given up now, each with the reason."""
+        late = []
+        for state in self.by_name.values():
+            if state.over:
+                continue
+            if now - state.heard > SILENCE:
+                late.append((state, "it does not answer any more"))
+            elif now > self.end_by:
+                late.append((state, "it did not end in time"))
+        return late
+
+    def all_answered(self, round: int) -> bool:
+        """Return whether every host has answered this round of questions."""
+        return all(state.over or state.answered >= round for state in self.by_name.values())
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no instance is left on any of them."""
+        return all(state.quiet or state.over for state in self.by_name.values())
+
+    @property
+    def over(self) -> bool:
+        """Whether on each of them nothing of the launch is left, or the host is lost."""
+        return all(state.over for state in self.by_name.values())

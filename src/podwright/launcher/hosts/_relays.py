@@ -1,0 +1,258 @@
+"""poprun's side of its relays: one for each other host. They are started together and read one by
+one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from podwright._version import __version__
+from podwright.hosts import WAY, Subnet, explain
+from podwright.launcher.hosts._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
+from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask, RelayConnection
+from podwright.launcher.instances._exit_cause import described
+from podwright.launcher.watchers._guardian import ENDED
+
+#: The command of a relay, as its host runs it.
+RELAY = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "relay")
+#: Seconds that all hosts together have until their relays are ready.
+LIMIT = 40.0
+#: Seconds that a relay has beyond the time that it was given to end everything.
+SLACK = 6.0
+_SAID = 8192
+#: Seconds that ssh or srun has to end once the connection over it is closed.
+_LAST = 0.5
+
+#: Makes the command that runs words on a host.
+Starter = Callable[[str, Sequence[str]], list[str]]
+
+
+class Remote:
+    """One other host. ranks: its instances. finished: the run has ended there, or the host is lost.
+
+    wrapper, restore: words in front of an instance's rank, and of its program, on that host.
+    address: the address of a Kubernetes job's worker, whose name no resolver knows; empty for other
+    hosts. run: the name of the run there. sweeper: the command that sweeps the host (_host_sweep).
+    note: a message about the connection, for poprun's user.
+    """
+
+    def __init__(self, number: int, host: str, ranks: Sequence[int], address: str = "") -> None:
+        self.number, self.host, self.ranks = number, host, tuple(ranks)
+        self.address = address
+        self.run = ""
+        self.sweeper: list[str] = []
+        self.note = ""
+        self.wrapper: list[str] = []
+        self.restore: list[str] = []
+        self.subnets: tuple[Subnet, ...] = ()
+        self.port = 0
+        self.ready = self.finished = self.lost = False
+        #: When the relay was ready, in nanoseconds of CLOCK_BOOTTIME.
+        self.reached = 0
+        self.problem: tuple[str, str, int] | None = None
+        self.heard = 0.0
+        self._pid = 0
+        self._program = ""
+        self._stderr = b""
+        self._errors = -1
+
+    def start(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Start ssh or srun to the host. Raises OSError."""
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        self._errors, theirs_err = os.pipe()
+        self._program = argv[0]
+        os.set_blocking(self._errors, False)
+        self.line = RelayConnection(ours_in, ours_out)
+        dup = os.POSIX_SPAWN_DUP2
+        try:
+            self._pid = os.posix_spawn(
+                argv[0],
+                list(argv),
+                dict(environ),
+                file_actions=[(dup, theirs_in, 0), (dup, theirs_out, 1), (dup, theirs_err, 2)],
+                setpgroup=0,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+            )
+        finally:
+            for handle in (theirs_in, theirs_out, theirs_err):
+                os.close(handle)
+
+    def register(self, poll: select.poll, *, reading: bool) -> None:
+        """Register this host's connection with a poll."""
+        if self.line.closed:
+            return
+        if reading:
+            poll.register(self.line.handle, select.POLLIN)
+        if self.line.waiting:
+            poll.register(self.line.writing, select.POLLOUT)
+
+    def stderr_text(self) -> str:
+        """Return the end of what ssh or srun wrote to standard error."""
+        with contextlib.suppress(OSError):
+            while data := os.read(self._errors, _SAID):
+                self._stderr = (self._stderr + data)[-_SAID:]
+        return self._stderr.decode(errors="replace")
+
+    def hear(self) -> list[tuple[Any, ...]]:
+        """Return the messages since the last call. Signs of life and of the end are recorded."""
+        messages = self.line.receive()
+        self.finished = self.finished or any(message[0] == ENDED for message in messages)
+        self.heard = time.monotonic()
+        return messages
+
+    def silent(self, now: float) -> bool:
+        """Return whether it has been silent for so long that it must be gone."""
+        return not self.finished and now - self.heard > SILENCE
+
+    def greet(self, task: HostTask) -> None:
+        """Do one step towards READY. Sets `ready` or `problem`."""
+        for kind, *values in self.line.receive():
+            if kind == READY:
+                greeting = values[0]
+                self.wrapper, self.restore = greeting["wrapper"], greeting["restore"]
+                self.subnets = tuple(Subnet(*words) for words in greeting["subnets"])
+                self.port = greeting["port"]
+                self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                self.note = _note(self.stderr_text())
+                self._stderr = b""  # the output of login scripts explains nothing any more
+            elif kind == REFUSED:
+                self.problem = (values[0], values[1], values[2])
+        if self.ready or self.problem:
+            return
+        if self.line.version not in (None, __version__):
+            self.problem = (
+                f"it has Podwright {self.line.version}, this host has {__version__}",
+                f"Put this one there too: rsync -a {sys.prefix}/ {self.host}:{sys.prefix}/",
+                HostsUnusable.exit_code,
+            )
+        elif self.line.version and not self.heard:
+            self.heard = time.monotonic()
+            self.line.send(HELLO, task._asdict())
+        if self.line.closed and not self.problem:
+            self.fail(self._wait(2.0))
+
+    def reason(self) -> str:
+        """Return why the connection closed: the text on standard error, or how ssh or srun
+        ended.
+        """
+        code = self._wait(_LAST)
+        program = os.path.basename(self._program)
+        if code is not None and code < 0:
+            return f"its {program} {described(128 - code)}"
+        lines = [line for line in self.stderr_text().splitlines() if line.strip()]
+        if lines:
+            return lines[-1].strip()[:300]
+        return "its relay process was ended, or the connection to it was cut"
+
+    def fail(self, code: int | None) -> None:
+        """Record that the host cannot be used, with the reason from its standard error."""
+        see = "kubectl logs {host}" if self.address else "ssh {host} true"
+        problem = explain(
+            self.host, self.stderr_text(), code, see=f"See: {see.format(host=self.host)}"
+        )
+        self.problem = (*problem, HostsUnusable.exit_code)
+
+    def _wait(self, seconds: float) -> int | None:
+        """Return the exit code of ssh or srun. None: it does not end."""
+        until = time.monotonic() + seconds
+        while self._pid:
+            try:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+            except ChildProcessError:  # reaped with the others
+                self._pid = 0
+                break
+            if pid:
+                self._pid = 0
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > until:
+                return None
+            time.sleep(0.005)
+        return 0
+
+    def close(self, seconds: float = 0.0) -> None:
+        """Close the connection, and wait for the end of ssh or srun."""
+        if self._errors < 0:
+            return
+        self.line.close()
+        if self._wait(seconds) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._wait(5.0)
+        os.close(self._errors)
+        self._errors = -1
+
+
+def _note(stderr_text: str) -> str:
+    return "\n".join(
+        line.removeprefix(WAY) for line in stderr_text.splitlines() if line.startswith(WAY)
+    )
+
+
+def connect(
+    remotes: Sequence[Remote],
+    task: Callable[[Remote], HostTask],
+    starter: Starter,
+    environ: Mapping[str, str],
+    limit: float = LIMIT,
+) -> None:
+    """Start all relays and wait until they are ready.
+
+    Raises HostsUnusable (or, if a relay refused, an error with its exit code) naming each host.
+    """
+    for remote in remotes:
+        remote.start(starter(remote.host, RELAY), environ)
+    until = time.monotonic() + limit
+    waiting = list(remotes)
+    while waiting and (left := until - time.monotonic()) > 0:
+        poll = select.poll()
+        for remote in waiting:
+            remote.register(poll, reading=True)
+        ready = {handle for handle, _ in poll.poll(left * 1000)}
+        for remote in waiting:
+            if remote.line.writing in ready:
+                remote.line.pump()
+            if remote.line.handle in ready or remote.line.closed:
+                remote.greet(task(remote))
+        waiting = [r for r in waiting if not (r.ready or r.problem)]
+    for remote in waiting:
+        remote.fail(None)
+    _raise([r for r in remotes if r.problem], len(remotes))
+
+
+def _raise(bad: Sequence[Remote], count: int) -> None:
+    problems = [(r.host, *r.problem) for r in bad if r.problem]
+    if not problems:
+        return
+    host, problem, hint, code = problems[0]
+    if len(problems) == 1:
+        error = HostsUnusable(f"host {host}: {problem}", would_work=hint, hosts=[host])
+    else:
+        each = "; ".join(f"{host}: {problem}" for host, problem, *_ in problems[:5])
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        error = HostsUnusable(
+            f"{len(problems)} of {count} other hosts cannot be used: {each}{more}",
+            would_work=f"For the first: {hint}",
+            hosts=[host for host, *_ in problems],
+        )
+    error.exit_code = code  # type: ignore[misc]
+    raise error
+
+
+def beat(remotes: Sequence[Remote], last: float) -> float:
+    """Send all relays a sign of life if it is due. Returns when the last one was sent."""
+    now = time.monotonic()
+    if now - last < BEAT_EVERY:
+        return last
+    for remote in remotes:
+        if not remote.finished:
+            remote.line.send(BEAT)
+    return now

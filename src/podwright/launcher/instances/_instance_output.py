@@ -1,0 +1,191 @@
+"""Reads what the instances of one start write: passes it on with tags, and keeps it if requested.
+
+Beside output and errors, an instance may write a result, and records for the timeline (_exchange).
+Instances of this host write into pipes. Output of others comes over the connections to their hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from podwright.launcher.instances._exchange import (
+    RESULT_STREAM,
+    STREAMS,
+    TRACE_STREAM,
+    Results,
+    streams,
+)
+from podwright.launcher.instances._exit_cause import Cause
+from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.instances._instance_wrapper import open_stream
+from podwright.launcher.instances._logs import Logs, allow_open_files
+from podwright.launcher.instances._output import Output
+from podwright.launcher.instances._profiling import listed, report_folder
+from podwright.launcher.instances._streams import Stream, last_lines
+from podwright.timeline import OFF, TraceWriter
+
+_CHUNK = 65536
+_NUMBERS = streams(returns=True, traces=True)
+_RESULT, _TRACE = _NUMBERS[RESULT_STREAM], _NUMBERS[TRACE_STREAM]
+
+
+class StreamOptions(NamedTuple):
+    """Options for the streams of `instances` instances.
+
+    only: the one whose output is passed on; None: all. timestamps: whether each line has the time
+    in front. logs: a folder for all output; empty: none.
+    """
+
+    instances: int
+    only: int | None = None
+    timestamps: bool = False
+    logs: str = ""
+
+
+class InstanceOutput:
+    """Reads the instances' pipes. handle: readable when an instance of this host has written.
+
+    far: instances of other hosts. results: takes the instances' results, if they return any. trace:
+    takes their records. variables: returns those of an instance of this host.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        options: StreamOptions,
+        output: Output,
+        *,
+        far: frozenset[int] = frozenset(),
+        results: Results | None = None,
+        trace: TraceWriter = OFF,
+        variables: Callable[[int], Mapping[str, str]] = lambda rank: {},
+    ) -> None:
+        self.trace = trace
+        self._output, self._far, self._results, self._variables = output, far, results, variables
+        self._only = options.only
+        self._logs = Logs(options.logs) if options.logs else None
+        count = options.instances
+        allow_open_files((2 + 2 * bool(self._logs) + trace.on) * count)
+        self._report: Callable[[Cause], None] = lambda cause: None
+        self._by_instance = [
+            [
+                Stream(index, "stdout", colour=output.out.colour, stamped=options.timestamps),
+                Stream(index, "stderr", colour=output.err.colour, stamped=options.timestamps),
+            ]
+            for index in range(count)
+        ]
+        self._ready = select.epoll()
+        #: The open pipes: the instance of each, and the number of the stream.
+        self._pipes: dict[int, tuple[int, int]] = {}
+        wanted = streams(returns=results is not None, traces=trace.on)
+        for index in range(count):
+            for name, number in wanted.items() if index not in far else ():
+                handle = open_stream(folder, f"{name}.{index}")
+                self._pipes[handle] = index, number
+                self._ready.register(handle, select.EPOLLIN)
+
+    def watch(self, report: Callable[[Cause], None]) -> None:
+        """Report failures to this function from now on."""
+        self._report = report
+
+    @property
+    def handle(self) -> int:
+        """Readable when an instance of this host has written."""
+        return self._ready.fileno()
+
+    def read(self) -> None:
+        """Read everything that is ready."""
+        for handle, _ in self._ready.poll(0):
+            if handle in self._pipes:
+                self._read(handle)
+
+    def _read(self, handle: int) -> bool:
+        """Read once. Returns whether there was anything."""
+        index, number = self._pipes[handle]
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            self.wrote(index, number, data)
+            return True
+        if number < len(STREAMS):
+            self._pass_on(index, number, self._by_instance[index][number].finish())
+        self._ready.unregister(handle)
+        self._close(handle)
+        return False
+
+    def _close(self, handle: int) -> None:
+        os.close(handle)
+        del self._pipes[handle]
+
+    def wrote(self, index: int, number: int, data: bytes) -> None:
+        """Take an instance's bytes, from here or another host. number: of the stream."""
+        if number == _TRACE:
+            self.trace.records(index, data)
+        elif number == _RESULT:
+            self._returned(index, data)
+        else:
+            stream = self._by_instance[index][number]
+            self._log(stream, data)
+            self._pass_on(index, number, stream.feed(data))
+            self.trace.instance_wrote(index)
+
+    def _returned(self, index: int, data: bytes) -> None:
+        try:
+            if self._results and data:
+                self._results.add(index, data)
+        except OSError as error:
+            self._report(Cause(1, f"the result of instance {index} is lost: {error.strerror}"))
+
+    def _pass_on(self, index: int, number: int, lines: bytes) -> None:
+        if lines and (self._only is None or index == self._only):
+            stream = self._by_instance[index][number]
+            sink = self._output.out if stream.name == "stdout" else self._output.err
+            sink.add(stream.tagged(lines))
+
+    def _log(self, stream: Stream, data: bytes) -> None:
+        if self._logs and data and (problem := self._logs.add(stream.index, stream.name, data)):
+            self._output.warn(problem)
+            self._logs = None
+
+    def instance_ended(self, index: int, code: int) -> None:
+        """Add an instance's remaining records, its report and its end to the timeline."""
+        if not self.trace.on:
+            return
+        for handle in [h for h, of in self._pipes.items() if of == (index, _TRACE)]:
+            while self._read(handle):
+                pass
+        if index not in self._far:
+            folder = report_folder(self._variables(index), index)
+            if folder:
+                self.reported(index, folder, *listed(folder))
+        self.trace.instance_ended(index, code)
+
+    def reported(self, index: int, folder: str, files: Sequence[Any], more: int) -> None:
+        """Take the folder of an instance's profile, and its content."""
+        self.trace.report(index, folder, [(str(name), int(size)) for name, size in files], more)
+
+    def last_words(self, index: int) -> list[bytes]:
+        """Return the last lines that an instance wrote."""
+        return last_lines(self._by_instance[index])
+
+    def close(self) -> None:
+        """Read the rest of all pipes. All writers are gone, so nothing more will come."""
+        for handle, (_, number) in list(self._pipes.items()):
+            while number != _TRACE and self._read(handle):
+                if self._output.out.full or self._output.err.full:
+                    self._output.flush()
+            if handle in self._pipes:
+                self._close(handle)
+        if self._results:
+            self._results.close()
+        for index in self._far:
+            for number, stream in enumerate(self._by_instance[index]):
+                self._pass_on(index, number, stream.finish())
+        self._ready.close()
+        if self._logs:
+            self._logs.close()

@@ -1,0 +1,183 @@
+"""The output of instances, as whole lines with the instance's tag in front: `[1,RANK]<stdout>: `.
+
+A line is held back until it is complete, so no other instance's output can come between. A line
+that grows beyond MAX_LINE is passed on in pieces. Only the last bytes of each stream are kept, so
+memory stays flat however much is written and however slowly it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+
+#: The bytes of an incomplete line that are held back at most.
+MAX_LINE = 1 << 20
+#: The bytes at the end of a stream that are kept.
+TAIL = 4096
+#: The bytes that wait for a slow reader before poprun stops reading from the instances.
+FULL = 1 << 20
+#: Seconds from one shown line of a progress bar to the next.
+BAR_EVERY = 5.0
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # SGR; no red, which says failure
+_COLOUR = b"\x1b[%dm%s\x1b[0m"
+#: The bytes that a ready pipe takes without blocking (PIPE_BUF).
+_PIECE = 4096
+
+
+class Stream:
+    """One of the two streams of one instance. last: its last bytes, unchanged.
+
+    colour: whether the tag has a colour by instance. stamped: whether the time is in front of it.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        *,
+        colour: bool = False,
+        stamped: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.tag = f"[1,{index}]<{name}>: ".encode()
+        self.last = b""
+        self._mark = _COLOUR % (_COLOURS[index % len(_COLOURS)], self.tag) if colour else self.tag
+        self._stamped, self._clock = stamped, clock
+        self._bar_written_at = clock()
+        self._partial: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the lines that `data` completes."""
+        self.last = data[-TAIL:] if len(data) >= TAIL else (self.last + data)[-TAIL:]
+        if b"\r" in data or (self._size and b"\r" in self._partial[-1]):
+            return self._feed_bar(data)
+        lines, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._hold_back(data)
+            return self.finish() if self._size >= MAX_LINE else b""
+        lines = b"".join([*self._partial, lines, newline])
+        self._partial, self._size = [], 0
+        if rest:
+            self._hold_back(rest)
+        return lines
+
+    def _feed_bar(self, data: bytes) -> bytes:
+        """Handle carriage returns: only the last state of an overwritten line is passed on.
+
+        A bar that goes on is shown once in BAR_EVERY seconds, as a line.
+        """
+        lines, newline, rest = b"".join([*self._partial, data]).rpartition(b"\n")
+        self._partial, self._size = [], 0
+        out = b"".join(_state(line) + b"\n" for line in lines.split(b"\n")) if newline else b""
+        before, returned, now = rest.rpartition(b"\r")
+        state = _state(before)
+        if state and self._clock() - self._bar_written_at >= BAR_EVERY:
+            self._bar_written_at = self._clock()
+            out += state + b"\n"
+            state = b""
+        if rest:
+            self._hold_back(state + returned + now)
+        return out + self.finish() if self._size >= MAX_LINE else out
+
+    def _hold_back(self, piece: bytes) -> None:
+        self._partial.append(piece)
+        self._size += len(piece)
+
+    def finish(self) -> bytes:
+        """Return the incomplete last line, with a newline."""
+        line = _state(b"".join(self._partial))
+        self._partial, self._size = [], 0
+        return line + b"\n" if line else b""
+
+    def tagged(self, lines: bytes) -> bytes:
+        """Return whole lines with the tag in front of each."""
+        mark = self._mark
+        if self._stamped:
+            now = self._clock()
+            clock = time.strftime("%H:%M:%S", time.localtime(now))
+            mark = f"{clock}.{int(now * 1000) % 1000:03} ".encode() + mark
+        return mark + lines[:-1].replace(b"\n", b"\n" + mark) + b"\n" if lines else b""
+
+
+def _state(line: bytes) -> bytes:
+    """Return what a line shows after all its carriage returns."""
+    if b"\r" not in line:
+        return line
+    return next((part for part in reversed(line.split(b"\r")) if part), b"")
+
+
+def last_lines(streams: list[Stream], count: int = 20) -> list[bytes]:
+    """Return the last lines of an instance's streams, tagged; standard error comes last."""
+    tagged: list[bytes] = []
+    for stream in streams:
+        lines = [_state(line) for line in stream.last.removesuffix(b"\n").split(b"\n")]
+        lines = [line for line in lines if line]
+        if len(stream.last) == TAIL and len(lines) > 1:
+            del lines[0]  # its beginning was cut off
+        tagged += [stream.tag + line for line in lines[-count:]]
+    return tagged
+
+
+class Sink:
+    """A buffer in front of a file descriptor that may be slow, or gone.
+
+    slow: whether it is a pipe or a terminal, which takes only a small piece without blocking.
+    colour: whether it is a terminal that shows colours.
+    """
+
+    def __init__(self, handle: int, *, slow: bool, colour: bool = False) -> None:
+        self.handle = handle
+        self.colour = colour
+        self.broken = False
+        self.size = 0
+        self._slow = slow
+        self._queue: deque[bytes] = deque()
+
+    @property
+    def full(self) -> bool:
+        """Whether producers should wait."""
+        return self.size >= FULL
+
+    def add(self, data: bytes) -> None:
+        """Append bytes to the buffer."""
+        if data and not self.broken:
+            self._queue.append(data)
+            self.size += len(data)
+
+    def pump(self) -> None:
+        """Write what can be written now. Call it when the descriptor is ready."""
+        if self._slow:
+            data = self._take()
+        else:
+            data = b"".join(self._queue)
+            self._queue.clear()
+        if not data:
+            self.size = 0  # a signal may have raised after a write and before it was counted
+            return
+        piece = data[:_PIECE] if self._slow else data
+        try:
+            done = os.write(self.handle, piece)
+        except BlockingIOError:
+            done = 0
+        except OSError:
+            self.broken = True
+            self._queue.clear()
+            self.size = 0
+            return
+        self.size -= done
+        if done < len(data):
+            self._queue.appendleft(data[done:])
+
+    def _take(self) -> bytes:
+        """Return about one piece from the head of the buffer: many short entries cost one write."""
+        entries: list[bytes] = []
+        size = 0
+        while self._queue and size < _PIECE:
+            entries.append(self._queue.popleft())
+            size += len(entries[-1])
+        return b"".join(entries)

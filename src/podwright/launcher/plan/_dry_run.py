@@ -1,0 +1,58 @@
+"""`--dry-run=server`: checks whether a launch would get its partition now. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from podwright.errors import InvalidRequest, Unavailable
+
+if TYPE_CHECKING:
+    from podwright.launcher.plan._plan import Plan
+
+
+def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
+    """Return whether the launch would get its partition, and why or why not, in lines.
+
+    Raises Unavailable when there is no server, InvalidRequest for what can never be granted.
+    """
+    from podwright.client import LocalServers, ServerOptions, find_server
+    from podwright.launcher.watchers._lease import VENDORS_ALONE
+
+    if plan.offline:
+        raise InvalidRequest(
+            "--dry-run=server asks a server, and --offline-mode asks none",
+            would_work="Leave one of them out",
+        )
+    server = find_server(
+        ServerOptions(host=plan.server_host, port=plan.server_port),
+        environ,
+        timeout=plan.server_timeout,
+        places=LocalServers(start=_none),
+    )
+    try:
+        if server.info.apis != VENDORS_ALONE:
+            explanation = server.client.explain_acquire(plan.request)
+            good, lines = explanation.starts_now, explanation.lines
+            if not good:
+                lines = [_sentence(explanation.problem), *lines]
+                lines += [_sentence(explanation.would_work)] if explanation.would_work else []
+        else:
+            from podwright.launcher.plan._vendor_partition import would_borrow
+
+            good, lines = would_borrow(server.client, plan.request)
+    finally:
+        server.client.close()
+    return good, [f"server {server.address} ({server.how})", *lines]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
+    raise Unavailable(
+        "there is no server to ask",
+        would_work="A launch would start one for you, with a simulated pod; or name yours with "
+        "--vipu-server-host",
+    )

@@ -1,0 +1,67 @@
+"""The partition that a launch will request.
+
+A launch without a server, `--dry-run` and `--help` do not load the modules of the server's
+protocol. A launch with a server loads them while mpirun starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from podwright.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from podwright.wire import AcquireRequest
+
+
+class WantedPartition(NamedTuple):
+    """The fields that a plan has; the others are as in `AcquireRequest` and `PartitionSpec`."""
+
+    name: str
+    devices: int
+    allocation: str
+    instances: int
+    ilds: int
+    sync_type: str
+    movable: bool
+    parent: str
+    create: bool
+    update: bool
+    keep: bool
+    reset: bool | None
+    ttl: float
+
+    def request(self) -> AcquireRequest:
+        """Return the request to the server."""
+        from podwright.wire import AcquireRequest, PartitionSpec, SyncType
+
+        spec = PartitionSpec(
+            name=self.name,
+            size=self.devices,
+            allocation=self.allocation,
+            num_gcds=self.instances,
+            num_replicas=self.instances,
+            num_ilds=self.ilds,
+            sync_type=SyncType(self.sync_type),
+            movable=self.movable,
+        )
+        return AcquireRequest(
+            spec=spec,
+            parent=self.parent,
+            create=self.create,
+            update=self.update,
+            keep=self.keep,
+            reset=self.reset,
+            ttl=self.ttl,
+        )
+
+
+def check_sync_type(name: str) -> None:
+    """Raise InvalidRequest for a sync type that does not exist."""
+    from podwright.wire import SyncType
+
+    if name not in SyncType.__members__:
+        raise InvalidRequest(
+            f"--sync-type: there is no sync type {name!r}",
+            would_work=f"There are {', '.join(f'ST_{known}' for known in SyncType.__members__)}",
+        )

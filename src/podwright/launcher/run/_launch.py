@@ -1,0 +1,544 @@
+"""The steps of poprun: plan, lease from the server, start, wait, release."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from podwright import plugins
+from podwright.errors import InvalidRequest, PodwrightError
+from podwright.hosts import become_subreaper
+from podwright.launcher.hosts._host_sweep import sweep_hosts
+from podwright.launcher.hosts._hosts import Remotes
+from podwright.launcher.hosts._relay_protocol import HostsUnusable
+from podwright.launcher.instances._exchange import Exchange, Results, append
+from podwright.launcher.instances._exit_cause import Cause
+from podwright.launcher.instances._folder import RUN_VARIABLE, RunFolder, sweep
+from podwright.launcher.instances._gpus import InstancePlacement, simulated
+from podwright.launcher.instances._instance_binding import bind
+from podwright.launcher.instances._instance_output import InstanceOutput, StreamOptions
+from podwright.launcher.instances._instance_wrapper import make_wrapper, restore
+from podwright.launcher.instances._output import Output
+from podwright.launcher.options._environment import (
+    IPC_VARIABLE,
+    SIMULATED_VARIABLE,
+)
+from podwright.launcher.options._instances_told import MOVE_VARIABLE
+from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY
+from podwright.launcher.plan._plan import Plan
+from podwright.launcher.plan._program import check_program
+from podwright.launcher.run._attempt import Attempt
+from podwright.launcher.run._engine import Command, Engine, Local, Mpirun
+from podwright.launcher.run._launch_partition import Find, LaunchPartition, hosts_of
+from podwright.launcher.run._meeting import meet, meeting_point
+from podwright.launcher.run._mpi_arguments import local_arguments, own_variables
+from podwright.launcher.run._watch import Watch
+from podwright.launcher.watchers._join_cgroup import may_confine
+from podwright.launcher.watchers._lease_clock import LeaseClock
+from podwright.launcher.watchers._lease_keeper import KeeperProcess
+from podwright.launcher.watchers._signals import Interrupted, Signals, signals
+from podwright.timeline import OFF, TraceWriter, open_file
+
+if TYPE_CHECKING:
+    from podwright.launcher.watchers._fork_server import ForkServer
+    from podwright.launcher.watchers._lease import Keeping
+
+#: In the environment of all instances: how often they were restarted.
+RESTART_VARIABLE = "PODWRIGHT_RESTART"
+#: What connects the instances: mpi or tcp (popdist).
+BACKEND_VARIABLE = "POPDIST_BACKEND"
+
+
+#: The names of the start of instances: with mpirun, and without.
+_STARTS = ("MPI start", "start")
+
+
+class LaunchTools(NamedTuple):
+    """What a launch uses beside its plan and environment.
+
+    find: finds the server; None for the usual way. signals: those that poprun receives. exchange:
+    the payload for instances and their results, beside arguments and output.
+    """
+
+    output: Output
+    engine: Engine
+    signals: Signals
+    find: Find | None = None
+    exchange: Exchange | None = None
+
+
+class LaunchResult(NamedTuple):
+    """How a launch ended: poprun's exit code, and the cause if it did not end well by itself."""
+
+    code: int
+    cause: Cause | None = None
+
+
+def launch(
+    plan: Plan,
+    environ: Mapping[str, str],
+    *,
+    output: Output | None = None,
+    engine: Engine | None = None,
+    find: Find | None = None,
+    exchange: Exchange | None = None,
+) -> int:
+    """Run a plan to its end, as `run_plan` does. Returns poprun's exit code."""
+    return run_plan(plan, environ, output=output, engine=engine, find=find, exchange=exchange).code
+
+
+def run_plan(
+    plan: Plan,
+    environ: Mapping[str, str],
+    *,
+    output: Output | None = None,
+    engine: Engine | None = None,
+    find: Find | None = None,
+    exchange: Exchange | None = None,
+) -> LaunchResult:
+    """Run a plan to its end. Raises PodwrightError if it cannot be run.
+
+    exchange: the payload for instances and their results, beside arguments and output.
+    """
+    output = output or Output(verbosity=plan.verbosity, environ=environ)
+    if plan.ipc:
+        environ = {**environ, IPC_VARIABLE: plan.ipc}
+    for note in plan.notes:
+        output.warn(note)
+    try:
+        with signals() as caught:
+            engine = engine or _engine(plan, environ)
+            tools = LaunchTools(output, engine, caught, find, exchange)
+            return _launch(plan, environ, tools)
+    except Interrupted as stop:
+        return LaunchResult(128 + stop.number)
+    finally:
+        output.flush()
+
+
+def _engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
+    if plan.launcher == "mpirun":
+        return Mpirun(environ)
+    if plan.launcher in ("local", "srun"):
+        return Local()
+    added: Engine = plugins.load_function(plugins.LAUNCHERS, plan.launcher)(environ)
+    return added
+
+
+def _launch(plan: Plan, environ: Mapping[str, str], tools: LaunchTools) -> LaunchResult:
+    output = tools.output
+    if not any("PATH" in local_arguments(i.mpi_arguments)[0] for i in plan.instances):
+        check_program(plan.program[0], environ)
+    if plan.log_folder:
+        _make_folder("--log-dir", plan.log_folder)
+    if plan.offline and plan.print_topology:
+        output.out.add(plan.topology().encode() + b"\n")
+    if plan.gpus and simulated(environ):
+        output.write_line("SIMULATED: the GPUs of this job exist only in software")
+    if plan.given and environ.get(SIMULATED_VARIABLE):
+        output.write_line(f"SIMULATED: the devices of partition {plan.wanted.name} are simulated")
+    for name in sweep(environ):
+        output.log("I", f"removed what the abandoned run {name} had left")
+    key = ""
+    if any(plan.preparation):
+        from podwright.launcher.plan._prepare import prepare
+
+        key = prepare(plan.preparation, plan.hosts, environ, output)
+    trace = TraceWriter(open_file(plan.trace), len(plan.instances)) if plan.trace else OFF
+    if trace.on:
+        trace.begin("launch", **_described(plan, environ))
+    ending: dict[str, str | int] = {"cause": "poprun was ended"}
+    run = _Run(plan, environ, tools, key, trace)
+    try:
+        cause = run.attempt()
+        while run.starts_again(cause):
+            cause = run.attempt()
+        code = run.report(cause)
+        ending = {"code": code, **({"cause": cause.text} if cause else {})}
+        return LaunchResult(code, cause)
+    except PodwrightError as error:
+        ending = {"cause": error.message}
+        raise
+    finally:
+        tools.signals.ignore()
+        run.release()
+        trace.close(**ending)
+        if trace.on and trace.problem:
+            output.warn(f"--trace: {plan.trace}: {trace.problem}; the timeline is not whole")
+
+
+def _described(plan: Plan, environ: Mapping[str, str]) -> dict[str, str | int]:
+    """Return a description of a launch for the readers of its timeline."""
+    this_host = os.uname().nodename
+    hosts = [this_host if host == "localhost" else host for host in plan.hosts]
+    described: dict[str, str | int] = {
+        "program": " ".join(plan.program)[:400],
+        "instances": len(plan.instances),
+        "hosts": ",".join(hosts),
+    }
+    if "SLURM_JOB_ID" in environ:
+        described["slurm_job"] = environ["SLURM_JOB_ID"]
+    return described
+
+
+class _Run:
+    """One launch: the partition that it holds, and each start of all its instances."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        environ: Mapping[str, str],
+        tools: LaunchTools,
+        key: str = "",
+        trace: TraceWriter = OFF,
+    ) -> None:
+        self._key, self._trace = key, trace
+        self._requested_plan = self._plan = plan
+        self._environ, self._tools, self._output = environ, tools, tools.output
+        self._keeper: KeeperProcess | None = None
+        self._forks: ForkServer | None = None
+        #: The hosts on which processes may be left.
+        self._unsure: list[str] = []
+        #: The commands that sweep lost hosts.
+        self._sweepers: dict[str, list[str]] = {}
+        self._name = ""
+        self._last_words: list[bytes] = []
+        self._restarts = self._moves = 0
+        self._move_word = ""
+        self._fenced_at = 0.0
+        self._end = time.monotonic() + plan.timeout if plan.timeout else None
+        self._partition = LaunchPartition(environ, tools.output, tools.find, trace, self._end)
+
+    def attempt(self) -> Cause | None:
+        """Start all instances and watch them to their end. Returns the cause if they did not end
+        well.
+        """
+        self._trace.attempt(self._starts + 1)
+        attempt = self._begin()
+        try:
+            placement = self._ask_placement()
+            attempt.remotes = self._meet(attempt.folder)
+            if placement and (problem := placement.problem(self._plan.hosts)):
+                self._output.warn(problem)
+            self._make_wrapper(attempt)
+            command = self._command(attempt)
+            attempt.plain = command.plain
+            own = self._own_variables(attempt, command)
+            asks = self._plan.asks and not self._partition.lease
+            if asks and self._may_begin_early(attempt, command):
+                self._trace.starting(_STARTS[command.plain])
+                attempt.start_engine(command, self._plan.environment, own)
+            if self._trace.on:
+                self._trace.open()
+                self._note(run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", ""))
+            become_subreaper()
+            if asks:
+                self._take_partition(attempt)
+            late = {**self._partition.environment, **self._meeting_point(attempt)}
+            attempt.give(late)
+            watch = self._watch(attempt)
+            plan = self._plan
+            if not attempt.early:
+                self._trace.starting(_STARTS[command.plain])
+            attempt.start(command, plan.environment, own, late, plan.program)
+            return self._see_through(attempt, watch)
+        finally:
+            self._trace.started()
+            self._trace.end_to(1)
+            attempt.close()
+
+    def _begin(self) -> Attempt:
+        """Make the folder and the keeper. The server knows all attempts by one name."""
+        if self._keeper:
+            self._keeper.close()  # otherwise it would remove the new folder
+            self._keeper = None
+        if self._requested_plan.asks:
+            import podwright.wire  # noqa: F401 - once, for this process and for what it forks now
+        namespace = self._requested_plan.pid_namespace
+        close = [*self._tools.signals.handles, *([self._trace.handle] if self._trace.on else ())]
+        if self._requested_plan.max_restarts or self._requested_plan.move:
+            self._forks = self._forks or self._fork_server()
+            close.append(self._forks.handle)
+        server = self._forks if self._starts else None
+        attempt = Attempt(
+            self._environ, self._name, self, close, namespace=namespace, server=server
+        )
+        self._name, self._keeper = attempt.name, attempt.keeper
+        if self._partition.lease:
+            self._keeper.hold(self._partition.lease.holding)
+        return attempt
+
+    def _make_wrapper(self, attempt: Attempt) -> None:
+        """Make the script in front of each instance, with its cores, its GPUs and its own
+        variables.
+        """
+        plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
+        if self._starts:
+            self._tell_hosts(attempt.keeper)
+        owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
+        owned = bind(owns, plan.placement, self._environ, plan.gpus)
+        attempt.owned = list(owns)
+        returns, traces = self._tools.exchange is not None, self._trace.on
+        attempt.wrapper = make_wrapper(folder, owned, returns=returns, traces=traces)
+        if self._tools.exchange:
+            append(folder.local_path(folder.file("payload")), self._tools.exchange.payload)
+            remotes.carry(self._tools.exchange.payload)
+        attempt.program = [*restore(folder, self._environ), *plan.program]
+
+    def _command(self, attempt: Attempt) -> Command:
+        """Return the command that starts the instances."""
+        command = self._tools.engine.command(
+            self._plan, attempt.folder, attempt.wrapper, attempt.program, attempt.remotes
+        )
+        for note in command.notes if not self._starts else ():
+            self._output.warn(note)
+        self._output.log("D", " ".join(f"'{word}'" for word in command.argv))
+        return command
+
+    def _own_variables(self, attempt: Attempt, command: Command) -> dict[str, str]:
+        """Return the variables that poprun itself adds for all instances."""
+        return {
+            **self._cache(),
+            **self._secret(attempt.folder, attempt.remotes),
+            **command.environment,
+            RUN_VARIABLE: attempt.folder.name,
+            RESTART_VARIABLE: str(self._starts),
+            **({MOVE_VARIABLE: str(self._plan.move[0])} if self._plan.move else {}),
+        }
+
+    def _may_begin_early(self, attempt: Attempt, command: Command) -> bool:
+        """Return whether mpirun may begin while the partition is requested."""
+        far = command.plain or attempt.remotes or self._plan.waits
+        return not (far or may_confine(self._environ))
+
+    def _meeting_point(self, attempt: Attempt) -> dict[str, str]:
+        plan = self._plan
+        return meeting_point(plan.instances[0], plan.subnet, attempt.remotes)
+
+    def _watch(self, attempt: Attempt) -> Watch:
+        wake = self._tools.signals.collect()
+        plan, output, lease = self._plan, self._output, self._partition.lease
+        written = InstanceOutput(
+            attempt.folder,
+            StreamOptions(
+                len(plan.instances), plan.only_output_from, plan.timestamps, plan.log_folder or ""
+            ),
+            output,
+            far=attempt.remotes.ranks,
+            results=Results(self._tools.exchange.folder) if self._tools.exchange else None,
+            trace=self._trace,
+            variables=self._variables,
+        )
+        fence = plan.wanted.ttl if lease and lease.renewed else 0.0
+        watch = Watch(
+            attempt,
+            plan,
+            output,
+            written=written,
+            wake=wake,
+            lease=LeaseClock(fence, self._partition.lost),
+            deadline=self._end,
+        )
+        attempt.watched()
+        return watch
+
+    def _variables(self, rank: int) -> dict[str, str]:
+        """Return an instance's environment, as far as options and the user determine it."""
+        plan = self._plan
+        return {**self._environ, **dict(plan.environment), **own_variables(plan.instances[rank])}
+
+    def _see_through(self, attempt: Attempt, watch: Watch) -> Cause | None:
+        """Watch until all have ended, and make sure of lost hosts."""
+        remotes = attempt.remotes
+        attempt.keeper.hosts(remotes.sweepers(lost=False))
+        cause = watch.run()
+        self._move_word = watch.move_word
+        if lost := remotes.sweepers(lost=True):
+            self._output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
+            self._output.flush()
+            self._unsure += sweep_hosts(lost, self._environ)
+            self._sweepers |= lost
+        if cause and cause.instance >= 0:
+            self._last_words = watch.last_words(cause.instance)
+        self._fenced_at = remotes.fenced_at if self._unsure else 0.0
+        return cause
+
+    def _fork_server(self) -> ForkServer:
+        from podwright.launcher.watchers._fork_server import ForkServer
+        from podwright.launcher.watchers._lease_keeper import keep
+
+        def work(folders: tuple[str, ...], handles: Sequence[int]) -> int:
+            return keep(self, folders, handles, namespace=self._requested_plan.pid_namespace)
+
+        return ForkServer(work, close=self._tools.signals.handles)
+
+    # The means of the keeper
+
+    def open(self, holding: Sequence[object]) -> Keeping:
+        """Return the object that renews and releases what this launch holds."""
+        return self._partition.keeping(holding, self._plan)
+
+    def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        """Sweep hosts. Returns the hosts on which nothing is left. None: all hosts."""
+        self._unsure = sweep_hosts(sweepers, self._environ)
+        return self._sure()
+
+    def _sure(self) -> list[str] | None:
+        if not self._unsure:
+            return None
+        hosts = dict.fromkeys([*hosts_of(self._requested_plan), *hosts_of(self._plan)])
+        return [host for host in hosts if host not in self._unsure]
+
+    def _tell_hosts(self, keeper: KeeperProcess) -> None:
+        """After a restart, report the hosts on which instances may run.
+
+        Hosts that have not confirmed their end still count.
+        """
+        lease = self._partition.lease
+        if lease and lease.renewed:
+            self._partition.runs_on([*hosts_of(self._plan), *self._unsure])
+            keeper.hold(lease.holding)
+
+    def _ask_placement(self) -> InstancePlacement | None:
+        """Ask whether Slurm granted adjacent nodes, while the hosts are being connected."""
+        if self._starts or not self._plan.gpus or len(self._plan.hosts) < 2:
+            return None
+        return InstancePlacement(self._environ)
+
+    def _meet(self, folder: RunFolder) -> Remotes:
+        """Connect the hosts. After a restart, only those that can be used are needed."""
+        self._plan = plan = self._requested_plan
+        healthy: list[str] = []
+        given = {"returns": self._tools.exchange is not None, "traces": self._trace.on}
+        self._trace.begin("hosts")
+        while True:
+            try:
+                remotes = meet(self._plan, folder, self._environ, self._output, self._key, **given)
+                for remote in sorted(remotes, key=lambda remote: remote.reached):
+                    self._trace.happened("host reached", remote.reached, host=remote.host)
+                self._trace.end()
+                return remotes
+            except HostsUnusable as error:
+                candidates = healthy or [*plan.hosts, *plan.spares]
+                healthy = [host for host in candidates if host not in error.data["hosts"]]
+                if not self._restarts or not healthy or self._partition.attached:
+                    raise
+                self._plan = plan.over(healthy)
+                hosts = ", ".join(self._plan.hosts)
+                self._output.warn(f"{error.problem}; all instances are started on {hosts}")
+                self._trace.happened("other hosts", hosts=hosts, cause=error.problem)
+
+    def _take_partition(self, attempt: Attempt) -> None:
+        """Acquire the lease, and let the keeper renew it."""
+        lease = self._partition.hold(self._plan, attempt.remotes, attempt.folder.name)
+        self._note(partition=lease.partition.name)
+        if lease.holding:
+            attempt.keeper.hold(lease.holding)
+
+    def _note(self, **names: str) -> None:
+        """Let `podwright trace` find the file by these names."""
+        if self._trace.on:
+            from podwright.timeline import note
+
+            note(self._environ, self._plan.trace, **names)
+
+    def _cache(self) -> dict[str, str]:
+        """Make the folder for executables. A temporary one is in each host's own run folder."""
+        path = self._plan.cache
+        if path == TEMPORARY:
+            return {CACHE_VARIABLE: TEMPORARY}
+        if path:
+            _make_folder("--executable-cache-path", path)
+        return {}
+
+    def _secret(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
+        """Return the variables by which instances without MPI authenticate each other (popdist)."""
+        chosen = self._environ.get(BACKEND_VARIABLE)
+        if self._plan.launcher == "mpirun" and chosen != "tcp":
+            return {}
+        variables = {BACKEND_VARIABLE: chosen or "tcp"}
+        secret = os.urandom(32).hex()
+        if remotes:  # no file exists on all hosts; nobody else may read a process's environment
+            return {**variables, "POPDIST_SECRET": secret}
+        path = folder.file("secret")
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        handle = os.open(folder.local_path(path), new, 0o600)
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(secret)
+        return {**variables, "POPDIST_SECRET_FILE": path}
+
+    def starts_again(self, cause: Cause | None) -> bool:
+        """Return whether to restart after this end: of an instance, a host or the partition, if
+        allowed.
+        """
+        if cause and cause.moved and not self._unsure:
+            self._moves += 1
+            self._output.flush()
+            self._tools.signals.interrupt()
+            return self._partition.move(self._move_word)
+        if cause is None or not cause.restartable:
+            return False
+        if self._restarts >= self._plan.max_restarts:
+            return False
+        self._restarts += 1
+        self._trace.happened("restart", number=self._restarts, cause=cause.text)
+        self._output.warn(
+            f"{cause.text}; starting all instances again "
+            f"({self._restarts} of {self._plan.max_restarts})"
+        )
+        self._last_words = []
+        self._output.flush()
+        self._tools.signals.interrupt()
+        time.sleep(max(self._fenced_at - time.monotonic(), 0.0))
+        if self._partition.over:
+            self._give_back()  # its devices are gone: the next attempt requests others
+        return True
+
+    @property
+    def _starts(self) -> int:
+        """How often the instances were restarted."""
+        return self._restarts + self._moves
+
+    def report(self, cause: Cause | None) -> int:
+        """Print why the launch ended. Returns the exit code."""
+        if cause is None:
+            return 0
+        if cause.instance >= 0:
+            lines = self._last_words
+            self._output.error(
+                f"{cause.text}{'. Its last lines:' if lines else ', and wrote nothing'}"
+            )
+            for line in lines:
+                self._output.err.add(b"  " + line + b"\n")
+        elif over := self._partition.over:
+            self._output.error(f"{cause.text}: {over.message}")
+        else:
+            self._output.error(cause.text)
+        return cause.code
+
+    def release(self) -> None:
+        """Release the partition, and wait for the end of the keeper."""
+        if self._restarts and self._unsure:
+            # A lost host may have ended its instances since, or been restarted.
+            sweepers = {
+                host: self._sweepers[host] for host in self._unsure if host in self._sweepers
+            }
+            unreachable = [host for host in self._unsure if host not in sweepers]
+            self._unsure = [*unreachable, *sweep_hosts(sweepers, self._environ)]
+        self._give_back()
+        if self._keeper:
+            self._keeper.close()
+        if self._forks:
+            self._forks.close()
+
+    def _give_back(self) -> None:
+        self._partition.give_back(self._unsure, self._sure())
+
+
+def _make_folder(option: str, path: str) -> None:
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{option}: {path}: {error.strerror}") from None

@@ -1,0 +1,294 @@
+"""The partition of a launch: requested, held over all its starts, moved, and released."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from podwright.errors import Internal, PodwrightError, TimedOut, WrongState
+from podwright.launcher.hosts._hosts import Remotes
+from podwright.launcher.instances._exit_cause import TIMED_OUT
+from podwright.launcher.instances._output import Output
+from podwright.launcher.options._environment import check_hosts, partition_environment, visible_gpus
+from podwright.launcher.plan._plan import Plan
+from podwright.timeline import TraceWriter, clock
+
+if TYPE_CHECKING:
+    from podwright.client import FoundServer
+    from podwright.launcher.watchers._lease import Borrowed, Keeping, Lease
+    from podwright.wire import AcquireRequest
+
+
+#: Seconds that one question in the queue may take: poprun must write to connected hosts in between.
+_QUESTION = 4.0
+#: Programs that run others. A person would call a command by the name of the other program.
+_INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
+
+Find = Callable[[Plan, Mapping[str, str]], "FoundServer"]
+
+
+class OutOfTime(TimedOut):
+    """The time of --timeout is over before anything was started."""
+
+    exit_code = TIMED_OUT
+
+
+class LaunchPartition:
+    """lease: None when nothing is held. environment: the variables about the partition for
+    instances.
+
+    end: when --timeout is over.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        output: Output,
+        find: Find | None,
+        trace: TraceWriter,
+        end: float | None,
+    ) -> None:
+        self._environ, self._output, self._find = environ, output, find
+        self._trace, self._end = trace, end
+        self.lease: Lease | Borrowed | None = None
+        self.environment: dict[str, str] = {}
+        #: When the wait for devices was over, if the server reported that.
+        self._turn_at = 0
+
+    @property
+    def over(self) -> PodwrightError | None:
+        """The error by which the lease ended. None: it is held, or there is none."""
+        return self.lease.reason if self.lease else None
+
+    @property
+    def attached(self) -> bool:
+        """Whether the devices are held and attached to hosts, so that other hosts have none."""
+        return self.lease is not None and bool(self.lease.partition.hosts)
+
+    def hold(self, plan: Plan, remotes: Remotes, run: str) -> Lease | Borrowed:
+        """Acquire the partition, and wait for it. run: the name of this launch for the server."""
+        trace, requested_at = self._trace, clock()
+        trace.begin("partition")
+        trace.begin("waiting")
+        self._turn_at = 0
+        self.lease = lease = self._acquire(plan, remotes, run)
+        partition = lease.partition
+        turn = self._turn_at or (_made_at(partition.created_at) if lease.created else requested_at)
+        turn = min(max(turn, requested_at), clock())
+        trace.end(turn)
+        trace.past("fabric", turn, clock(), made=lease.created)
+        trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
+        return lease
+
+    def _acquire(self, plan: Plan, remotes: Remotes, run: str) -> Lease | Borrowed:
+        from podwright.client import OUR_TURN  # while mpirun is starting
+
+        output = self._output
+        server = self._find_server(plan)
+        output.log("I", f"server {server.address} ({server.how})")
+
+        def report(line: str) -> None:
+            if line.startswith(OUR_TURN):
+                self._turn_at = clock()
+            self._trace.happened("waiting line", told=line)
+            output.write_line(f"POPRUN: {line}")
+            output.flush()
+
+        def between() -> None:
+            remotes.idle()
+            if self._end is not None and time.monotonic() > self._end:
+                raise OutOfTime(f"--timeout: {plan.timeout:g} seconds are over")
+
+        def on_retry(error: PodwrightError) -> None:
+            output.warn(f"{error.message} Trying again.")
+
+        try:
+            lease = _acquire(server, plan, on_retry, report, between, run)
+        except BaseException:
+            server.client.close()
+            raise
+        self._announce(plan, lease)
+        host, port = _tcp_address(server)
+        self.environment = partition_environment(
+            lease.partition, plan.server_host or host, plan.server_port or port, self._environ
+        )
+        try:
+            gpus = visible_gpus(lease.partition, len(plan.instances))
+            if gpus or lease.partition.hosts:
+                check_hosts(lease.partition, [i.host for i in plan.instances])
+        except PodwrightError:
+            lease.release()
+            raise
+        self.environment |= gpus
+        if plan.move and not (lease.renewed and lease.partition.movable):
+            output.warn(f"partition {lease.partition.name} is not movable: this launch stays on it")
+        return lease
+
+    def _find_server(self, plan: Plan) -> FoundServer:
+        return (self._find or find)(plan, self._environ)
+
+    def _announce(self, plan: Plan, lease: Lease | Borrowed) -> None:
+        output, partition = self._output, lease.partition
+        origin = "created" if lease.created else "found"
+        kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
+        output.log("I", f"partition {partition.name}: {origin}, {kind}, {partition.size} devices")
+        if partition.simulated:
+            output.write_line(f"SIMULATED: the devices of partition {partition.name} are simulated")
+        if plan.print_topology or plan.verbosity > 1:
+            output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")
+
+    def keeping(self, holding: Sequence[object], plan: Plan) -> Keeping:
+        """Return the object by which a keeper renews and releases the lease."""
+        from podwright.launcher.watchers._lease import Keeping
+
+        return Keeping(holding, lambda: self._find_server(plan).client)
+
+    def runs_on(self, hosts: Sequence[str]) -> None:
+        """Note that instances may run on these hosts from now on. The next renewal tells the
+        server.
+        """
+        from podwright.launcher.watchers._lease import Lease
+
+        if isinstance(self.lease, Lease):
+            self.lease.hosts = list(dict.fromkeys(hosts))
+
+    def lost(self, code: str, message: str) -> None:
+        """Record that the keeper reports the end of the lease."""
+        from podwright.launcher.watchers._lease import over
+
+        if self.lease:
+            self.lease.reason = over(code, message)
+
+    def move(self, word: str) -> bool:
+        """Take the devices that the server has for the move, after all instances have ended.
+
+        Returns whether it succeeded.
+        """
+        from podwright.launcher.watchers._lease import Lease
+
+        lease, output = self.lease, self._output
+        assert isinstance(lease, Lease)
+        before = lease.partition.gcds
+        self._trace.begin("move", left=lease.machines)
+        try:
+            lease.move(word, output.warn)
+        except PodwrightError as error:
+            lease.reason = error
+            self._trace.end(problem=error.message)
+            return False
+        self._trace.end(now=lease.machines)
+        where = "where it was" if lease.partition.gcds == before else "on other devices"
+        output.write_line(f"POPRUN: partition {lease.partition.name} is {where}; starting again")
+        output.flush()
+        return True
+
+    def give_back(self, unsure: Sequence[str], cleared_hosts: Sequence[str] | None) -> None:
+        """Release the partition.
+
+        unsure: the hosts on which an instance may still run. cleared_hosts: the hosts on which no
+        instance is left. None: all hosts of the launch.
+        """
+        lease, self.lease = self.lease, None
+        if not lease:
+            return
+        if unsure:
+            self._output.warn(
+                f"{', '.join(unsure)} did not answer whether instances that were lost there still "
+                "run: the devices are fenced before anybody else gets them"
+            )
+        self._trace.begin("giving back")
+        problem = lease.release(cleared_hosts)
+        self._trace.end()
+        if problem:
+            self._output.warn(f"{lease.not_back}: {problem.message}")
+
+
+def _made_at(seconds: float) -> int:
+    """Convert seconds since 1970 to CLOCK_BOOTTIME in nanoseconds."""
+    return clock() - int((time.time() - seconds) * 1e9)
+
+
+def _tcp_address(server: FoundServer) -> tuple[str, str]:
+    """Return host and port at which instances reach the server; empty if it has only a socket."""
+    host, _, port = server.address.rpartition(":")
+    return ("", "") if "/" in host + port else (host.strip("[]"), port)
+
+
+def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
+    """Return the server of a plan, searched in the design's order."""
+    from podwright.client import ServerOptions, find_server
+
+    options = ServerOptions(host=plan.server_host, port=plan.server_port, certs=plan.server_certs)
+    return find_server(options, environ, timeout=plan.server_timeout)
+
+
+def hosts_of(plan: Plan) -> list[str]:
+    """Return the hosts of a plan's instances under the server's names: this host by its own
+    name.
+    """
+    names = dict.fromkeys(instance.host for instance in plan.instances)
+    return [os.uname().nodename if name == "localhost" else name for name in names]
+
+
+def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
+    """Return the request with a description for people: the program, the process, and the host."""
+    from msgspec.structs import replace
+
+    from podwright.wire import holder_words
+
+    words = holder_words(f"poprun {_called(program)}", os.getpid(), os.uname().nodename)
+    return replace(request, holder=words)
+
+
+def _called(program: Sequence[str]) -> str:
+    """Return a person's name for a command line: `train.py` for `python3 -u train.py --fast`."""
+    names = [os.path.basename(word) for word in program if word and not word.startswith("-")]
+    first = names[0] if names else ""
+    inline = any(word in ("-c", "-m") for word in program[1:3])
+    if len(names) > 1 and not inline and first.rstrip("0123456789.") in _INTERPRETERS:
+        return names[1]
+    return first
+
+
+def _acquire(
+    server: FoundServer,
+    plan: Plan,
+    on_retry: Callable[[PodwrightError], None],
+    report: Callable[[str], None],
+    between: Callable[[], None],
+    run: str,
+) -> Lease | Borrowed:
+    """Return the lease on an ACTIVE partition. A partition that does not become ACTIVE is tried
+    again.
+
+    tell, between: see `acquire_in_line`; used if the plan says to wait. run: the name of the run,
+    which all its processes have in their environment.
+    """
+    from msgspec.structs import replace
+
+    from podwright.launcher.watchers._lease import VENDORS_ALONE, Borrowed, Lease
+
+    client, attempts = server.client, plan.attempts
+    request = in_name_of(plan.wanted.request(), plan.program)
+    request = replace(request, hosts=hosts_of(plan), run=run)
+    while True:
+        attempts -= 1
+        try:
+            if server.info.apis == VENDORS_ALONE:
+                from podwright.launcher.plan._vendor_partition import borrow
+
+                return Borrowed(client, *borrow(client, request), keep=request.keep)
+            if plan.waits:
+                from podwright.client import acquire_in_line
+
+                reply = acquire_in_line(
+                    client, request, report, between=between, question=_QUESTION
+                )
+                return Lease(client, reply)
+            return Lease(client, client.acquire(request))
+        except (WrongState, TimedOut, Internal) as error:
+            if attempts <= 0:
+                raise
+            on_retry(error)

@@ -1,0 +1,169 @@
+"""Reads what the processes of poprun's own host report, as events.
+
+Scripts in front of instances write into the status pipe, mpirun writes text, and the guardian and
+the keeper send messages. The order in which these are read does not decide who is blamed (_blame).
+But an instance's own report has to come before the end of its process, which the guardian reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from podwright.hosts import outside
+from podwright.launcher.instances._instance_wrapper import open_status, read_events
+from podwright.launcher.instances._output import Output
+from podwright.launcher.run._attempt import Attempt
+from podwright.launcher.watchers import _launch_events as on
+from podwright.launcher.watchers._channel import Channel
+from podwright.launcher.watchers._guardian import (
+    ENDED,
+    ENGINE,
+    GONE,
+    LISTENS,
+    QUIET,
+    STARTED,
+    SYNCED,
+)
+from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Event
+from podwright.launcher.watchers._lease_clock import LeaseClock
+from podwright.launcher.watchers._lease_keeper import CLEARED, KEPT, LOST, MOVE
+
+_CHUNK = 65536
+_OF_INSTANCES: Mapping[str, Callable[[int, int], Event]] = {
+    "start": on.InstanceStarted,
+    "end": on.InstanceEnded,
+}
+
+
+def outside_pid(pid: int, output: Output) -> int:
+    """Return the number that an instance's process has outside of its namespace, for the log.
+
+    The search costs time, so the number stays unchanged unless a log shows it.
+    """
+    return outside(os.getpid(), pid) if output.verbosity else pid
+
+
+def engine_words(data: bytes, output: Output) -> Event:
+    """Log what mpirun, or one of its daemons, wrote, and return the event."""
+    output.log("D", data.decode(errors="replace"))
+    return on.EngineWrote(data)
+
+
+class LocalReports:
+    """Reads the status pipe, mpirun's output, the guardian and the keeper of one attempt."""
+
+    def __init__(self, attempt: Attempt, output: Output, lease: LeaseClock) -> None:
+        self._attempt, self._output, self._lease = attempt, output, lease
+        self._guardian, self._keeper = attempt.keeper.guardian, attempt.keeper.channel
+        self._status, self._rest = open_status(attempt.folder), b""
+        self._words = attempt.words
+
+    def handles(self) -> Iterator[int]:
+        """The descriptors to poll."""
+        yield self._status
+        if self._words >= 0:
+            yield self._words
+        for channel in (self._guardian, self._keeper):
+            if not channel.closed:
+                yield channel.handle
+
+    def read(self, *, finished: bool) -> list[Event]:
+        """Return the new events. finished: nothing is left here, so the guardian may end.
+
+        A watcher that is gone explains what was read before, so watchers are read last. An
+        instance's own report comes before how its process ended. So after a message of a watcher,
+        the status pipe is read once more, and its events come first.
+        """
+        events = [*self._read_status(), *self.read_words()]
+        watchers = [*self._read_guardian(finished), *self._read_keeper()]
+        if watchers:
+            events += [*self._read_status(), *self.read_words()]
+        return events + watchers
+
+    def close(self) -> list[Event]:
+        """Return the rest of mpirun's output as events. All writers are gone."""
+        events = list(self.read_words())
+        if self._words >= 0:
+            os.close(self._words)
+        os.close(self._status)
+        return events
+
+    def read_words(self) -> Iterator[Event]:
+        """Return what mpirun and its daemons have written."""
+        if self._words < 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._words, _CHUNK):
+                yield engine_words(data, self._output)
+            os.close(self._words)
+            self._words = -1
+
+    def _read_status(self) -> Iterator[Event]:
+        reports, self._rest = read_events(self._status, self._rest)
+        for rank, kind, number in reports:
+            if kind == "daemon":
+                if problem := self._attempt.remotes.launch(self._attempt.folder, number):
+                    yield on.RelayFailed(1, problem)
+            elif kind in _OF_INSTANCES:
+                yield _OF_INSTANCES[kind](rank, number)
+
+    def _read_guardian(self, finished: bool) -> Iterator[Event]:
+        channel = self._guardian
+        closed = channel.closed or finished
+        for kind, *values in _messages(channel):
+            if kind == STARTED:
+                pid = outside_pid(values[0], self._output)
+                self._output.log("I", f"Waiting for mpirun (PID {pid})")
+                yield on.EngineStarted(values[0])
+            elif kind == GONE:
+                number, code, problem = values
+                engine = number == ENGINE
+                yield (
+                    on.EngineEnded(code, problem)
+                    if engine
+                    else on.ScriptEnded(number, code, problem)
+                )
+            elif kind == LISTENS:
+                yield on.Listeners("", values[0])
+            elif kind == SYNCED:
+                yield on.Answered(GUARDIAN, values[0])
+            elif kind == QUIET:
+                yield on.GuardianQuiet()
+            elif kind == ENDED:
+                yield on.GuardianFinished()
+                closed = True
+        if channel.closed and not closed:
+            yield on.WatcherGone(GUARDIAN)
+
+    def _read_keeper(self) -> Iterator[Event]:
+        channel = self._keeper
+        gone_before = channel.closed
+        for kind, *values in _messages(channel):
+            if kind == KEPT:
+                self._lease.renewed()
+            elif kind == LOST:
+                self._lease.end(values[0], values[1])
+                yield on.LeaseLost()
+            elif kind == MOVE:
+                yield on.MoveRequested(*values)
+            elif kind == SYNCED:
+                yield on.Answered(KEEPER, values[0])
+            elif kind == CLEARED:
+                yield on.KeeperCleared()
+        if channel.closed and not gone_before:
+            yield on.WatcherGone(KEEPER)
+
+
+def _messages(channel: Channel) -> list[tuple[Any, ...]]:
+    return [] if channel.closed or not _ready(channel.handle) else channel.receive()
+
+
+def _ready(handle: int) -> bool:
+    """Return whether there is something to read, or the other end is gone."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,40 @@
+"""The user's arguments for mpirun that concern one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podwright.errors import InvalidRequest
+from podwright.launcher.plan._plan import Instance
+
+#: mpirun refuses to run as root without this option.
+ROOT = "--allow-run-as-root"
+
+
+def local_arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return a user's arguments for one instance: variables, other arguments, and notes.
+
+    `-x NAME` without a value has no effect, because the caller's environment is always passed on.
+    """
+    variables: dict[str, str] = {}
+    out: list[str] = []
+    notes: list[str] = []
+    line = list(words)
+    while line:
+        word = line.pop(0)
+        if word == "-x":
+            if not line:
+                raise InvalidRequest("-x in arguments for mpirun needs NAME or NAME=value")
+            name, equals, value = line.pop(0).partition("=")
+            if equals:
+                variables[name] = value
+        elif word in ("--tag-output", ROOT):
+            notes.append(f"{word} belongs into --mpi-global-args")
+        else:
+            out.append(word)
+    return variables, out, notes
+
+
+def own_variables(instance: Instance) -> dict[str, str]:
+    """Return the variables of one instance alone, from its environment and from `-x NAME=value`."""
+    return {**dict(instance.environment), **local_arguments(instance.mpi_arguments)[0]}

@@ -1,0 +1,61 @@
+"""mpirun over several hosts, without ssh of its own: poprun's relays start its daemons.
+
+mpirun starts one daemon on each host by running an agent, by default ssh: `agent HOST command`.
+poprun's agent writes the command into the run's folder and reports it in the status stream. poprun
+passes it to that host's relay, whose guardian then owns the daemon and everything below it. So one
+connection to each host is enough, of whichever kind. A process on the host itself knows what must
+be ended there.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+
+from podwright.launcher.hosts._hosts import Remotes
+from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.plan._plan import Plan
+from podwright.launcher.run._meeting import subnet_of
+
+_AGENT = """\
+folder=${0%/*}
+umask 077
+host=$1
+shift
+{ echo "$host"; printf '%s ' "$@"; } >"$folder/daemon.$$.part" || exit 1
+mv "$folder/daemon.$$.part" "$folder/daemon.$$"
+echo "0 daemon $$" >"$status"
+"""
+
+
+def over_hosts(
+    plan: Plan, folder: RunFolder, remotes: Remotes, environ: Mapping[str, str]
+) -> list[str]:
+    """Return mpirun's arguments for several hosts. The user's choice of interfaces overrides
+    poprun's.
+    """
+    agent = folder.file("agent")
+    handle = os.open(
+        folder.local_path(agent), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700
+    )
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\nstatus={shlex.quote(folder.stream('status'))}\n{_AGENT}")
+    argv = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent]
+    argv += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
+    if "SLURM_JOB_ID" in environ:
+        argv += ["--prtemca", "ras", "^slurm"]
+    subnet = subnet_of(plan.subnet, remotes)
+    if subnet and ":" not in subnet:  # Open MPI does not accept an IPv6 subnet for an interface
+        for flag, kind in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
+            if not _is_chosen(plan.mpi_arguments, f"{kind}_", environ):
+                argv += [flag, f"{kind}_include", subnet]
+    return argv
+
+
+def _is_chosen(words: Sequence[str], prefix: str, environ: Mapping[str, str]) -> bool:
+    """Return whether the user chose interfaces, by an argument or a variable."""
+    names = (prefix, f"oob_tcp_if_{prefix.removeprefix('prte_if_')}")
+    return any(word.startswith(names) for word in words) or any(
+        name.startswith((f"PRTE_MCA_{prefix}", f"OMPI_MCA_{prefix}")) for name in environ
+    )

@@ -1,0 +1,469 @@
+"""The guardian: owns mpirun and every instance below it, and ends them whatever happens.
+
+It is forked before any large module is loaded, and lives in a session of its own, where no Ctrl-C
+reaches it. If the kernel permits, it is the first process of a PID namespace: then its death kills
+everything below it, stopped processes and daemons as well. Otherwise it is a subreaper: processes
+that its descendants leave behind become its children. Above it are the keeper (_lease_keeper) and
+poprun, on other hosts the relay. Each has a connection to the others, which closes when one dies:
+
+- poprun or the keeper is gone: the guardian ends everything, and then itself. The remaining one of
+  the two removes the run's folders, poprun first.
+- the guardian is gone: processes that the kernel has not ended now belong to the keeper, which ends
+  them; or to poprun, if the keeper is gone too (`Ending`).
+- mpirun is gone: the guardian tells poprun, which asks it to end what is left.
+
+If instances run on several hosts, each other host has a guardian too (_relay). mpirun and its
+daemons there would kill all their processes as soon as one of them ends. So while an end is on hold
+they are left alone: a guardian sends QUIET once only they are left, and ends them on RELEASE.
+
+It decides nothing else. Its first message is PLACED: where in its mount namespace the run's folder
+is. poprun sends START, SIGNAL, LISTENS, TELL, SYNC, END, RELEASE. The guardian sends STARTED,
+LISTENS, GONE, SYNCED, QUIET, ENDED.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from podwright.hosts import (
+    HeldChild,
+    Process,
+    become_subreaper,
+    descendants,
+    fork_held,
+    group_is_empty,
+    has_children,
+    hide_shared_memory,
+    in_group,
+    kill_all,
+    kill_group,
+    leave_group,
+    mount_private,
+    name_process,
+    reap,
+    remove_group,
+)
+from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.options._environment import IPC_PRIVATE, IPC_VARIABLE
+from podwright.launcher.options._instances_told import catches, instances_of
+from podwright.launcher.watchers._channel import Channel
+from podwright.launcher.watchers._join_cgroup import enter_partition
+
+START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
+#: LISTENS asks how many instances catch a signal, and the reply has their number. TELL sends it to
+#: them.
+LISTENS, TELL = "listens", "tell"
+#: SYNC asks for an answer. SYNCED has the same number, and comes after everything known by then.
+SYNC, SYNCED = "sync", "synced"
+PLACED, STARTED, GONE, QUIET, ENDED = "placed", "started", "gone", "quiet", "ended"
+#: The kind of a command of START that is not the script of the instance with that number.
+ENGINE, DAEMON = -1, -2
+
+#: The longest time in seconds from asking processes to end to killing them, once one of the
+#: launcher's own processes was killed or the lease is lost.
+ORPHAN_GRACE = 4.0
+#: Seconds that mpirun has to end after the last instance.
+LAST_WORDS = 1.0
+_POLL = (0.002, 0.1)
+#: How often it searches for processes that were forked while their parents were being stopped.
+_STOPS = 20
+_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+Spawn = Callable[[Sequence[str], Mapping[str, str], int, bool], int]
+
+
+def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, listens: bool) -> int:
+    """Start a command with its output in `output` and default signals. Returns its pid.
+
+    listens: whether it gets this process's standard input.
+    """
+    actions = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+    if not listens or os.isatty(0):
+        # A process outside the terminal's session would take input that is meant for the shell.
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))  # type: ignore[arg-type]
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(environ),
+        file_actions=actions,
+        setsigmask=[],
+        setsigdef=[*_OURS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD],
+    )
+
+
+class Ending:
+    """Ends everything below `root`, step by step, so that its caller can read messages meanwhile.
+
+    First it waits `patience` seconds. Then it asks each process once to end, except `engine`, which
+    would kill the others. `grace` seconds later it kills, until nothing is left. Once only the
+    engine is left, the engine has LAST_WORDS seconds to end by itself, because it may hang.
+
+    group: a cgroup that contains all these processes but not the caller, if there is one. daemons:
+    mpirun's, as far as they were started here: a process that is about to become one is no
+    instance. hold: engine and daemons are left alone until `release`. quiet: only they are left.
+    """
+
+    def __init__(
+        self,
+        root: int,
+        patience: float,
+        grace: float,
+        *,
+        engine: int = 0,
+        daemons: Collection[int] = (),
+        spare: Sequence[int] = (),
+        group: str = "",
+        hold: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        now = clock()
+        self.on_hold, self.quiet = hold, False
+        self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
+        self._daemons, self._group = daemons, group
+        self._ask_at = now + patience
+        self._kill_at = self._ask_at + grace
+        self._signalled: set[Process] = set()
+        self._alone_at = math.inf
+        # Looking at all processes is expensive; while they may still end by themselves, there is
+        # time.
+        self._interval = _POLL[0] if patience <= 0 else _POLL[1]
+        self._look_at = now if patience <= 0 or hold else now + _POLL[1]
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds until a step is due without the end of a child."""
+        return max(self._look_at - self._clock(), 0.0)
+
+    def sooner(self, patience: float, grace: float) -> None:
+        """A second request for the end. The earlier of both deadlines counts."""
+        self._ask_at = min(self._ask_at, self._clock() + patience)
+        self._kill_at = min(self._kill_at, self._ask_at + grace)
+        self._soon()
+
+    def release(self) -> None:
+        """Permit to end engine and daemons too."""
+        self.on_hold = False
+        self._soon()
+
+    def _soon(self) -> None:
+        self._interval, self._look_at = _POLL[0], -math.inf
+
+    def step(self) -> bool:
+        """Do what is due. Call it also whenever a child has been reaped.
+
+        Returns whether nothing is left.
+        """
+        # Reading /proc takes time, so it may miss a process that forks and exits meanwhile.
+        ours = self._root == os.getpid()
+        if ours and not has_children() and self._is_empty():
+            return True
+        now = self._clock()
+        if now < self._look_at:
+            return False
+        left = [*dict.fromkeys([*descendants(self._root, spare=self._spare), *self._in_group()])]
+        if not left and (self._spare or not ours) and self._is_empty():
+            return True
+        started = (self._engine, *self._daemons)
+        instances = [p for p in left if p.pid not in started and not is_daemon(p)]
+        self.quiet = bool(left) and not instances
+        if self.on_hold:
+            left = instances
+        alone = not instances and not self.on_hold
+        self._alone_at = min(self._alone_at, now) if alone else math.inf
+        self._interval = min(self._interval * 1.5, _POLL[1])
+        if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
+            if self._group and not self.on_hold:
+                kill_group(self._group)
+            kill_all(left, signal.SIGKILL)
+            self._interval = _POLL[0]
+        elif now >= self._ask_at:
+            # Processes that mpirun has started only now have to be asked as well.
+            new = [p for p in instances if p._replace(parent=0, state="") not in self._signalled]
+            new = [p for p in new if not is_script(p.pid)]
+            if new:
+                kill_all(new, signal.SIGTERM)
+                self._signalled.update(p._replace(parent=0, state="") for p in new)
+                self._interval = _POLL[0]
+        self._look_at = now + self._interval
+        return False
+
+    def _in_group(self) -> list[Process]:
+        return [p for p in in_group(self._group) if not p.dead] if self._group else []
+
+    def _is_empty(self) -> bool:
+        return not self._group or group_is_empty(self._group)
+
+
+def is_script(pid: int) -> bool:
+    """Return whether a process is the script in front of an instance, before it becomes the
+    program.
+
+    The script ignores the signals that ask it to end; the program that it becomes will obey them
+    (_instance_wrapper).
+    """
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            words = file.read(4096).split(b"\0")
+    except OSError:
+        return False
+    return len(words) > 1 and words[1].endswith(b"/wrapper") and b"/podwright-run-" in words[1]
+
+
+def is_daemon(process: Process) -> bool:
+    """Return whether a process is a daemon that mpirun starts on other hosts.
+
+    Such a daemon kills its instances when it is asked to end.
+    """
+    try:
+        return os.path.basename(os.readlink(f"/proc/{process.pid}/exe")) == "prted"
+    except OSError:
+        return False
+
+
+def fork_guardian(
+    channel: Channel,
+    folder: RunFolder,
+    output: int,
+    *,
+    close: Sequence[int] = (),
+    leash: int = -1,
+    spawn: Spawn = spawn,
+    namespace: bool = True,
+) -> HeldChild:
+    """Fork the guardian of a run below this process, which must be a subreaper.
+
+    channel: its end of the connection to poprun. output: the descriptor for mpirun's own output.
+    close: descriptors that it does not need. leash: closes when a process is gone that the guardian
+    must not outlive.
+    """
+
+    def run() -> int:
+        for handle in close:
+            os.close(handle)
+        os.setsid()
+        name_process("podwright-guard")
+        inside = mount_private(folder.name)
+        channel.send(PLACED, inside)
+        return _Guardian(channel, folder, output, spawn, leash, private=bool(inside)).run()
+
+    inner = fork_held(run, wanted=namespace, group=folder.name)
+    if inner.group:
+        folder.note_group(inner.group)
+    return inner
+
+
+def placed(channel: Channel, folder: RunFolder, guardian: int) -> RunFolder:
+    """Wait for the guardian's first message. Returns the run's folder at its path there."""
+    message = channel.receive_one()
+    inside = message[1] if message else ""
+    with contextlib.suppress(OSError):
+        return folder.private(inside, guardian) if inside else folder
+    return folder
+
+
+def wait_for_end(channel: Channel, limit: float = 10.0) -> None:
+    """Wait for the end of the guardian of a run that never started."""
+    channel.send(END, 0.0, 0.0, False)
+    until = time.monotonic() + limit
+    poll = select.poll()
+    poll.register(channel.handle, select.POLLIN)
+    while not channel.closed and time.monotonic() < until:
+        if poll.poll(100):
+            channel.receive()
+
+
+class _Guardian:
+    def __init__(
+        self,
+        channel: Channel,
+        folder: RunFolder,
+        output: int,
+        spawn: Spawn,
+        leash: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        private: bool = False,
+    ) -> None:
+        """private: whether the run's folder is outside of /dev/shm."""
+        self.private = private
+        self.clock = clock
+        self.channel = channel
+        self.leash = leash
+        self.folder = folder
+        self.output = output
+        self.spawn = spawn
+        self.engine, self.group = 0, ""
+        self.children: dict[int, int] = {}
+        self.daemons: set[int] = set()
+        self.quiet = self.finished = self.apart = False
+        self.ending: Ending | None = None
+
+    def run(self) -> int:
+        wake, poke = os.pipe()
+        for handle in (wake, poke):
+            os.set_blocking(handle, False)
+        for number in (*_OURS, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        become_subreaper()
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        poll.register(self.channel.handle, select.POLLIN)
+        if self.leash >= 0:
+            poll.register(self.leash, select.POLLIN)
+        while True:
+            pause = self.ending.pause if self.ending else None
+            ready = dict(poll.poll(None if pause is None else pause * 1000))
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake, 512)
+            heard, cut = self.channel.handle in ready, self.leash in ready
+            self.turn(heard=heard, cut=cut)
+            if self.finished:
+                return 0
+            if heard and self.channel.closed:
+                poll.unregister(self.channel.handle)
+            if cut:
+                poll.unregister(self.leash)
+
+    def turn(self, *, heard: bool, cut: bool) -> None:
+        """Do one turn of its loop. heard: there are messages. cut: the leash is closed."""
+        reap(self._child_ended)
+        if heard:
+            self._listen()
+        if cut:
+            self._orphaned()
+        if self.ending and self.ending.step():
+            reap(self._child_ended)
+            if self.channel.closed:
+                self.folder.remove()  # the remaining process may still have to read the folder
+                if self.group:
+                    remove_group(self.group)
+            self.channel.send(ENDED)
+            self.finished = True
+        elif self.ending and self.ending.quiet and not self.quiet:
+            self.quiet = True
+            self.channel.send(QUIET)
+
+    def _listen(self) -> None:
+        for kind, *values in self.channel.receive():
+            if kind == START:
+                self._start(*values)
+            elif kind == SIGNAL:
+                self._signal(values[0])
+            elif kind == LISTENS:
+                self.channel.send(LISTENS, self._listening(values[0])[1])
+            elif kind == TELL:
+                kill_all(self._listening(values[0])[0], values[0])
+            elif kind == SYNC:
+                reap(self._child_ended)
+                self.channel.send(SYNCED, values[0])
+            elif kind == END:
+                self._end(*values)
+            elif kind == RELEASE and self.ending:
+                self.ending.release()
+        if self.channel.closed:
+            self._orphaned()
+
+    def _orphaned(self) -> None:
+        self._end(0.0, ORPHAN_GRACE, False)
+        if self.ending:
+            self.ending.release()
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to all instances and their descendants."""
+        if number == signal.SIGSTOP:
+            self._stop()
+        elif number == signal.SIGCONT:
+            kill_all(descendants(os.getpid()), number)
+        else:
+            started = (self.engine, *self.daemons)
+            ours = [p for p in descendants(os.getpid()) if p.pid not in started]
+            kill_all([p for p in ours if not is_daemon(p)], number)
+
+    def _stop(self) -> None:
+        """Stop all processes. Repeat until none runs, since mpirun may be starting instances."""
+        for _ in range(_STOPS):
+            running = [p for p in descendants(os.getpid()) if p.state not in "Tt"]
+            if not running:
+                return
+            kill_all(running, signal.SIGSTOP)
+            time.sleep(_POLL[0])
+
+    def _listening(self, number: int) -> tuple[list[Process], int]:
+        """Return the processes that catch a signal, and the number of their instances."""
+        processes = descendants(os.getpid())
+        scripts = {p.pid for p in processes if is_script(p.pid)}
+        own_processes = {self.engine, *self.daemons} | scripts
+        ours = [p for p in processes if p.pid not in own_processes and catches(p.pid, number)]
+        ours = [p for p in ours if not is_daemon(p)]
+        return ours, instances_of(ours, {p.pid: p.parent for p in processes}, scripts)
+
+    def _start(
+        self,
+        commands: Sequence[tuple[int, Sequence[str], Mapping[str, str]]],
+        environ: Mapping[str, str],
+    ) -> None:
+        """Start commands. Each has its kind, its words, and variables beyond those of all."""
+        refused = "" if self.children else self._apart(environ) or enter_partition(environ)
+        if refused:
+            for kind, _, _ in commands:
+                self.channel.send(GONE, kind, None, refused)
+            return
+        for kind, argv, own in commands:
+            try:
+                pid = self.spawn(argv, {**environ, **own}, self.output, kind in (ENGINE, 0))
+            except OSError as error:
+                self.channel.send(GONE, kind, None, error.strerror or str(error))
+                continue
+            self.children[pid] = kind
+            if kind == DAEMON:
+                self.daemons.add(pid)
+            if kind == ENGINE:
+                self.engine = pid
+                self.channel.send(STARTED, pid)
+
+    def _apart(self, environ: Mapping[str, str]) -> str:
+        """Make a shared memory of the launch's own, if requested. Returns why it failed, or ""."""
+        if environ.get(IPC_VARIABLE) != IPC_PRIVATE or self.apart:
+            return ""
+        try:
+            if not self.private and os.getpid() == 1:
+                raise OSError(errno.ENOTSUP, "no folder in memory can be mounted")
+            hide_shared_memory()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            return f"--ipc=private cannot be had on this host: {reason}"
+        self.apart = True
+        return ""
+
+    def _end(self, patience: float, grace: float, hold: bool) -> None:
+        if self.ending:
+            self.ending.sooner(patience, grace)
+        else:
+            self.group = leave_group(self.folder.name)
+            self.ending = Ending(
+                os.getpid(),
+                patience,
+                grace,
+                engine=self.engine,
+                group=self.group,
+                daemons=self.daemons,
+                hold=hold,
+                clock=self.clock,
+            )
+
+    def _child_ended(self, pid: int, code: int) -> None:
+        kind = self.children.pop(pid, None)
+        self.daemons.discard(pid)
+        if kind is not None:
+            self.channel.send(GONE, kind, code, "")
+            if kind == ENGINE:
+                self.engine = 0

@@ -1,0 +1,55 @@
+"""Joins the device cgroup of the partition, if the agent of this host keeps one.
+
+The guardian asks the agent before it starts anything, so everything that it starts begins in that
+cgroup. In a Slurm job it does not ask, since Slurm has a cgroup of its own for the job.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from podwright.endpoints import AGENT_SOCKET, AGENT_SOCKET_VARIABLE
+from podwright.errors import error_from_json
+
+#: Seconds that the agent may take; it may wait for a change that is under way.
+_PATIENCE = 60.0
+
+
+def may_confine(environ: Mapping[str, str]) -> bool:
+    """Return whether there is an agent to ask. If so, nothing may start before the partition
+    exists.
+    """
+    path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    return "SLURM_JOB_ID" not in environ and os.path.exists(path)
+
+
+def enter_partition(environ: Mapping[str, str]) -> str:
+    """Ask the agent to move this process into the partition's cgroup.
+
+    Returns why it refused. Empty: it was done, or this host has no agent for that.
+    """
+    path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    name = environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
+    if not name or "PODWRIGHT_GPUS" not in environ or not may_confine(environ):
+        return ""
+    import socket  # 4 ms that other launches do not need
+
+    answer = b""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(_PATIENCE)
+            line.connect(path)
+            line.sendall(f"{name}\n".encode())
+            while not answer.endswith(b"\n"):
+                more = line.recv(4096)
+                if not more:
+                    return f"the agent at {path} went away"
+                answer += more
+    except OSError as error:
+        return f"the agent at {path} does not answer: {error.strerror or error}"
+    if not answer.strip():
+        return ""
+    import json
+
+    return error_from_json(json.loads(answer)).message

@@ -1,0 +1,330 @@
+"""The keeper: a process between poprun and its guardian that outlives either, and keeps the lease.
+
+It is forked from poprun and forks the guardian. It lives in a session of its own, where no Ctrl-Z
+stops it: a poprun that is stopped keeps its partition. It is not one of the processes that it
+watches. When the guardian is gone, the keeper ends whatever the kernel has left below, so it knows
+that nothing is left. When poprun is gone too, it gives the lease back, since no other process could
+tell that the devices are free. It gives nothing back before it has seen the end.
+
+poprun sends HOLD, HOSTS, MOVABLE, SYNC, FREE, END. The keeper sends GUARDED first, then LOST, KEPT,
+MOVE, SYNCED, CLEARED. If the lease is over, or an end takes longer than permitted, it kills the
+guardian, whichever process is stopped.
+
+The client is loaded when the first renewal is due. A short run never loads it here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from podwright.errors import PodwrightError
+from podwright.hosts import NOT_HELD, HeldChild, become_subreaper, name_process, reap, see_end
+from podwright.launcher.instances._folder import RunFolder
+from podwright.launcher.watchers._channel import Channel
+from podwright.launcher.watchers._guardian import (
+    END,
+    LAST_WORDS,
+    ORPHAN_GRACE,
+    SYNC,
+    SYNCED,
+    Ending,
+    fork_guardian,
+    placed,
+)
+from podwright.launcher.watchers._stopped import boottime
+
+if TYPE_CHECKING:
+    from podwright.launcher.watchers._fork_server import ForkServer
+    from podwright.launcher.watchers._lease import Keeping
+
+HOLD, HOSTS, FREE = "hold", "hosts", "free"
+GUARDED, LOST, KEPT, CLEARED = "guarded", "lost", "kept", "cleared"
+#: From poprun: the launch can be moved, and what that loses. From the keeper: a request to move,
+#: with its deadline.
+MOVABLE, MOVE = "movable", "move"
+#: Seconds from one renewal to the next, and to the repetition of one that failed.
+RENEW_EVERY = 3.0
+RETRY_EVERY = 1.0
+#: Seconds beyond the time that a guardian was given for an end; after these it is killed.
+SLACK = 3.0
+#: Seconds for which it still waits for poprun after FREE.
+_PATIENCE = 5.0
+
+
+class Means(Protocol):
+    """What a keeper can do besides watching, for a poprun that is gone or stopped."""
+
+    def open(self, holding: Sequence[object]) -> Keeping:
+        """Return the object that renews and releases what poprun holds."""
+        ...
+
+    def cleared_hosts(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        """Sweep the other hosts. Returns the hosts on which nothing is left. None: all hosts."""
+        ...
+
+
+class KeeperProcess(NamedTuple):
+    """poprun's view of a run's watchers: the keeper's pid, and the connections to keeper and
+    guardian.
+
+    inner: the guardian's pid, and what contains its instances.
+    """
+
+    pid: int
+    channel: Channel
+    guardian: Channel
+    inner: HeldChild = HeldChild(0, NOT_HELD, "the keeper was ended")
+
+    def hold(self, holding: Sequence[object]) -> None:
+        """Let the keeper renew this from now on, and give it back if poprun is gone."""
+        self.channel.send(HOLD, *holding)
+
+    def hosts(self, sweepers: Mapping[str, Sequence[str]]) -> None:
+        """Tell the keeper which hosts it has to sweep if poprun is gone."""
+        self.channel.send(HOSTS, {host: [*words] for host, words in sweepers.items()})
+
+    def movable(self, seconds: float) -> None:
+        """Tell the keeper that all instances can be told to end, and the seconds that a move would
+        lose.
+        """
+        self.channel.send(MOVABLE, seconds)
+
+    def close(self) -> None:
+        """Let the keeper keep nothing any more, and end. The guardian must have ended."""
+        self.channel.send(FREE)
+        self.channel.close()
+        self.guardian.close()
+        see_end(self.pid, _PATIENCE)
+
+
+def start_keeper(
+    folder: RunFolder,
+    output: int,
+    means: Means,
+    *,
+    close: Sequence[int] = (),
+    namespace: bool = True,
+    server: ForkServer | None = None,
+) -> tuple[KeeperProcess, RunFolder]:
+    """Fork the keeper of a run, and the guardian below it. Returns both and the run's folder.
+
+    output: the descriptor for mpirun's own output. close: descriptors that only poprun may keep.
+    namespace: whether to make a PID namespace. server: the fork server; None: this process forks.
+    Raises ForkServerEnded.
+    """
+    ours, theirs = Channel.pair()
+    ours_too, guardians = Channel.pair()
+    names = (folder.name, folder.path, folder.shared_memory)
+    handles = [*theirs.handles, *guardians.handles, output, *folder.locks]
+    try:
+        pid = server.fork(names, handles) if server else os.fork()
+    except (OSError, PodwrightError):
+        folder.remove()
+        raise
+    if not pid:
+        code = 1
+        try:
+            for handle in (*ours.handles, *ours_too.handles, *close):
+                os.close(handle)
+            code = keep(means, names, handles, namespace=namespace)
+        finally:
+            os._exit(code)
+    theirs.close()
+    guardians.close()
+    process = KeeperProcess(pid, ours, ours_too)
+    if message := ours.receive_one():
+        process = process._replace(inner=HeldChild(*message[1:]))
+        folder = folder._replace(group=process.inner.group)
+    return process, placed(ours_too, folder, process.inner.pid)
+
+
+def keep(means: Means, names: Sequence[str], handles: Sequence[int], *, namespace: bool) -> int:
+    """Run as the keeper of a run, in a process forked for it. Returns its exit code.
+
+    names: the run's name and folders. handles: both connections, the output, the folders' locks.
+    """
+    theirs, guardians = Channel(*handles[:2]), Channel(*handles[2:4])
+    output, *locks = handles[4:]
+    name, path, memory = names
+    folder = RunFolder(name, path, memory, tuple(locks))
+    os.setsid()
+    name_process("podwright-keep")
+    become_subreaper()
+    leash, end = os.pipe()
+    inner = fork_guardian(
+        guardians,
+        folder,
+        output,
+        close=[*theirs.handles, end],
+        leash=leash,
+        namespace=namespace,
+    )
+    guardians.close()
+    os.close(leash)
+    os.close(output)
+    theirs.send(GUARDED, *inner)
+    folder = folder._replace(group=inner.group)
+    return _Keeper(theirs, folder, inner.pid, means).run()
+
+
+class Renewals:
+    """The schedule of renewals. Its clock goes on while a laptop sleeps (CLOCK_BOOTTIME)."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._next = clock() + RENEW_EVERY
+
+    def now(self) -> None:
+        """Renew at once, since there is news for the server."""
+        self._next = self._clock()
+
+    @property
+    def due(self) -> bool:
+        """Whether a renewal is due."""
+        return self._clock() >= self._next
+
+    def tried(self, *, well: bool) -> None:
+        """Record that a renewal has been tried."""
+        self._next = self._clock() + (RENEW_EVERY if well else RETRY_EVERY)
+
+
+class _Keeper:
+    def __init__(
+        self,
+        channel: Channel,
+        folder: RunFolder,
+        guardian: int,
+        means: Means,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self.channel = channel
+        self.folder = folder
+        self.guardian = guardian
+        self.means = means
+        self.sweepers: dict[str, list[str]] = {}
+        self.holding: Sequence[object] = ()
+        self.keeping: Keeping | None = None
+        self.renewals = Renewals(boottime)
+        self.lost = self.cleared = False
+        self.move_seconds = 0.0
+        self.grace = ORPHAN_GRACE
+        self.kill_at: float | None = None
+        self.ending: Ending | None = None
+
+    def run(self) -> int:
+        wake, poke = os.pipe()
+        for handle in (wake, poke):
+            os.set_blocking(handle, False)
+        for number in (*_DEAF, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        poll.register(self.channel.handle, select.POLLIN)
+        while True:
+            ready = {handle for handle, _ in poll.poll(self._pause() * 1000)}
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake, 512)
+            heard = self.channel.handle in ready
+            if self.turn(heard=heard):
+                return 0
+            if heard and self.channel.closed:
+                poll.unregister(self.channel.handle)
+
+    def turn(self, *, heard: bool) -> bool:
+        """Do one turn of its loop. Returns True after the last. heard: there are messages."""
+        if heard:
+            self._listen()
+            if self.channel.closed:
+                self._end(0.0, ORPHAN_GRACE)
+        reap(self._child_ended)
+        self._step()
+        if self.cleared and self.channel.closed:
+            self.folder.remove()
+            self._give_back()
+            return True
+        if self.holding and not self.lost and self.renewals.due:
+            self._renew()
+        return False
+
+    def _pause(self) -> float:
+        # poll(2) does not count the time in which the machine sleeps, so it is called often.
+        return min(1.0, self.ending.pause if self.ending and not self.cleared else 1.0)
+
+    def _listen(self) -> None:
+        for kind, *values in self.channel.receive():
+            if kind == HOLD:
+                self.holding, self.lost = values, False
+                self.renewals = Renewals(boottime)
+            elif kind == HOSTS:
+                self.sweepers = values[0]
+            elif kind == MOVABLE:
+                self.move_seconds = values[0]
+                self.renewals.now()
+            elif kind == SYNC:
+                self.channel.send(SYNCED, values[0])
+            elif kind == FREE:
+                self.holding, self.sweepers = (), {}
+            elif kind == END:
+                self._end(*values)
+
+    def _end(self, patience: float, grace: float) -> None:
+        """Note that an end has begun. What has not ended by its deadline is killed."""
+        at = self.clock() + patience + grace + LAST_WORDS + SLACK
+        self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
+        self.grace = min(self.grace, grace)
+        if self.ending:
+            self.ending.sooner(patience, grace)
+
+    def _child_ended(self, pid: int, code: int) -> None:
+        if pid == self.guardian:
+            self.guardian = 0
+
+    def _step(self) -> None:
+        if self.cleared:
+            return
+        if self.guardian:
+            if self.kill_at is not None and self.clock() > self.kill_at:
+                os.kill(self.guardian, signal.SIGKILL)
+            return
+        # In a PID namespace nothing is left by now: its first process is reaped after all others.
+        self.ending = self.ending or Ending(
+            os.getpid(), 0.0, self.grace, group=self.folder.group, clock=self.clock
+        )
+        if self.ending.step():
+            reap(self._child_ended)
+            self.cleared = True
+            self.channel.send(CLEARED)
+
+    def _renew(self) -> None:
+        self.keeping = self.keeping or self.means.open(self.holding)
+        # After all have ended, no process is left to be told.
+        over = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
+        self.renewals.tried(well=self.keeping.well)
+        if over:
+            self.lost = True
+            self.channel.send(LOST, *over)
+            self._end(0.0, ORPHAN_GRACE)
+        elif self.keeping.well:
+            self.channel.send(KEPT)
+            if self.keeping.move:
+                self.channel.send(MOVE, *self.keeping.move)
+
+    def _give_back(self) -> None:
+        cleared_hosts = self.means.cleared_hosts(self.sweepers) if self.sweepers else None
+        if self.holding and not self.lost:
+            (self.keeping or self.means.open(self.holding)).give_back(cleared_hosts)
+
+
+_DEAF = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+)

@@ -1,0 +1,15 @@
+"""Counts of things in messages: `1 GPU`, `2 GPUs`, `1 device is`, `no devices`."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str, verb: tuple[str, str] | None = None) -> str:
+    """Return a count with its noun, in the singular for 1: `1 GPU`, `0 GPUs`, `2 boxes`.
+
+    verb: the forms that follow it, such as `("is", "are")`.
+    """
+    plural = f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+    if noun.endswith("y") and noun[-2:-1] not in "aeou":
+        plural = f"{noun[:-1]}ies"
+    text = f"{count:,} {noun if count == 1 else plural}"
+    return f"{text} {verb[count != 1]}" if verb else text

@@ -1,0 +1,107 @@
+"""Finds which of the simulated ways is the best one, if any is. Pure.
+
+A way is recommended over another by three measures together: the share of the devices' time that is
+used, the mean wait and the mean bounded slowdown. A difference counts only beyond the noise of the
+trace. The winner is clearly better than every other way in at least one measure, and clearly worse
+in none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import stdev
+from typing import Any, NamedTuple
+
+from podwright.replay._figures import bounded_slowdowns
+from podwright.replay._outcome import Outcome
+from podwright.replay.traces._trace import Trace
+
+#: The number of parts of a trace, equal in jobs, over which the difference of two ways is measured.
+_PARTS = 10
+#: Standard errors that a difference has to exceed. With ten parts, chance alone exceeds it in about
+#: one case of twenty (Student's t with nine degrees of freedom: 2.26).
+_ERRORS = 2.26
+#: The smallest differences that count, whatever the noise: of the share that is used, of a mean
+#: wait in seconds, of a mean bounded slowdown.
+_LEAST_USED, _LEAST_WAIT_S, _LEAST_SLOWDOWN = 0.005, 1.0, 0.01
+
+
+class Measures(NamedTuple):
+    """The measures of a way, or the differences in them that are noise. wait: seconds."""
+
+    used: float
+    wait: float
+    slowdown: float
+
+
+def measures(row: Mapping[str, Any]) -> Measures:
+    """Return the measures among a way's figures."""
+    return Measures(row["used"], row["wait"]["mean"], row["bounded_slowdown"]["mean"])
+
+
+def clearly_better(first: Measures, second: Measures, noise: Measures) -> tuple[bool, bool, bool]:
+    """Return for each measure whether the first way is better by more than the noise."""
+    return (
+        first.used - second.used > noise.used,
+        second.wait - first.wait > noise.wait,
+        second.slowdown - first.slowdown > noise.slowdown,
+    )
+
+
+def winner(candidates: Sequence[Measures], noise: Measures) -> int | None:
+    """Return the index of the clear winner; None when there is none."""
+    for index, candidate in enumerate(candidates):
+        rivals = [other for place, other in enumerate(candidates) if place != index]
+        if rivals and all(
+            any(clearly_better(candidate, other, noise))
+            and not any(clearly_better(other, candidate, noise))
+            for other in rivals
+        ):
+            return index
+    return None
+
+
+def differ(candidates: Sequence[Measures], noise: Measures) -> bool:
+    """Return whether any two ways differ by more than the noise in any measure."""
+    return any(any(clearly_better(a, b, noise)) for a in candidates for b in candidates)
+
+
+def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> Measures:
+    """Return the differences between ways that the trace cannot tell from chance.
+
+    The trace is cut into ten parts with equal numbers of jobs. Two ways differ by a mean in each
+    part. The standard error of these differences is the noise of the pair, and the noisiest pair
+    counts. Jobs that a way of the pair refuses are left out.
+    """
+    waits, slowdowns = _LEAST_WAIT_S, _LEAST_SLOWDOWN
+    for index, first in enumerate(outcomes):
+        for second in outcomes[index + 1 :]:
+            waits = max(waits, _error(_pairs(trace, first, second, slowdown=False)))
+            slowdowns = max(slowdowns, _error(_pairs(trace, first, second, slowdown=True)))
+    return Measures(_LEAST_USED, waits, slowdowns)
+
+
+def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> list[float]:
+    """Yield the difference of each job that both ways ran, in the order of the trace."""
+    jobs = [
+        job
+        for job in range(len(trace))
+        if not math.isnan(first.began[job]) and not math.isnan(second.began[job])
+    ]
+    columns = []
+    for outcome in (first, second):
+        eligible = trace.eligible if outcome.eligible is None else outcome.eligible
+        waits = [max(0.0, outcome.began[job] - eligible[job]) for job in jobs]
+        columns.append(bounded_slowdowns(trace, jobs, waits) if slowdown else waits)
+    return [left - right for left, right in zip(*columns, strict=True)]
+
+
+def _error(differences: Sequence[float]) -> float:
+    size = len(differences) // _PARTS
+    if not size:
+        return math.inf if any(differences) else 0.0
+    means = [
+        math.fsum(differences[part * size : (part + 1) * size]) / size for part in range(_PARTS)
+    ]
+    return _ERRORS * stdev(means) / math.sqrt(_PARTS)

@@ -1,0 +1,1 @@
+"""Traces: recorded jobs, read from sacct, SWF or CSV, or made up."""

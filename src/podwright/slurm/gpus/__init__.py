@@ -1,1 +1,0 @@
-"""GPUs in nodes, which Slurm alone gives out: described, explained, checked."""

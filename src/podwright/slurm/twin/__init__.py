@@ -1,0 +1,51 @@
+"""A twin of a site's controller: its own slurmctld, started privately and asked what it would do.
+
+`find_slurm` finds a Slurm on this machine; `Twin(site, slurm)` starts it over nodes that do not
+exist. `Twin.ask` submits a request to it and returns Slurm's own answer, `Twin.tasks` what each
+task of the job sees. `docs/design/twin.md` describes how it is kept from other users, and what is
+taken over from the site.
+"""
+
+from podwright.slurm.twin._find_slurm import find_slurm
+from podwright.slurm.twin._placeholders import MOST_NODES_IN_USE, present_from
+from podwright.slurm.twin._present import present_copied
+from podwright.slurm.twin._site_names import read_names
+from podwright.slurm.twin._twin import Twin
+from podwright.slurm.twin._twin_conf import allowed_groups, same_files
+from podwright.slurm.twin._values import (
+    FilledTwin,
+    Granted,
+    GrantedNode,
+    InstalledSlurm,
+    NodeUse,
+    Present,
+    Refused,
+    SiteFiles,
+    SiteNames,
+    Submission,
+    TaskOutcome,
+    Waits,
+)
+
+__all__ = [
+    "MOST_NODES_IN_USE",
+    "FilledTwin",
+    "Granted",
+    "GrantedNode",
+    "InstalledSlurm",
+    "NodeUse",
+    "Present",
+    "Refused",
+    "SiteFiles",
+    "SiteNames",
+    "Submission",
+    "TaskOutcome",
+    "Twin",
+    "Waits",
+    "allowed_groups",
+    "find_slurm",
+    "present_copied",
+    "present_from",
+    "read_names",
+    "same_files",
+]

@@ -1,0 +1,343 @@
+"""The owner's side of a twin: starts the guardian, and sends requests to its serving process.
+
+The guardian (`_cell_process`) is a script of its own. `NamespaceCell` has it make namespaces, in
+which nobody else reaches the twin. `PrivateCell` is for an ordinary user to whom the kernel grants
+none: a folder that the user alone may enter, with the key of a munged of its own, and a slurmctld
+that listens on the loopback device. Tests put a recorded dialogue in place of `TwinCell`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import pwd
+import random
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from podwright.errors import Internal, TimedOut, Unavailable
+from podwright.slurm.site.command_result import CommandResult
+
+_GUARDIAN = Path(__file__).with_name("_cell_process.py")
+#: The users that root's twins run as. No account has these numbers. Each twin takes one at random.
+_FREE_USERS = range(0x60000000, 0x60FFFFFF)
+
+
+_PRIVATE = "private"  # in place of a root folder, as _cell_process has it
+_KEY_BYTES = 1024
+_MUNGED_LIMIT = 20.0  # seconds
+
+
+class CellUser(tuple[int, int]):
+    """The (uid, gid) that a command acts as, in the view of the twin's Slurm."""
+
+    __slots__ = ()
+
+
+SLURM_USER = 64030  # as in Debian's package; used in the twin alone
+CONTROLLER = CellUser((SLURM_USER, SLURM_USER))
+
+
+@dataclass(frozen=True)
+class TwinPlace:
+    """Where the Slurm of a twin runs.
+
+    folder: the twin's folder. user: SlurmUser. controller_port: the port of slurmctld. node_port:
+    the port of every node; 0 where each has its own. munge: the socket of the twin's own munged,
+    without which it runs in its own namespaces and needs no credentials.
+    """
+
+    folder: str = "/run/twin"  # as _cell_process has it
+    user: str = str(SLURM_USER)
+    controller_port: int = 6817
+    node_port: int = 0
+    munge: str = ""
+
+
+#: What gives a user namespaces.
+NAMESPACES = "Run as root, or let users make user namespaces (sysctl user.max_user_namespaces)"
+
+
+class TwinCell(Protocol):
+    """What a twin needs of its namespaces. Paths are below the twin's folder."""
+
+    place: TwinPlace
+
+    def check_private(self) -> None: ...
+    def write(self, files: Mapping[str, str], links: Mapping[str, str]) -> None: ...
+    def cover(self, name: str, path: str) -> bool: ...
+    def listen(self, ports: Sequence[int]) -> None: ...
+    def silence(self, ports: Sequence[int]) -> None: ...
+    def folder(self, name: str) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def copy(self, source: str, target: str) -> None: ...
+    def read(self, name: str) -> str: ...
+    def daemon(
+        self, name: str, argv: Sequence[str], account: CellUser, environment: Mapping[str, str]
+    ) -> None: ...
+    def stop(self, name: str, number: int, limit: float) -> int: ...
+    def alive(self, name: str) -> bool: ...
+    def run(
+        self,
+        argv: Sequence[str],
+        account: CellUser,
+        environment: Mapping[str, str],
+        stdin: str = "",
+        limit: float = 60,
+    ) -> CommandResult: ...
+    def close(self) -> None: ...
+
+
+class NamespaceCell:
+    """A twin's own namespaces. Raises Unavailable where this machine grants none."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.place = TwinPlace()
+        free = random.SystemRandom().choice(_FREE_USERS)
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_GUARDIAN), str(os.getpid()), root, str(free)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+        self._folder = ""
+        try:
+            reply = self._receive(30)
+            setup = str(reply.get("setup", "the guardian ended"))
+            self._folder = str(reply.get("folder", ""))
+        except (Unavailable, TimedOut) as error:
+            setup = error.problem
+        if setup:
+            self.close()
+            raise Unavailable(
+                f"a twin of the controller needs namespaces of its own: {setup}",
+                would_work=NAMESPACES,
+            )
+
+    def check_private(self) -> None:
+        """Raise Unavailable where another machine could reach the twin's slurmctld."""
+
+    @property
+    def pid(self) -> int:
+        """The process number of the guardian."""
+        return self._process.pid
+
+    def write(self, files: Mapping[str, str], links: Mapping[str, str]) -> None:
+        self._request("write", 60, files=dict(files), links=dict(links))
+
+    def cover(self, name: str, path: str) -> bool:
+        return bool(self._request("cover", name=name, path=path))
+
+    def listen(self, ports: Sequence[int]) -> None:
+        self._request("listen", ports=list(ports))
+
+    def silence(self, ports: Sequence[int]) -> None:
+        self._request("silence", ports=list(ports))
+
+    def folder(self, name: str) -> None:
+        self._request("folder", name=name)
+
+    def remove(self, name: str) -> None:
+        self._request("remove", 60, name=name)
+
+    def copy(self, source: str, target: str) -> None:
+        self._request("copy", 60, source=source, target=target)
+
+    def read(self, name: str) -> str:
+        return str(self._request("read", name=name))
+
+    def daemon(
+        self, name: str, argv: Sequence[str], account: CellUser, environment: Mapping[str, str]
+    ) -> None:
+        self._request(
+            "daemon",
+            name=name,
+            argv=list(argv),
+            uid=account[0],
+            gid=account[1],
+            environment=dict(environment),
+        )
+
+    def stop(self, name: str, number: int, limit: float) -> int:
+        return int(self._request("stop", limit + 20, name=name, number=number, limit=limit))
+
+    def alive(self, name: str) -> bool:
+        return bool(self._request("alive", name=name))
+
+    def run(
+        self,
+        argv: Sequence[str],
+        account: CellUser,
+        environment: Mapping[str, str],
+        stdin: str = "",
+        limit: float = 60,
+    ) -> CommandResult:
+        done = self._request(
+            "run",
+            limit + 20,
+            argv=list(argv),
+            stdin=stdin,
+            uid=account[0],
+            gid=account[1],
+            environment=dict(environment),
+            limit=limit,
+        )
+        return CommandResult(done["code"], done["out"], done["err"])
+
+    def close(self) -> None:
+        """End every process of the namespaces, and return when they are gone."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _request(self, request: str, patience: float = 20, /, **arguments: Any) -> Any:
+        body = json.dumps({"request": request, "arguments": arguments}).encode()
+        with self._lock:
+            assert self._process.stdin
+            try:
+                self._process.stdin.write(struct.pack("!I", len(body)) + body)
+                self._process.stdin.flush()
+            except (OSError, ValueError) as error:
+                raise Unavailable("the twin of the controller has ended") from error
+            answer = self._receive(patience)
+        if "error" in answer:
+            raise Internal(f"the twin could not {request}: {answer['error']}")
+        return answer.get("value")
+
+    def _receive(self, limit: float) -> dict[str, Any]:
+        deadline = time.monotonic() + limit
+        size = struct.unpack("!I", self._read(4, deadline))[0]
+        return dict(json.loads(self._read(size, deadline)))
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        """Return exactly `size` bytes of the reply. A guardian that does not answer in time is
+        killed.
+        """
+        assert self._process.stdout
+        descriptor = self._process.stdout.fileno()
+        answer = b""
+        while len(answer) < size:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                self._process.kill()
+                raise TimedOut("the twin of the controller does not answer")
+            piece = os.read(descriptor, size - len(answer))
+            if not piece:
+                raise Unavailable("the twin of the controller has ended")
+            answer += piece
+        return answer
+
+
+class PrivateCell(NamespaceCell):
+    """A twin without namespaces: a folder, a munged and a loopback port of the calling user.
+
+    The key of munged lies in the folder, which no other user may enter, so slurmctld answers nobody
+    else. Raises Unavailable where no such twin can be had: for root, for a user without a name or
+    a Slurm in another root folder, and where munged is missing.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        munged = shutil.which("munged", path=f"/usr/sbin:/usr/local/sbin:{os.environ['PATH']}")
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            user = ""
+        if root != "/" or not os.getuid() or not user or not munged:
+            raise Unavailable(
+                "a twin without namespaces needs munged, and an ordinary user with a name and the "
+                "Slurm that is installed on this machine",
+                would_work="Install munge",
+            )
+        super().__init__(_PRIVATE)
+        socket = f"{self._folder}/munge.socket"
+        try:
+            ports = self._request("free_ports", count=2)
+            self.place = TwinPlace(self._folder, user, ports[0], ports[1], socket)
+            key = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
+            self.write({"munge.key": key}, {})
+            self._start_munged(munged, socket)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_munged(self, munged: str, socket: str) -> None:
+        files = {"key-file": "munge.key", "pid-file": "munge.pid", "seed-file": "munge.seed"}
+        argv = [munged, "--foreground", "--force", "--num-threads=2", f"--socket={socket}"]
+        argv += [f"--{option}={self._folder}/{name}" for option, name in files.items()]
+        self.daemon("munged", argv, CONTROLLER, {"PATH": os.environ["PATH"]})
+        deadline = time.monotonic() + _MUNGED_LIMIT
+        while not Path(socket).exists():
+            if not self.alive("munged") or time.monotonic() > deadline:
+                lines = self.read("log/munged").splitlines() or ["no reason given"]
+                raise Unavailable(f"the twin's munged does not start: {lines[-1]}")
+            time.sleep(0.02)
+
+    def cover(self, name: str, path: str) -> bool:
+        return False  # the machine's own users and hosts hold
+
+    def check_private(self) -> None:
+        if self._request("exposed", port=self.place.controller_port):
+            raise Unavailable(
+                "without namespaces, a twin's slurmctld must listen on the loopback device alone; "
+                "Slurm binds it to the address of this machine's name",
+                would_work=NAMESPACES,
+            )
+
+    def daemon(
+        self, name: str, argv: Sequence[str], account: CellUser, environment: Mapping[str, str]
+    ) -> None:
+        self._check_account(account)
+        super().daemon(name, argv, account, environment)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        account: CellUser,
+        environment: Mapping[str, str],
+        stdin: str = "",
+        limit: float = 60,
+    ) -> CommandResult:
+        self._check_account(account)
+        return super().run(argv, account, environment, stdin, limit)
+
+    def _check_account(self, account: CellUser) -> None:
+        if account[0] not in (SLURM_USER, os.getuid()):
+            raise Unavailable(
+                "without namespaces, a twin is asked as the user who runs it",
+                would_work=NAMESPACES,
+            )
+
+
+def open_cell(root: str) -> TwinCell:
+    """Return namespaces of the twin's own, or else a private folder.
+
+    Raises Unavailable where this machine grants neither.
+    """
+    try:
+        return NamespaceCell(root)
+    except Unavailable as first:
+        try:
+            return PrivateCell(root)
+        except Unavailable as second:
+            raise Unavailable(
+                f"{first.problem}; {second.problem}", would_work=NAMESPACES
+            ) from second

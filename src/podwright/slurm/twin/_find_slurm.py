@@ -1,0 +1,90 @@
+"""Finds the Slurms on this machine that a twin can be made of."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from podwright.slurm.site.releases import Version
+from podwright.slurm.twin._values import InstalledSlurm
+
+PREFIX = "PODWRIGHT_SLURM_PREFIX"
+
+
+def find_slurm(version: Version | None = None, *, path: str = "") -> InstalledSlurm | None:
+    """Return a Slurm of this version, or of any version if it is None; None where there is no such
+    Slurm.
+
+    path: only this place is searched: the prefix of a Slurm that was built there (with sbin/), or
+    the folder of an unpacked system (with usr/sbin/). Otherwise the folder in
+    PODWRIGHT_SLURM_PREFIX is searched, then PATH and the folders where packages put daemons.
+    """
+    for root, sbin in _places(path):
+        installed = _installed(root, sbin)
+        if installed and (version is None or installed.version == version):
+            return installed
+    return None
+
+
+def _places(path: str) -> Iterator[tuple[str, str]]:
+    """Yield pairs of a root, and the folder of the daemons below it."""
+    for prefix in [path] if path else [os.environ.get(PREFIX, "")]:
+        if prefix and _exists(prefix, "/usr/sbin/slurmctld"):
+            yield prefix, "/usr/sbin"
+        elif prefix:
+            yield "/", f"{Path(prefix).absolute()}/sbin"
+    if path:
+        return
+    on_path = shutil.which("slurmctld")
+    if on_path:
+        yield "/", str(Path(on_path).parent)
+    yield from (("/", "/usr/sbin"), ("/", "/usr/local/sbin"), ("/", "/opt/slurm/sbin"))
+
+
+def _installed(root: str, sbin: str) -> InstalledSlurm | None:
+    release = _release(root, sbin)
+    match = re.match(r"(\d+)\.(\d+)", release)
+    if not match:
+        return None
+    commands = sbin.removesuffix("/sbin") + "/bin"
+    if not _exists(root, f"{commands}/sbatch"):
+        commands = "/usr/bin"
+    return InstalledSlurm((int(match[1]), int(match[2])), root, sbin, commands, release)
+
+
+def _exists(root: str, path: str) -> bool:
+    return os.path.lexists(f"{root.rstrip('/')}{path}")
+
+
+def _release(root: str, sbin: str) -> str:
+    """Return the release, such as `26.05.5`, or "" where slurmctld is missing or does not run."""
+    if not _exists(root, f"{sbin}/slurmctld"):
+        return ""
+    if root != "/":
+        # It cannot be run here: its libraries belong to its own system.
+        return _release_elsewhere(root, sbin)
+    try:
+        done = subprocess.run(
+            [f"{sbin}/slurmctld", "-V"], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.split()[-1] if done.returncode == 0 and done.stdout.split() else ""
+
+
+def _release_elsewhere(root: str, sbin: str) -> str:
+    """Return the release of a Slurm in an unpacked system, from the version text in its library."""
+    folders = Path(root, "usr/lib").glob("*/slurm*/libslurmfull.so")
+    for library in (*folders, *Path(root, "usr/lib64/slurm").glob("libslurmfull.so")):
+        try:
+            text = library.read_bytes()
+        except OSError:
+            continue
+        match = re.search(rb"\x00(\d\d\.\d\d\.\d+)\x00", text)
+        if match:
+            return match[1].decode()
+    return ""

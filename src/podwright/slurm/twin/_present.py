@@ -1,0 +1,57 @@
+"""The present state of a cluster, for a twin that answers for the cluster as it is now.
+
+A copy of StateSaveLocation restores running jobs, drained nodes and reservations as they are. Only
+the files in an allow-list are read: no script and no environment of a job, and no key. A job that
+waits in the copied state gets an empty script under its number, so that slurmctld can start it
+before the request, as the site's slurmctld would.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+from podwright.errors import Denied, InvalidRequest
+from podwright.slurm.twin._values import Present
+
+FILES = (
+    *("job_state", "node_state", "part_state", "resv_state", "last_tres"),
+    # clustername also has the cluster's number, for which slurmctld would otherwise ask slurmdbd.
+    *("assoc_mgr_state", "assoc_usage", "qos_usage", "clustername"),
+)
+_SCRIPT = b"#!/bin/sh\n\0"
+#: A job's environment: the number of its texts, and a text.
+_ENVIRONMENT = struct.pack("=I", 1) + b"PATH=/usr/bin:/bin\0"
+
+
+def present_copied(state_folder: Path) -> Present:
+    """Return the state in StateSaveLocation, which only root and SlurmUser may read.
+
+    slurmctld writes the files every few seconds, and replaces each as a whole. Raises Denied where
+    the caller may not read them, and InvalidRequest where the folder is no such folder.
+    """
+    contents: dict[str, bytes] = {}
+    try:
+        for name in FILES:
+            path = state_folder / name
+            if path.exists():
+                contents[name] = path.read_bytes()
+        scripts = [path for path in state_folder.glob("hash.*/job.*") if path.is_dir()]
+    except PermissionError as error:
+        raise Denied(
+            f"{error.filename}: the state of slurmctld is readable by root and SlurmUser alone",
+            would_work="Run as root or as SlurmUser, or ask without the present state",
+        ) from error
+    for needed in ("job_state", "node_state"):
+        if needed not in contents:
+            raise InvalidRequest(
+                f"{state_folder} has no {needed}",
+                would_work="Name the folder in `scontrol show config | grep StateSaveLocation`",
+            )
+    for path in scripts:
+        if re.fullmatch(r"job\.\d+", path.name):
+            place = f"{path.parent.name}/{path.name}"
+            contents[f"{place}/script"] = _SCRIPT
+            contents[f"{place}/environment"] = _ENVIRONMENT
+    return Present(contents, accounts="assoc_mgr_state" in contents, source=str(state_folder))

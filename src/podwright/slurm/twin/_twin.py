@@ -1,0 +1,434 @@
+"""A private copy of a site's slurmctld, unmodified, which is asked what it would do.
+
+slurmctld starts twice. The first start (`-c`) makes the state of the nodes. After SIGTERM the state
+folder is copied, and the second start finds plain idle nodes with gres.conf loaded. The twin
+returns to that copy: a job that was granted leaves nodes that never answer, so after such an answer
+slurmctld starts again from the copy. With a state that was copied from the site it does so after
+every answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shlex
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from podwright.errors import Unavailable, WrongState
+from podwright.slurm.site.command_result import CommandResult
+from podwright.slurm.twin._cell import CONTROLLER, SLURM_USER, CellUser, TwinCell, open_cell
+from podwright.slurm.twin._job_record import read_answer, refused
+from podwright.slurm.twin._placeholders import MOST_NODES_IN_USE, occupy
+from podwright.slurm.twin._step_runner import StepRunner, UncertainStep
+from podwright.slurm.twin._twin_conf import twin_conf
+from podwright.slurm.twin._twin_users import account_of, user_files
+from podwright.slurm.twin._values import (
+    FilledTwin,
+    Granted,
+    InstalledSlurm,
+    Present,
+    Refused,
+    SiteFiles,
+    SiteNames,
+    Submission,
+    TaskOutcome,
+    Waits,
+)
+
+_START_LIMIT = 120.0  # seconds
+_ANSWER_LIMIT = 30.0
+_REUSE_LIMIT = 60.0  # below MessageTimeout of the twin's slurm.conf
+_SECOND_LOOK = 8.0  # for reasons that the backfill scheduler may still change
+_TWO_ROUNDS = 11.0  # of the scheduler of the twin's slurm.conf
+_COVERED = {
+    "etc/passwd": "/etc/passwd",
+    "etc/group": "/etc/group",
+    "etc/hosts": "/etc/hosts",
+    "etc/nsswitch.conf": "/etc/nsswitch.conf",
+}
+
+
+class Twin:
+    """A running twin, as a context manager.
+
+    Raises Unavailable where no twin can be started, and InvalidRequest for files that describe no
+    site. Nothing of a twin is left behind, whatever is killed.
+    """
+
+    def __init__(
+        self,
+        site: SiteFiles,
+        slurm: InstalledSlurm,
+        present: Present | None = None,
+        *,
+        cell: TwinCell | None = None,
+    ) -> None:
+        self._slurm = slurm
+        self._present = present
+        self._names = site.names or SiteNames()
+        self._conf = twin_conf(site, slurm.version, accounts=bool(present and present.accounts))
+        self._cell: TwinCell = cell or open_cell(slurm.root)
+        place = self._cell.place
+        if place.munge:  # the users and groups of this machine hold, not those of the site
+            self._conf = twin_conf(replace(site, names=None), slurm.version, place=place)
+        self._ready = False  # slurmctld runs, and has had no request since its start
+        self._last_job = 0
+        self._started = 0.0
+        #: Nodes in use that could not be made like the site's: they take no job.
+        self.unlike: tuple[str, ...] = ()
+        self._environment = {
+            "PATH": f"{slurm.sbin}:{slurm.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "SLURM_CONF": f"{place.folder}/etc/slurm.conf",
+            "HOME": "/",
+            "LC_ALL": "C",
+            **({"TZ": os.environ["TZ"]} if os.environ.get("TZ") else {}),
+        }
+
+    def __enter__(self) -> Twin:
+        try:
+            self._prepare()
+        except BaseException:
+            self._cell.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the twin."""
+        self._cell.close()
+
+    def ask(
+        self, request: Submission, *, as_uid: int | None = None, estimate: bool = False
+    ) -> Granted | Waits | Refused:
+        """Return what slurmctld does with the request.
+
+        as_uid: the user who makes the request; by default the caller, or, for root, a user without
+        rights. estimate: for a job that waits, also wait for the time at which Slurm expects to
+        start it.
+
+        Raises Unavailable where slurmctld ends, or does not decide within half a minute.
+        """
+        self._fresh()
+        self._ready = False
+        account = account_of(as_uid)
+        if request.command == "sbatch":
+            job, messages = self._submit(request, account)
+        else:
+            job, messages = self._allocate(request, account)
+        answer: Granted | Waits | Refused
+        if job:
+            self._last_job = max(self._last_job, int(job))
+            answer = self._decided(job, messages, request, estimate=estimate)
+        else:
+            answer = refused(messages)
+        if request.command != "sbatch":
+            answer = self._allocated(answer)
+        if isinstance(answer, Refused):
+            self._ready = self._cell.alive("slurmctld")
+            if not self._ready and not job:
+                raise Unavailable(f"slurmctld ended at this request: {self._last_lines()}")
+        else:
+            self._ready = self._undo(job, answer)
+        return answer
+
+    def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[TaskOutcome, ...]:
+        """Return what each task of a plain srun in the job gets from the slurmd of its node.
+
+        For `srun` these are the tasks of its own step. The result is empty where the job does not
+        start. granted: what `ask` answered to the same request, if known.
+
+        Raises WrongState, with srun's own line, where the job starts and its step does not, and
+        Unavailable where slurmd does not start here.
+        """
+        answer = granted or self.ask(request, as_uid=SLURM_USER)
+        if not isinstance(answer, Granted):
+            return ()
+        # On a busy machine a step was seen to end without a reason, or on fewer nodes than were
+        # granted. A likely cause, not proven, is that slurmctld handles a registration that a
+        # slurmd sent before the job started only after that, and ends the job as one that the
+        # node does not know. A decision of Slurm is the same in a second run.
+        try:
+            return self._step(request, answer)
+        except UncertainStep:
+            pass
+        try:
+            return self._step(request, answer)
+        except UncertainStep as second:
+            if isinstance(second.result, WrongState):
+                raise second.result from None
+            return second.result
+
+    def _step(self, request: Submission, answer: Granted) -> tuple[TaskOutcome, ...]:
+        self._fresh()
+        self._ready = False
+        steps = StepRunner(self._cell, self._slurm, self._conf, self._environment)
+        try:
+            steps.start([node.name for node in answer.nodes])
+            return steps.run(request, answer)
+        finally:
+            steps.end()
+
+    def fill(self, requests: Sequence[Submission], *, limit: float = 120) -> FilledTwin:
+        """Submit all requests at once, and return what runs when nothing more starts.
+
+        The next question finds the state before them. limit: seconds. Raises Unavailable where
+        slurmctld ends.
+        """
+        self._fresh()
+        self._ready = False
+        account = account_of(None)
+        refusals = []
+        for request in requests:
+            job, messages = self._submit(request, account)
+            if not job:
+                refusals.append(refused(messages))
+        deadline = time.monotonic() + limit
+        changed, before = time.monotonic(), ""
+        while True:
+            states = self._command(["squeue", "-h", "-r", "-o", "%T"]).out
+            now = time.monotonic()
+            if states != before:
+                changed, before = now, states
+            # If the scheduler starts nothing in two of its rounds, it starts nothing more.
+            if "PENDING" not in states or now > min(deadline, changed + _TWO_ROUNDS):
+                break
+            if not self._cell.alive("slurmctld"):
+                raise Unavailable(f"slurmctld ended: {self._last_lines()}")
+            time.sleep(0.3)
+        jobs = self._command(["scontrol", "--oneliner", "--details", "show", "job"]).out
+        answers = [read_answer(line) for line in jobs.splitlines() if line.startswith("JobId=")]
+        return FilledTwin(
+            granted=tuple(answer for answer in answers if isinstance(answer, Granted)),
+            waiting=tuple(answer for answer in answers if isinstance(answer, Waits)),
+            refused=tuple(refusals),
+        )
+
+    @property
+    def knows_accounts(self) -> bool:
+        """Whether the limits of associations and QOS apply."""
+        return self._conf.accounts
+
+    @property
+    def knows_groups(self) -> bool:
+        """Whether AllowGroups of partitions applies, where there is any."""
+        return self._conf.groups
+
+    def renew(self, present: Present) -> None:
+        """Start from a newer copy of the same cluster's state. Raises Unavailable."""
+        self._present = present
+        self._cell.remove("state.clean")
+        self._write_state("state.clean", present)
+        self._ready = False
+        self._fresh()
+
+    def refresh(self) -> None:
+        """Make the twin ready for the next request. Raises Unavailable."""
+        self._fresh()
+
+    def show(self, *words: str) -> str:
+        """Return what `scontrol` prints of the twin, for words such as `show config`."""
+        self._fresh()
+        return self._command(["scontrol", *words]).out
+
+    # Starting
+
+    def _prepare(self) -> None:
+        users = user_files(account_of(None), self._names)
+        self._cell.write(self._conf.encoded() | users, self._conf.links)
+        for name, path in _COVERED.items():
+            self._cell.cover(name, path)
+        self._cell.folder("spool")
+        self._cell.folder("state")
+        self._cell.listen(sorted(self._conf.nodes.values()))
+        if self._present and self._present.state:
+            self._write_state("state", self._present)
+        else:
+            self._spawn("-c")
+            self._wait()
+            for at in range(0, len(self._conf.unused), 200):
+                names = ",".join(self._conf.unused[at : at + 200])
+                self._command(
+                    ["scontrol", "update", f"NodeName={names}", "State=DRAIN", "Reason=site"]
+                )
+            self._cell.stop("slurmctld", signal.SIGTERM, 30)
+        self._cell.copy("state", "state.clean")
+        self._spawn()
+        self._ready = True
+        self._wait()
+        if self._present and not self._present.state:
+            self._occupy(self._present)
+
+    def _occupy(self, present: Present) -> None:
+        """Put placeholders and reservations into the clean state.
+
+        A node that cannot be made like the site's takes no job, and is named in `unlike`.
+        """
+        steps = StepRunner(self._cell, self._slurm, self._conf, self._environment)
+        uses = [use for use in present.uses if use.name in self._conf.nodes]
+        try:
+            # Slurm was seen to prefer nodes that have had a slurmd, so as many as can be get one.
+            names = dict.fromkeys([*(use.name for use in uses), *self._conf.nodes])
+            steps.start(list(names)[:MOST_NODES_IN_USE])
+            self.unlike = occupy(uses, present.reservations, self._command)
+        finally:
+            steps.end()
+        self._cell.stop("slurmctld", signal.SIGTERM, 30)
+        self._cell.copy("state", "state.clean")
+        self._ready = False
+        self._fresh()
+
+    def _write_state(self, folder: str, present: Present) -> None:
+        files = {
+            f"{folder}/{name}": base64.b64encode(content).decode()
+            for name, content in present.state.items()
+            if name != "clustername" or self._conf.accounts  # else the twin's name is its own
+        }
+        self._cell.write(files, {})
+
+    def _spawn(self, *options: str) -> None:
+        self._started = time.monotonic()
+        argv = [f"{self._slurm.sbin}/slurmctld", "-D", *options]
+        self._cell.daemon("slurmctld", argv, CONTROLLER, self._environment)
+
+    def _wait(self) -> None:
+        """Wait until slurmctld answers. Raises Unavailable."""
+        deadline = time.monotonic() + _START_LIMIT
+        while self._command(["sinfo", "-h", "-o", "%D"]).code != 0:
+            if not self._cell.alive("slurmctld"):
+                raise Unavailable(
+                    f"slurmctld does not start with this site's files: {self._last_lines()}"
+                )
+            if time.monotonic() > deadline:
+                raise Unavailable(f"slurmctld does not answer: {self._last_lines()}")
+            time.sleep(0.03)
+        self._cell.check_private()
+
+    def _fresh(self) -> None:
+        """Make slurmctld as it was before any request."""
+        alive = self._cell.alive("slurmctld")
+        if self._ready and alive and time.monotonic() < self._started + _REUSE_LIMIT:
+            return
+        if alive:
+            self._cell.stop("slurmctld", signal.SIGKILL, 5)
+        self._cell.listen(sorted(self._conf.nodes.values()))
+        self._cell.copy("state.clean", "state")
+        self._last_job = 0
+        self._spawn()
+        self._wait()
+        self._ready = True
+
+    def _undo(self, job: str, answer: Granted | Waits) -> bool:
+        """Take a job back, so that the next request finds the state before it.
+
+        Returns whether that succeeded; otherwise slurmctld starts again. No slurmd runs that could
+        report the end of a job on a node, so the job's nodes are set down and up again. That ends
+        every job on them, so it is done only where the twin has no present jobs. Slurm finds nodes
+        silent after MessageTimeout, so it is done only in the first _REUSE_LIMIT seconds.
+        """
+        if self._present or time.monotonic() > self._started + _REUSE_LIMIT:
+            return False
+        done = self._command(["scancel", job])
+        if isinstance(answer, Waits):
+            return done.code == 0
+        nodes = ",".join(node.name for node in answer.nodes)
+        for state in ("State=DOWN", "State=IDLE"):
+            words = ["scontrol", "update", f"NodeName={nodes}", state, "Reason=twin"]
+            if self._command(words).code != 0:
+                return False
+        return True
+
+    def _last_lines(self) -> str:
+        lines = self._cell.read("log/slurmctld").splitlines()
+        important = [line for line in lines if re.search(r"fatal|error", line)]
+        chosen = (important or lines or ["no reason given"])[-3:]
+        return "; ".join(re.sub(r"^(?:\[\S+\] )?(?:slurmctld: )?", "", line) for line in chosen)
+
+    # Asking
+
+    def _command(
+        self, argv: list[str], account: CellUser = CONTROLLER, stdin: str = ""
+    ) -> CommandResult:
+        return self._cell.run(argv, account, self._environment, stdin)
+
+    def _submit(self, request: Submission, account: CellUser) -> tuple[str, str]:
+        """Run sbatch. Return the number of the job, or "" if it is refused, and what sbatch
+        printed.
+        """
+        self._cell.write(user_files(account, self._names), {})
+        argv = ["sbatch", "--parsable", "--output=/dev/null", *request.options]
+        done = self._command(argv, account, request.script)
+        number = done.out.strip().partition(";")[0]
+        return (number if done.code == 0 and number.isdecimal() else ""), done.err.strip()
+
+    def _allocate(self, request: Submission, account: CellUser) -> tuple[str, str]:
+        """Do the same with salloc or srun, which stay until their job starts or is refused."""
+        self._cell.write(user_files(account, self._names), {})
+        argv = ["salloc", "--no-shell", *request.options]
+        if request.command == "srun":
+            argv = ["srun", *request.options, "true"]
+        self._cell.daemon("allocation", argv, account, self._environment)
+        deadline = time.monotonic() + _ANSWER_LIMIT
+        while time.monotonic() < deadline:
+            alive = self._cell.alive("allocation")
+            listing = self._command(["scontrol", "--oneliner", "show", "job"]).out
+            jobs = [int(n) for n in re.findall(r"^JobId=(\d+)", listing, re.M)]
+            if jobs and max(jobs) > self._last_job:
+                return str(max(jobs)), self._cell.read("log/allocation")
+            if not alive:
+                break
+            time.sleep(0.02)
+        return "", self._cell.read("log/allocation").strip()
+
+    def _allocated(self, answer: Granted | Waits | Refused) -> Granted | Waits | Refused:
+        """End salloc or srun, and return the complete answer.
+
+        A refusal is complete when the command has ended by itself: it prints the reason after
+        slurmctld has stored the job as failed.
+        """
+        deadline = time.monotonic() + 5
+        if isinstance(answer, Refused):
+            while self._cell.alive("allocation") and time.monotonic() < deadline:
+                time.sleep(0.01)
+            answer = refused(self._cell.read("log/allocation") or answer.messages)
+        self._cell.stop("allocation", signal.SIGKILL, 5)
+        return answer
+
+    def _decided(
+        self, job: str, messages: str, request: Submission, *, estimate: bool
+    ) -> Granted | Waits | Refused:
+        words = shlex.join(request.options)
+        several = bool(re.search(r"(?:--partition=|-p ?)\S*,|--prefer", words))
+        deadline = time.monotonic() + _ANSWER_LIMIT
+        since = 0.0
+        while time.monotonic() < deadline:
+            argv = ["scontrol", "--oneliner", "--details", "show", "job", job]
+            record = self._command(argv).out
+            answer = read_answer(record, messages)
+            if isinstance(answer, Granted | Refused):
+                return answer
+            if isinstance(answer, Waits):
+                since = since or time.monotonic()
+                # The backfill scheduler looks once more at jobs with the reason Priority, and at
+                # jobs with several partitions.
+                settled = answer.reason != "Priority" and (
+                    not several or "Scheduler=Backfill" in record
+                )
+                settled = settled and not (estimate and "StartTime=Unknown" in record)
+                if settled or time.monotonic() > since + _SECOND_LOOK:
+                    return answer
+            if not self._cell.alive("slurmctld"):
+                raise Unavailable(f"slurmctld ended at this request: {self._last_lines()}")
+            time.sleep(0.01)
+        raise Unavailable("slurmctld did not decide about this request")

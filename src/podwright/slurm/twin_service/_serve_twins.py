@@ -1,0 +1,255 @@
+"""The service as a process: `podwright slurm twin serve`, beside slurmctld.
+
+The order at the start matters. The sockets are made, and the keeper is forked, with the rights that
+the process was started with. Then the process becomes its own user. Only after that it starts
+threads and answers strangers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pwd
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
+from podwright.hosts import Munge, MungeError
+from podwright.http import listen
+from podwright.slurm.site.ask import Ask
+from podwright.slurm.twin import InstalledSlurm, Twin, find_slurm, same_files
+from podwright.slurm.twin_service._keeper import Keeper, start_keeper
+from podwright.slurm.twin_service._site_copy import SiteCopy, receive
+from podwright.slurm.twin_service._twin_front import TwinFront
+from podwright.slurm.twin_service._warm_twins import TwinSource, WarmTwins, privileged
+
+_log = logging.getLogger("podwright.twin")
+_GRACE: Final = 3.0  # seconds for open questions at the end
+#: The users that the service may become where root starts it without --user. No account has them.
+_FREE_USERS: Final = range(0x61000000, 0x61FFFFFF)
+
+
+@dataclass(frozen=True)
+class TwinServeOptions:
+    """The options of the service.
+
+    socket: the Unix socket. listen: HOST:PORT for other machines, by MUNGE. user: the user that the
+    service becomes where root starts it; empty: a number that no account has. interval: seconds
+    between copies of the state. workers: the number of twins. slurm: where Slurm is, as find_slurm
+    takes it.
+    """
+
+    socket: Path
+    listen: str = ""
+    munge_socket: str = ""
+    user: str = ""
+    interval: float = 3.0
+    workers: int = 2
+    slurm: str = ""
+
+
+def serve_twins(
+    options: TwinServeOptions, ask: Ask, ready: Callable[[str], None] = lambda place: None
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    ask: runs a command of Slurm. ready: called with each address where questions are answered, once
+    a twin is warm.
+
+    Raises Unavailable where there is no Slurm here or a socket cannot be made, AlreadyExists where
+    another service answers, and InvalidRequest for options that cannot be used.
+    """
+    slurm = find_slurm(path=options.slurm)
+    if slurm is None:
+        raise Unavailable(
+            "there is no slurmctld on this machine",
+            would_work="Run it where slurmctld runs, or name its prefix with --slurm",
+        )
+    own = _own_user(options.user)
+    folder_is_ours = not options.socket.parent.exists()
+    door = _listening_socket(options.socket)
+    try:
+        far = asyncio.run(_far_socket(options.listen)) if options.listen else None
+        doors = [door, far] if far else [door]
+        keeper = start_keeper(
+            ask, options.socket, doors, interval=options.interval, folder_is_ours=folder_is_ours
+        )
+    except BaseException:
+        door.close()
+        options.socket.unlink(missing_ok=True)
+        if folder_is_ours:
+            options.socket.parent.rmdir()
+        raise
+    try:
+        _become(own)
+        asyncio.run(_serve(options, slurm, (door, far), keeper, ready))
+    finally:
+        door.close()
+        keeper.close()
+
+
+async def _serve(
+    options: TwinServeOptions,
+    slurm: InstalledSlurm,
+    doors: tuple[socket.socket, socket.socket | None],
+    keeper: Keeper,
+    ready: Callable[[str], None],
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    twins = WarmTwins(_source(slurm), time.monotonic, workers=options.workers)
+    site = _NewestSite(twins, keeper, partial(loop.call_soon_threadsafe, stop.set))
+    threading.Thread(target=site.follow, name="copies", daemon=True).start()
+    door, far = doors
+    front = TwinFront(twins, site.is_privileged, _munge(options) if far else None)
+    try:
+        await front.start_local(door)
+        if far is not None:
+            await front.start_remote(far)
+        while not (stop.is_set() or twins.status()["warm"]):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), 0.1)
+        if not stop.is_set():
+            ready(str(options.socket))
+            if options.listen:
+                ready(options.listen)
+        await stop.wait()
+    finally:
+        await front.finish(_GRACE)
+        await asyncio.to_thread(twins.close, _GRACE)
+
+
+class _NewestSite:
+    """Reads the keeper's copies and passes them to the twins."""
+
+    def __init__(self, twins: WarmTwins, keeper: Keeper, end: Callable[[], object]) -> None:
+        self._twins, self._keeper, self._end = twins, keeper, end
+        self._copy: SiteCopy | None = None
+
+    def follow(self) -> None:
+        """Read copies until the keeper ends, and then end the service."""
+        reported = ""
+        with contextlib.suppress(OSError, ValueError):
+            while (copy := receive(self._keeper.copies, self._copy)) is not None:
+                self._copy = copy
+                self._twins.update(copy)
+                if copy.no_state and copy.no_state != reported:
+                    _log.warning("the present state is not read: %s", copy.no_state)
+                reported = copy.no_state
+        _log.info("no more copies of the site come")
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            self._end()
+
+    def is_privileged(self, uid: int) -> bool:
+        """Return whether a user may ask as another one."""
+        return self._copy is not None and privileged(self._copy, uid)
+
+
+def _source(slurm: InstalledSlurm) -> TwinSource:
+    def start(copy: SiteCopy, with_state: bool) -> Twin:
+        if copy.version != slurm.version:
+            raise Unavailable(
+                f"the site runs another release than the slurmctld here ({slurm.release})",
+                would_work="Start the service again, on the controller's own Slurm",
+            )
+        return Twin(copy.files, slurm, copy.present if with_state else None).__enter__()
+
+    def fits(before: SiteCopy, now: SiteCopy) -> bool:
+        if before.files is now.files or before.files == now.files:
+            return True
+        accounts = bool(before.present and before.present.accounts)
+        return same_files(before.files, now.files, slurm.version, accounts=accounts)
+
+    return TwinSource(start, fits, slurm.release)
+
+
+def _own_user(name: str) -> int | None:
+    """Return the uid to become, or None to stay. Raises InvalidRequest."""
+    if os.geteuid() != 0:
+        if name and name != pwd.getpwuid(os.geteuid()).pw_name:
+            raise InvalidRequest("only root can become another user", asked=f"--user {name}")
+        return None
+    if not name:
+        return random.SystemRandom().choice(_FREE_USERS)
+    try:
+        uid = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise InvalidRequest(f"there is no user {name}", asked=f"--user {name}") from None
+    return uid or None
+
+
+def _become(uid: int | None) -> None:
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        os.environ["HOME"] = "/"
+
+
+def _listening_socket(path: Path) -> socket.socket:
+    """Return the socket, which is open to everybody, because the kernel says who asks.
+
+    A socket at which nobody answers is replaced. Raises AlreadyExists, Unavailable.
+    """
+    door = socket.socket(socket.AF_UNIX)
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.settimeout(1)
+            try:
+                other.connect(str(path))
+            except (FileNotFoundError, ConnectionRefusedError):
+                path.unlink(missing_ok=True)
+            else:
+                raise AlreadyExists(
+                    f"another service answers at {path}", would_work="Stop it, or --socket=PATH"
+                )
+        door.bind(str(path))
+        path.chmod(0o666)
+        door.listen(512)
+        door.setblocking(False)
+    except OSError as error:
+        door.close()
+        raise Unavailable(
+            f"{path}: {error.strerror}", would_work="--socket=PATH in a folder of this user's"
+        ) from None
+    except BaseException:
+        door.close()
+        raise
+    return door
+
+
+async def _far_socket(where: str) -> socket.socket:
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidRequest(f"{where!r} is not HOST:PORT", asked=f"--listen {where}")
+    try:
+        return await listen(host.strip("[]"), int(port))
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {where}: {error.strerror or error}") from None
+
+
+def _munge(options: TwinServeOptions) -> Munge:
+    """Return MUNGE. Raises Unavailable where it does not answer."""
+    try:
+        munge = Munge(options.munge_socket)
+        munge.encode(b"")
+    except MungeError as error:
+        raise Unavailable(
+            f"MUNGE does not answer here: {error}",
+            asked=f"--listen {options.listen}",
+            would_work="Start munged, or leave --listen out: the Unix socket needs no MUNGE",
+        ) from None
+    return munge

@@ -1,0 +1,188 @@
+"""Asks the service `podwright slurm twin serve`, by its Unix socket or over TCP with MUNGE."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from podwright.endpoints import system_path
+from podwright.errors import (
+    Denied,
+    InvalidRequest,
+    NoCapacity,
+    PodwrightError,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
+)
+from podwright.hosts import Vouches
+from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion
+
+#: The variable that names a service: the path of its socket, or HOST:PORT.
+TWIN_VARIABLE: Final = "PODWRIGHT_TWIN"
+SOCKET: Final = system_path("/run/podwright-twin/twin.sock")
+#: The file with a line `server = HOST:PORT` (or a path), for the login nodes of a site.
+CONFIG: Final = system_path("/etc/podwright/twin.conf")
+LIMIT: Final = 60.0  # seconds for an answer
+_ASK: Final = "/slurm-twin.v1/Ask"  # the same as in _twin_front, which loads more
+_STATUS: Final = "/slurm-twin.v1/Status"
+_LARGEST: Final = 64 << 20  # bytes of an answer
+_ERRORS: Final[dict[str, type[PodwrightError]]] = {
+    "INVALID_ARGUMENT": InvalidRequest,
+    "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": Denied,
+    "RESOURCE_EXHAUSTED": NoCapacity,
+    "DEADLINE_EXCEEDED": TimedOut,
+}
+
+
+class TwinService:
+    """One service.
+
+    place: the path of its socket, or HOST:PORT. munge: returns what makes the credentials for TCP.
+    It is called where a credential is needed, and may raise MungeError. limit: seconds for an
+    answer.
+    """
+
+    def __init__(
+        self, place: str, munge: Callable[[], Vouches] | None = None, *, limit: float = LIMIT
+    ) -> None:
+        self.place = place
+        self._munge = munge or _machines_munge
+        self._limit = limit
+
+    def ask(self, question: TwinQuestion) -> TwinAnswer:
+        """Return Slurm's answer.
+
+        Raises Unavailable where the service does not answer, NoCapacity where it is too busy, and
+        InvalidRequest for a question that it does not pass on to Slurm.
+        """
+        body = msgspec.json.encode(question)
+        text = self._call("POST", _ASK, body)
+        try:
+            return msgspec.json.decode(text, type=TwinAnswer)
+        except msgspec.MsgspecError as error:
+            raise Unavailable(f"{self.place}: the answer cannot be read: {error}") from None
+
+    def status(self) -> dict[str, Any]:
+        """Return the service's figures. Raises Unavailable."""
+        return dict(msgspec.json.decode(self._call("GET", _STATUS, b"")))
+
+    def _call(self, method: str, path: str, body: bytes) -> bytes:
+        headers = {"content-type": "application/json"}
+        connection = self._connection()
+        if body and not self.place.startswith("/"):
+            headers["authorization"] = f"MUNGE {self._credential(body)}"
+        try:
+            connection.request(method, path, body, headers)
+            reply = connection.getresponse()
+            text = reply.read(_LARGEST)
+        except TimeoutError:
+            raise TimedOut(
+                f"the twin service at {self.place} gave no answer within {self._limit:g} s"
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Unavailable(
+                f"the twin service at {self.place} does not answer: {problem.lower()}",
+                would_work="Start `podwright slurm twin serve` beside slurmctld",
+            ) from None
+        finally:
+            connection.close()
+        if reply.status != 200:
+            raise _error(self.place, reply.status, text)
+        return text
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.place.startswith("/"):
+            return _UnixConnection(self.place, self._limit)
+        host, _, port = self.place.rpartition(":")
+        if not host or not port.isdecimal():
+            raise InvalidRequest(
+                f"{self.place!r} is no place of a twin service",
+                would_work="The path of its socket, or HOST:PORT",
+            )
+        return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit)
+
+    def _credential(self, body: bytes) -> str:
+        from podwright.hosts import MungeError
+
+        try:
+            return self._munge().encode(body)
+        except MungeError as error:
+            raise Unavailable(
+                f"the twin service at {self.place} asks who you are, and MUNGE does not answer "
+                f"here: {error}",
+                would_work="Start munged here, or ask on the controller",
+            ) from None
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str, limit: float) -> None:
+        super().__init__("localhost", timeout=limit)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def find_twin_service(
+    named: str = "", environ: Mapping[str, str] = os.environ
+) -> TwinService | None:
+    """Return the service that the argument, the environment or the site's file names.
+
+    If none is named, it is the one at this machine's socket, or None if there is no such socket.
+    Whether the service answers is not checked here.
+    """
+    place = named or environ.get(TWIN_VARIABLE, "") or _configured(Path(CONFIG))
+    if place:
+        return TwinService(place)
+    return TwinService(SOCKET) if Path(SOCKET).is_socket() else None
+
+
+def _configured(path: Path) -> str:
+    """Return the place in a file of `server = PLACE`, or "". Raises InvalidRequest for another
+    setting.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return ""
+    server = ""
+    for line in lines:
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        key, _, value = line.partition("=")
+        if key.strip() != "server" or not value.strip():
+            raise InvalidRequest(
+                f"{path}: {line[:60]!r} is no setting", would_work="server = HOST:PORT"
+            )
+        server = value.strip().strip('"')
+    return server
+
+
+def _machines_munge() -> Vouches:
+    from podwright.hosts import Munge
+
+    return Munge()
+
+
+def _error(place: str, status: int, text: bytes) -> PodwrightError:
+    try:
+        body = msgspec.json.decode(text, type=dict)
+        problem, would_work = str(body["problem"]), str(body["would_work"])
+    except (msgspec.MsgspecError, KeyError):
+        return Unavailable(f"the twin service at {place} answered {status}")
+    kind = _ERRORS.get(str(body.get("code")), Unavailable)
+    return kind(problem, would_work=would_work)

@@ -1,0 +1,122 @@
+"""The service's HTTP server: questions over a Unix socket and over TCP, each with the user who
+asks.
+
+On the socket the kernel says who asks. Over TCP a question is the payload of a MUNGE credential,
+which is accepted once only. Only root and SlurmUser may ask as another user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from podwright.errors import Denied, InvalidRequest, NoCapacity, PodwrightError, Unauthenticated
+from podwright.hosts import MungeError, Vouches
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion
+from podwright.slurm.twin_service._warm_twins import WarmTwins
+
+_log = logging.getLogger("podwright.twin")
+ASK: Final = "/slurm-twin.v1/Ask"
+STATUS: Final = "/slurm-twin.v1/Status"
+_BODY: Final = 128 * 1024  # bytes: MOST_OPTIONS of LONGEST_OPTION
+LOCAL: Final = Limits(connections=512, each=32, idle=120.0, body=_BODY, held=16 * _BODY)
+#: A caller without a credential must not use up the whole service.
+REMOTE: Final = Limits(
+    connections=256, each=32, idle=120.0, body=_BODY, held=16 * _BODY, patience=0.1
+)
+_STATUS: Final = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "RESOURCE_EXHAUSTED": 429,
+    "DEADLINE_EXCEEDED": 504,
+    "UNAVAILABLE": 503,
+    "INTERNAL": 500,
+}
+
+
+class TwinFront:
+    """Answers questions.
+
+    is_privileged: whether a user may ask as another one. munge: proves users over TCP.
+    """
+
+    def __init__(
+        self,
+        twins: WarmTwins,
+        is_privileged: Callable[[int], bool],
+        munge: Vouches | None = None,
+    ) -> None:
+        self._twins = twins
+        self._is_privileged = is_privileged
+        self._munge = munge
+        self._servers: list[HttpServer] = []
+
+    async def start_local(self, listener: socket.socket) -> None:
+        """Answer on a Unix socket."""
+        await self._start(listener, LOCAL)
+
+    async def start_remote(self, listener: socket.socket) -> None:
+        """Answer callers over TCP who have a MUNGE credential."""
+        await self._start(listener, REMOTE)
+
+    async def finish(self, seconds: float) -> None:
+        """Accept no more connections, and let open questions finish within `seconds`."""
+        await asyncio.gather(*(server.stop(seconds) for server in self._servers))
+
+    async def _start(self, listener: socket.socket, limits: Limits) -> None:
+        server = HttpServer(self.answer, limits)
+        await server.start(listener)
+        self._servers.append(server)
+
+    async def answer(self, request: HttpRequest) -> Reply:
+        """Return the reply to a request."""
+        try:
+            if (request.method, request.path) == ("GET", STATUS):
+                return Reply(200, msgspec.json.encode(self._twins.status()))
+            if (request.method, request.path) != ("POST", ASK):
+                return _refusal(404, InvalidRequest("there is no such call"))
+            uid = request.uid if request.uid is not None else await self._authenticated(request)
+            answer = await self._ask(uid, request.body)
+            return Reply(200, msgspec.json.encode(answer))
+        except PodwrightError as error:
+            return _refusal(_STATUS.get(error.code, 409), error)
+
+    async def _ask(self, uid: int, body: bytes) -> TwinAnswer:
+        try:
+            question = msgspec.json.decode(body, type=TwinQuestion)
+        except msgspec.MsgspecError as error:
+            raise InvalidRequest(f"that is no question: {error}") from None
+        question.submission()
+        if question.as_uid not in (None, uid) and not self._is_privileged(uid):
+            raise Denied("only root and SlurmUser may ask as another user")
+        if question.as_uid is not None and not 0 <= question.as_uid < 0xFFFFFFFE:
+            raise InvalidRequest("as_uid is no number of a user")
+        return await asyncio.wrap_future(self._twins.ask(uid, question))
+
+    async def _authenticated(self, request: HttpRequest) -> int:
+        """Return the uid of the user who asks. Raises Unauthenticated, and NoCapacity without
+        MUNGE.
+        """
+        scheme, _, credential = request.header("authorization").partition(" ")
+        if self._munge is None or scheme.lower() != "munge":
+            raise Unauthenticated("over TCP a question needs a MUNGE credential")
+        try:
+            credential_holder = await asyncio.to_thread(self._munge.decode, credential.strip())
+        except MungeError as error:
+            if error.absent:
+                raise NoCapacity(f"MUNGE does not answer here: {error}") from None
+            raise Unauthenticated(f"MUNGE credential: {error}") from None
+        if credential_holder.payload != request.body:
+            raise Unauthenticated("the MUNGE credential is that of another question")
+        return credential_holder.uid
+
+
+def _refusal(status: int, error: PodwrightError) -> Reply:
+    return Reply(status, msgspec.json.encode(error.to_json()))

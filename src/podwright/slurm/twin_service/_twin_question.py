@@ -1,0 +1,141 @@
+"""Questions to the service and its answers, as values that travel as JSON.
+
+A question is checked here before Slurm sees it. Only options of an allow-list pass, each in the
+form `--name=value` or `--name`, and none may name a file. Where the value of --nodelist or
+--exclude has a slash, sbatch reads the names of hosts from a file of that name, and prints parts of
+it in its error. A question never has a script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from podwright.errors import InvalidRequest
+from podwright.slurm.twin import Granted, Refused, Submission, TaskOutcome, Waits
+
+MOST_OPTIONS: Final = 64
+LONGEST_OPTION: Final = 1024  # characters of one option with its value
+
+#: Options that have a value.
+_WITH_VALUE: Final = frozenset(
+    (
+        *("account", "begin", "constraint", "core-spec", "cores-per-socket", "cpu-bind"),
+        *("cpus-per-gpu", "cpus-per-task", "deadline", "distribution", "exclude"),
+        *("extra-node-info",),
+        *("gpu-bind", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres"),
+        *("gres-flags", "hint", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus"),
+        *("nice", "nodelist", "nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu"),
+        *("ntasks-per-node", "ntasks-per-socket", "partition", "prefer", "priority", "qos"),
+        *("relative", "reservation", "segment", "sockets-per-node", "switches", "thread-spec"),
+        *("threads", "threads-per-core", "time", "time-min", "tmp", "tres-bind", "tres-per-task"),
+    )
+)
+#: Options that may stand alone.
+_ALONE: Final = frozenset(
+    (
+        *("contiguous", "exact", "exclusive", "hold", "overcommit", "overlap"),
+        *("oversubscribe", "spread-job", "use-min-nodes", "whole"),
+    )
+)
+_DATES: Final = frozenset(("begin", "deadline"))  # MM/DD/YY
+_OPTION: Final = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class TwinQuestion:
+    """A question.
+
+    options: those of the command, without a script or program. tasks: whether to look at what each
+    task of the job sees. as_uid: the user who makes the request, for root and SlurmUser only; None:
+    the user who asks.
+    """
+
+    command: Literal["sbatch", "salloc", "srun"]
+    options: tuple[str, ...]
+    tasks: bool = False
+    as_uid: int | None = None
+
+    def submission(self) -> Submission:
+        """Return what is submitted. Raises InvalidRequest for an option that no question may
+        have.
+        """
+        if len(self.options) > MOST_OPTIONS:
+            raise InvalidRequest(f"a question may have {MOST_OPTIONS} options")
+        for option in self.options:
+            _check(option)
+        return Submission(self.command, self.options)
+
+
+@dataclass(frozen=True)
+class TwinAnswer:
+    """An answer. Exactly one of granted, waits and refused is set.
+
+    release: Slurm's (26.05.5). age: seconds since the state was copied that Slurm started from;
+    None where its nodes were taken as idle, and idle_because then says why. accounts, groups:
+    whether limits of accounts, and AllowGroups, apply. tasks: what each task sees; tasks_problem:
+    why that is not known. step_problem: why the job's step does not start although the job does.
+    left_out: the names of the question's options that this twin cannot judge.
+    """
+
+    release: str
+    granted: Granted | None = None
+    waits: Waits | None = None
+    refused: Refused | None = None
+    age: float | None = None
+    idle_because: str = ""
+    accounts: bool = False
+    groups: bool = False
+    tasks: tuple[TaskOutcome, ...] = ()
+    tasks_problem: str = ""
+    step_problem: str = ""
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> Granted | Waits | Refused:
+        """Slurm's answer. Raises InvalidRequest where there is none."""
+        outcome = self.granted or self.waits or self.refused
+        if outcome is None:
+            raise InvalidRequest("the service's answer has no answer of Slurm's")
+        return outcome
+
+
+def without(submission: Submission, names: Collection[str]) -> tuple[Submission, tuple[str, ...]]:
+    """Return a submission without these options, and the names of those that it had."""
+    given = [(option.removeprefix("--").partition("=")[0], option) for option in submission.options]
+    remaining = tuple(option for name, option in given if name not in names)
+    return replace(submission, options=remaining), tuple(name for name, _ in given if name in names)
+
+
+def takes_option(option: str) -> bool:
+    """Return whether a question may have this option, `--name=value` or `--name`."""
+    try:
+        _check(option)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _check(option: str) -> None:
+    match = _OPTION.fullmatch(option) if len(option) <= LONGEST_OPTION else None
+    name = match[1] if match else option[:40]
+    if not match or name not in _WITH_VALUE | _ALONE:
+        raise InvalidRequest(
+            f"{name!r} is no option that the service asks Slurm about",
+            would_work="Ask with options that decide which nodes, cores, memory and GPUs a job "
+            "gets",
+        )
+    value = match[2]
+    if value is None and name not in _ALONE:
+        raise InvalidRequest(f"--{name} needs a value", would_work=f"--{name}=VALUE")
+    if value is None:
+        return
+    if not value.isprintable() or not value.isascii():
+        raise InvalidRequest(f"the value of --{name} has letters that no such value has")
+    if "/" in value and name not in _DATES:
+        raise InvalidRequest(
+            f"the value of --{name} may not have a slash: Slurm could read a file by that name",
+            would_work="Name nodes, and no file",
+        )

@@ -1,0 +1,67 @@
+"""The one thread that owns a database.
+
+It takes work from a queue and does nothing else. An executor would make a future, with its locks,
+for each piece of work. A commit has a future already, and its hand-over is half of its cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class DatabaseThread:
+    """Runs work in the order in which it arrives.
+
+    The interpreter does not wait for it at its end.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        #: Queues work that nobody waits for. The work must not raise.
+        self.submit: Callable[[Callable[[], None]], None] = self._queue.put
+        threading.Thread(target=self._run, name="store", daemon=True).start()
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Run a piece of work in the thread. Return what it returns, and raise what it raises."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[_T] = loop.create_future()
+        self.submit(partial(_carry_out, work, loop, done))
+        return await done
+
+    def end(self) -> None:
+        """End the thread once all queued work is done."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+            del work  # the thread keeps no reference to it while it waits
+
+
+def _carry_out(
+    work: Callable[[], Any], loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any]
+) -> None:
+    settle: Callable[[], None]
+    try:
+        settle = partial(_settle, done, work(), None)
+    except BaseException as error:  # the caller waits for any error
+        settle = partial(_settle, done, None, error)
+    with suppress(RuntimeError):  # the loop has ended, and with it the caller
+        loop.call_soon_threadsafe(settle)
+
+
+def _settle(done: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    if done.done():
+        return  # the caller was cancelled
+    if error is None:
+        done.set_result(outcome)
+    else:
+        done.set_exception(error)

@@ -1,0 +1,85 @@
+"""Tools for tests of drivers, in this repository and in other packages.
+
+The package also has the stand-ins for vendors' libraries and fabrics. Each module is loaded when
+one of its names is first used: product code loads a stand-in only if its description is given, and
+must not pay for the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podwright.testing._amd_standin import AmdStandIn
+    from podwright.testing._fabric_check import FabricRun, check_fabric_driver
+    from podwright.testing._fabric_rig import (
+        ContractBroken,
+        DataPlane,
+        FabricFault,
+        FabricRig,
+        FabricTruth,
+        Killed,
+        RequestGate,
+        VirtualTime,
+    )
+    from podwright.testing._nvml_standin import StandIn
+    from podwright.testing._redfish_standin import (
+        FABRIC_PATH,
+        RedfishServer,
+        RedfishStandIn,
+        endpoint_path,
+        standin_inventory,
+    )
+
+__all__ = [
+    "FABRIC_PATH",
+    "AmdStandIn",
+    "ContractBroken",
+    "DataPlane",
+    "FabricFault",
+    "FabricRig",
+    "FabricRun",
+    "FabricTruth",
+    "Killed",
+    "RedfishServer",
+    "RedfishStandIn",
+    "RequestGate",
+    "StandIn",
+    "VirtualTime",
+    "check_fabric_driver",
+    "endpoint_path",
+    "standin_inventory",
+]
+
+#: Each module, and the names that it exports.
+_NAMES = {
+    "_amd_standin": ("AmdStandIn",),
+    "_fabric_check": ("FabricRun", "check_fabric_driver"),
+    "_fabric_rig": (
+        "ContractBroken",
+        "DataPlane",
+        "FabricFault",
+        "FabricRig",
+        "FabricTruth",
+        "Killed",
+        "RequestGate",
+        "VirtualTime",
+    ),
+    "_nvml_standin": ("StandIn",),
+    "_redfish_standin": (
+        "FABRIC_PATH",
+        "RedfishServer",
+        "RedfishStandIn",
+        "endpoint_path",
+        "standin_inventory",
+    ),
+}
+
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _NAMES.items():
+            if name in names:
+                return getattr(importlib.import_module(f"podwright.testing.{module}"), name)
+        raise AttributeError(name)

@@ -1,0 +1,303 @@
+"""The fault kit: random calls and faults from a seed, which every driver of a fabric must survive.
+
+A run plays the controller. It joins devices and takes them out under growing epochs, while the rig
+injects faults. After each call that succeeds, the rig's truth must be exactly what the calls
+wanted. A call that fails is repeated or undone until it succeeds, as the controller does. At every
+moment no device is in two partitions, and no other party's partition has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from podwright.agents import FabricDevice, FabricDriver, FabricJournal, MemoryFabricJournal
+from podwright.errors import Fenced, PodwrightError, WrongState
+from podwright.testing._fabric_rig import (
+    ContractBroken,
+    DataPlane,
+    FabricFault,
+    FabricRig,
+    Killed,
+)
+
+#: The number of calls in a run, and how often a call may fail after the faults have ended.
+_STEPS, _TRIES = 14, 4
+#: The seconds for which a call is watched that should wait for its turn. A driver that breaks the
+#: contract ends the call sooner; a driver that keeps it takes this long and goes on.
+_GLANCE = 0.02
+
+
+@dataclass
+class FabricRun:
+    """What happened in one run. injected: how often each fault was injected."""
+
+    seed: int
+    calls: int = 0
+    failures: int = 0
+    kills: int = 0
+    injected: dict[FabricFault, int] = field(default_factory=dict)
+
+
+class _KillingJournal:
+    """The driver's journal, which can end the driver's process before or after a note is
+    durable.
+    """
+
+    def __init__(self) -> None:
+        self._journal = MemoryFabricJournal()
+        self.kill_at: str = ""
+
+    def entries(self) -> Mapping[str, bytes]:
+        return self._journal.entries()
+
+    async def write(self, changes: Mapping[str, bytes | None]) -> None:
+        moment, self.kill_at = self.kill_at, ""
+        if moment == "before":
+            raise Killed
+        await self._journal.write(changes)
+        if moment == "after":
+            raise Killed
+
+    def write_later(self, changes: Mapping[str, bytes | None]) -> None:
+        if not self.kill_at:  # a process that is about to die may lose this note
+            self._journal.write_later(changes)
+
+
+async def check_fabric_driver(rig: FabricRig, seed: int) -> FabricRun:
+    """Do one run. Raises ContractBroken, which names the seed. A rig serves one run only."""
+    life = _Life(rig, seed)
+    try:
+        await life.play()
+    except ContractBroken as error:
+        raise ContractBroken(f"seed {seed}, call {life.run.calls}: {error}") from None
+    return life.run
+
+
+class _Life:
+    def __init__(self, rig: FabricRig, seed: int) -> None:
+        self._rig = rig
+        self._random = Random(seed)
+        self.run = FabricRun(seed)
+        self._journal = _KillingJournal()
+        journal: FabricJournal = self._journal
+        self._driver: FabricDriver = rig.driver(journal)
+        self._epoch = 10
+        self._wanted: dict[str, frozenset[FabricDevice]] = {}
+        self._devices = [
+            FabricDevice(machine, index)
+            for machine, count in rig.machines.items()
+            for index in range(count)
+        ]
+
+    async def play(self) -> None:
+        """Make all calls of a run."""
+        kinds = (self._join, self._join, self._leave, self._steal, self._stale, self._impatient)
+        for _ in range(_STEPS):
+            await self._random.choice(kinds)()
+            self._rig.heal()
+            self._compare("once the faults have ended")
+        everything = frozenset().union(*self._wanted.values()) if self._wanted else frozenset()
+        if everything:
+            await self._until_done("", everything, faults=False)
+        self._compare("at the end")
+        if partitions := dict(await self._driver.read()):
+            raise ContractBroken(f"read() shows {partitions}, and nothing is joined")
+
+    # -- what a controller does ----------------------------------------------------------------
+
+    async def _join(self) -> None:
+        name = self._random.choice(["a", "b", "c"])
+        if chosen := self._sample(self._free()):
+            await self._until_done(name, chosen, faults=True)
+
+    async def _leave(self) -> None:
+        if self._wanted:
+            members = self._wanted[self._random.choice(sorted(self._wanted))]
+            await self._until_done("", self._sample(sorted(members)), faults=True)
+
+    async def _steal(self) -> None:
+        """Check that a join is refused for a device of another partition, Podwright's or
+        foreign.
+        """
+        known = [*self._wanted.values(), *self._rig.foreign().values()]
+        partitions = [members for members in known if members]
+        if not partitions:
+            return
+        victim = self._random.choice(sorted(partitions, key=sorted))
+        device = self._random.choice(sorted(victim))
+        self._maybe_inject(_HARMLESS)
+        before = self._rig.truth()
+        self._epoch += 1
+        try:
+            await self._call("thief", self._epoch, frozenset([device]))
+        except PodwrightError:
+            self._watch()
+        else:
+            raise ContractBroken(f"joining {device}, which another partition has, ended well")
+        if self._rig.truth() != before:
+            raise ContractBroken(
+                f"joining {device}, which another partition has, changed something"
+            )
+
+    async def _stale(self) -> None:
+        """Check that a call under an old epoch changes nothing."""
+        if not self._wanted:
+            return
+        members = self._wanted[self._random.choice(sorted(self._wanted))]
+        name = self._random.choice(["", "stale"])
+        self._rig.heal()
+        try:
+            await self._call(name, 1, self._sample(sorted(members)))
+        except Fenced:
+            return
+        except WrongState:
+            return
+        raise ContractBroken("a call under an old epoch ended well, and would change something")
+
+    async def _impatient(self) -> None:
+        """Check that a call waits for the end of an earlier call whose caller gave up."""
+        names = [name for name, members in self._wanted.items() if len(members) > 1]
+        gate = self._rig.gate() if names else None
+        if gate is None:
+            return
+        first, second = self._random.sample(sorted(self._wanted[names[0]]), 2)
+        self._epoch += 2
+        early = asyncio.ensure_future(self._call("", self._epoch - 1, frozenset([first])))
+        waiting = asyncio.ensure_future(asyncio.to_thread(gate.reached.wait, 60))
+        await asyncio.wait({early, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        early.cancel()
+        later = asyncio.ensure_future(self._call("", self._epoch, frozenset([second])))
+        await asyncio.wait({later}, timeout=_GLANCE)
+        gate.open()
+        outcomes = await asyncio.gather(early, later, waiting, return_exceptions=True)
+        if isinstance(outcomes[1], BaseException):
+            raise ContractBroken(f"a call after one that was given up failed: {outcomes[1]!r}")
+        # The request that was on its way may take effect after the caller gave up.
+        await self._driver.read()
+        self._forget({first, second})
+        self._compare("after a caller gave up on an earlier call")
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def _until_done(
+        self, name: str, devices: frozenset[FabricDevice], *, faults: bool
+    ) -> None:
+        """Repeat a call, or undo it, until it succeeds. No faults are injected from the third
+        attempt on.
+        """
+        for attempt in range(2 + _TRIES):
+            if faults and attempt < 2:
+                self._maybe_inject(tuple(FabricFault))
+            else:
+                self._rig.heal()
+            available = devices & frozenset(self._free()) if name and attempt == 0 else devices
+            if not available:
+                return
+            self._epoch += 1
+            try:
+                await self._call(name, self._epoch, available)
+            except Killed:
+                self.run.kills += 1
+                self._driver = self._rig.driver(self._journal)
+                problem = "the process was killed"
+            except PodwrightError as error:
+                self.run.failures += 1
+                problem = error.message
+            else:
+                self._done(name, available)
+                self._compare("after a call that ended well")
+                return
+            self._watch()
+            devices = available
+            if name and (self._random.random() < 0.5 or self._taken_by_others(devices)):
+                name = ""  # the controller does so when it gives a partition up
+        raise ContractBroken(f"no call ends well although the faults have ended: {problem}")
+
+    async def _call(self, name: str, epoch: int, devices: frozenset[FabricDevice]) -> None:
+        self.run.calls += 1
+        parts: dict[str, list[int]] = {}
+        for device in sorted(devices):
+            parts.setdefault(device.machine, []).append(device.index)
+        try:
+            if name:
+                await self._driver.join(name, epoch, parts)
+            else:
+                await self._driver.leave(epoch, parts)
+        except PodwrightError:
+            raise
+        except Exception as error:
+            raise ContractBroken(f"a call raises {error!r}, which is no PodwrightError") from error
+
+    def _done(self, name: str, devices: frozenset[FabricDevice]) -> None:
+        self._forget(devices)
+        if name:
+            self._wanted[name] = self._wanted.get(name, frozenset()) | devices
+
+    def _forget(self, devices: set[FabricDevice] | frozenset[FabricDevice]) -> None:
+        rest = {name: members - devices for name, members in self._wanted.items()}
+        self._wanted = {name: members for name, members in rest.items() if members}
+
+    # -- what must hold --------------------------------------------------------------------------
+
+    def _compare(self, moment: str) -> None:
+        self._watch()
+        actual = {name: members for name, members in self._rig.truth().ours.items() if members}
+        if actual != self._wanted:
+            raise ContractBroken(f"{moment} there is {actual}, and there should be {self._wanted}")
+        if isinstance(self._rig, DataPlane):
+            self._probe(moment, self._rig)
+
+    def _probe(self, moment: str, plane: DataPlane) -> None:
+        """Check that peers in a partition reach each other, and no device outside it."""
+        for members in self._wanted.values():
+            for device in members:
+                for other in self._devices:
+                    if other == device:
+                        continue
+                    reached = plane.reaches(device, other)
+                    if reached != (other in members):
+                        verb = "reaches" if reached else "does not reach"
+                        raise ContractBroken(f"{moment} {device} {verb} {other}")
+
+    def _watch(self) -> None:
+        truth = self._rig.truth()
+        owner: dict[FabricDevice, str] = {}
+        for name, members in [*truth.ours.items(), *truth.foreign.items()]:
+            for device in members:
+                if device in owner:
+                    raise ContractBroken(f"{device} is in partitions {owner[device]} and {name}")
+                owner[device] = name
+        if problems := self._rig.violations():
+            raise ContractBroken("; ".join(problems))
+        if dict(truth.foreign) != dict(self._rig.foreign()):
+            raise ContractBroken(
+                f"partitions of others were {dict(self._rig.foreign())} and are {truth.foreign}"
+            )
+
+    def _maybe_inject(self, faults: tuple[FabricFault, ...]) -> None:
+        if self._random.random() < 0.25:
+            return
+        fault = self._random.choice(faults)
+        if fault in _KILLS and self._random.random() < 0.3:
+            self._journal.kill_at = "before" if fault is FabricFault.KILL_BEFORE else "after"
+        elif not self._rig.inject(fault, self._random):
+            return
+        self.run.injected[fault] = self.run.injected.get(fault, 0) + 1
+
+    def _free(self) -> list[FabricDevice]:
+        occupied = frozenset().union(*self._wanted.values(), *self._rig.foreign().values())
+        return [device for device in self._devices if device not in occupied]
+
+    def _taken_by_others(self, devices: frozenset[FabricDevice]) -> bool:
+        return any(devices & members for members in self._rig.foreign().values())
+
+    def _sample(self, devices: list[FabricDevice]) -> frozenset[FabricDevice]:
+        count = self._random.randint(1, min(4, len(devices))) if devices else 0
+        return frozenset(self._random.sample(devices, count))
+
+
+_KILLS = (FabricFault.KILL_BEFORE, FabricFault.KILL_AFTER)
+_HARMLESS = (FabricFault.NULL_FIELDS, FabricFault.REORDERED, FabricFault.MISSING_MACHINE)

@@ -1,0 +1,226 @@
+"""A small Redfish service: one fabric with the endpoints of hosts and devices, zones, and tasks.
+
+It stands in for composable hardware in tests, in the demonstration and when no emulator is
+available. Like DMTF's and SNIA's emulators it enforces nothing: an endpoint may be put into two
+zones, and a zone may be changed without a tag. A wrong tag is refused, as the protocol demands.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from podwright.agents.fabric import FabricInventory, HttpAnswer, MachineIdentity
+
+FABRIC_PATH = "/redfish/v1/Fabrics/PCIe"
+_ZONES, _ENDPOINTS = f"{FABRIC_PATH}/Zones", f"{FABRIC_PATH}/Endpoints"
+_TASKS = "/redfish/v1/TaskService/Tasks"
+_SERVICE = {"@odata.id": "/redfish/v1/", "Fabrics": {"@odata.id": "/redfish/v1/Fabrics"}}
+
+
+def endpoint_path(machine: str, index: int | None = None) -> str:
+    """Return the endpoint of a device; without an index, that of the machine's host."""
+    return f"{_ENDPOINTS}/{machine}-{'Host' if index is None else f'Gpu{index}'}"
+
+
+def standin_inventory(machines: Mapping[str, int], hosts: Sequence[str] = ()) -> FabricInventory:
+    """Return the identities of all devices of a stand-in with these machines and device counts.
+
+    hosts: those of a pool, whose machines have no hosts of their own.
+    """
+    return FabricInventory(
+        {
+            machine: MachineIdentity(
+                tuple(endpoint_path(machine, index) for index in range(count)),
+                host="" if hosts else endpoint_path(machine),
+            )
+            for machine, count in machines.items()
+        },
+        hosts={host: endpoint_path(host) for host in hosts},
+    )
+
+
+class RedfishStandIn:
+    """The service, as an HttpTransport in this process. machines: the number of devices of each.
+
+    tasks_last: how many times a change's task is reported as under way; 0 makes changes at once.
+    hosts: those of a pool; none: each machine is a host.
+    """
+
+    def __init__(
+        self, machines: Mapping[str, int], tasks_last: int = 0, hosts: Sequence[str] = ()
+    ) -> None:
+        self.endpoints = {endpoint_path(host): "RootComplex" for host in hosts or machines}
+        for machine, count in machines.items():
+            for index in range(count):
+                self.endpoints[endpoint_path(machine, index)] = "Processor"
+        self.zones: dict[str, dict[str, Any]] = {}
+        self.tasks: dict[str, tuple[int, str, Callable[[], object] | None]] = {}
+        self.tasks_last = tasks_last
+        self.calls: list[str] = []
+        self._count = 0
+
+    # -- what tests see and do -----------------------------------------------------------------
+
+    def zoned(self) -> dict[str, set[str]]:
+        """Return the names of the zones, and their endpoints."""
+        return {
+            zone["Name"]: {entry["@odata.id"] for entry in zone["Links"]["Endpoints"]}
+            for zone in self.zones.values()
+        }
+
+    def add_zone(self, name: str, endpoints: list[str]) -> str:
+        """Add a zone of another party. Returns its path."""
+        links = {"Endpoints": [{"@odata.id": path} for path in endpoints]}
+        return self._make_zone({"Name": name, "Links": links})
+
+    def finish(self) -> None:
+        """End all tasks now."""
+        for path in list(self.tasks):
+            self._advance(path, to_the_end=True)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        """See `HttpTransport.request`."""
+        if method == "GET":
+            return self._get(path)
+        self.calls.append(method)
+        if path == _ZONES and method == "POST":
+            return self._do(path, lambda: self._make_zone(body))
+        zone = self.zones.get(path)
+        if zone is None:
+            return _error(404, f"there is no {path}")
+        tag = (headers or {}).get("If-Match", "")
+        if tag and tag != zone["@odata.etag"]:
+            return _error(412, "the zone has another ETag")
+        if method == "DELETE":
+            return self._do(path, lambda: self.zones.pop(path, None))
+        if method == "PATCH":
+            return self._do(path, lambda: self._patch(path, body))
+        return _error(405, f"{method} is not allowed here")
+
+    def _do(self, path: str, change: Callable[[], object]) -> HttpAnswer:
+        """Make a change now, or as a task."""
+        if not self.tasks_last:
+            change()
+            return HttpAnswer(201 if path == _ZONES else 200, {}, b"{}")
+        self._count += 1
+        monitor = f"{_TASKS}/{self._count}"
+        self.tasks[monitor] = self.tasks_last, path, change
+        return HttpAnswer(202, {"location": monitor, "retry-after": "1"}, b"{}")
+
+    def _advance(self, monitor: str, *, to_the_end: bool = False) -> None:
+        left, path, change = self.tasks[monitor]
+        left = 0 if to_the_end else left - 1
+        if left <= 0 and change is not None:
+            change()
+            change = None
+        self.tasks[monitor] = left, path, change
+
+    def _get(self, path: str) -> HttpAnswer:
+        if path == _ZONES:
+            return _collection(path, list(self.zones))
+        if path == _ENDPOINTS:
+            return _collection(path, list(self.endpoints))
+        if path == _TASKS:
+            return _collection(path, list(self.tasks))
+        if path in self.zones:
+            return _document(self.zones[path])
+        if path in self.tasks:
+            self._advance(path)
+            _, target, change = self.tasks[path]
+            state = "Running" if change is not None else "Completed"
+            return _document(
+                {"@odata.id": path, "TaskState": state, "Payload": {"TargetUri": target}}
+            )
+        if path in self.endpoints:
+            entity = {"EntityType": self.endpoints[path]}
+            return _document(
+                {
+                    "@odata.id": path,
+                    "@odata.type": "#Endpoint.v1_8_1.Endpoint",
+                    "Id": path.rpartition("/")[2],
+                    "Name": path.rpartition("/")[2],
+                    "ConnectedEntities": [entity],
+                    "Status": {"State": "Enabled", "Health": "OK"},
+                }
+            )
+        if path.rstrip("/") == "/redfish/v1":
+            return _document(_SERVICE)
+        return _error(404, f"there is no {path}")
+
+    def _make_zone(self, body: Mapping[str, Any]) -> str:
+        self._count += 1
+        path = f"{_ZONES}/{self._count}"
+        self.zones[path] = {
+            **body,
+            "@odata.id": path,
+            "@odata.type": "#Zone.v1_6_1.Zone",
+            "@odata.etag": f'W/"{self._count}"',
+            "Id": str(self._count),
+        }
+        return path
+
+    def _patch(self, path: str, body: Mapping[str, Any]) -> None:
+        if path in self.zones:
+            self._count += 1
+            self.zones[path].update(body, **{"@odata.etag": f'W/"{self._count}"'})
+
+
+def _document(document: Mapping[str, Any]) -> HttpAnswer:
+    return HttpAnswer(200, {}, json.dumps(document).encode())
+
+
+def _collection(path: str, members: list[str]) -> HttpAnswer:
+    entries = [{"@odata.id": member} for member in members]
+    return _document({"@odata.id": path, "Members": entries, "Members@odata.count": len(entries)})
+
+
+def _error(code: int, message: str) -> HttpAnswer:
+    body = {"error": {"code": "Base.1.0.GeneralError", "message": message}}
+    return HttpAnswer(code, {}, json.dumps(body).encode())
+
+
+class RedfishServer:
+    """A stand-in behind HTTP on loopback. port: 0 for any free port."""
+
+    def __init__(self, service: RedfishStandIn, port: int = 0) -> None:
+        self.service, lock = service, threading.Lock()
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_one_request(self) -> None:
+                self.raw_requestline = self.rfile.readline(65537)
+                self.close_connection = True
+                if not self.raw_requestline or not self.parse_request():
+                    return
+                size = min(int(self.headers.get("Content-Length") or 0), 1 << 20)
+                body = json.loads(self.rfile.read(size)) if size else None
+                with lock:
+                    answer = service.request(self.command, self.path, body, dict(self.headers))
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer.content)))
+                self.end_headers()
+                self.wfile.write(answer.content)
+
+            def log_message(self, *_: object) -> None:
+                """Log nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

@@ -1,0 +1,26 @@
+"""A refusal that poprun prints names poprun's own options and variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.cli.poprun import in_own_words, main
+from podwright.client._addresses import unreachable
+from podwright.launcher import OPTIONS
+
+
+def test_a_server_that_does_not_answer_is_named_by_poprun_s_options() -> None:
+    text = in_own_words(unreachable("127.0.0.1:1", "refused").message)
+    assert "api-host" not in text
+    assert "VIPU_CLI" not in text
+    assert "--vipu-server-host HOST and --vipu-server-port PORT, or IPUOF_VIPU_API_HOST" in text
+    known = {option.name for option in OPTIONS}
+    assert {"--vipu-server-host", "--vipu-server-port"} <= known
+
+
+def test_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--num-replicas=2", "--num-instances=2", "--vipu-server-host=127.0.0.1"]
+    assert main([*line, "--vipu-server-port=1", "--vipu-server-timeout=1", "true"]) == 69
+    err = capsys.readouterr().err
+    assert "--vipu-server-host" in err
+    assert "--api-host" not in err

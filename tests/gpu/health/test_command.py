@@ -1,0 +1,127 @@
+"""`podwright node health`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from podwright.cli.podwright import main
+from podwright.errors import InvalidRequest
+from podwright.gpu.health import all_checks, read_settings
+from podwright.gpu.health._state import forget, forgotten
+from podwright.testing._nvml_standin import VARIABLE
+from tests.machines.node import HGX
+
+
+@pytest.fixture(autouse=True)
+def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text(HGX)
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """What depends on the machine that runs the tests is left out."""
+    path = tmp_path / "health.toml"
+    off = "".join(
+        f'[checks.{name}]\nlevel = "off"\n'
+        for name in ("clock", "disks", "mounts", "memory", "adapters", "processes", "fabric")
+    )
+    path.write_text(off)
+    return str(path)
+
+
+def test_the_outcome_comes_first(
+    described: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["node", "health", "--config", config]) == 0
+    assert " is fit for jobs (16 checks, " in capsys.readouterr().out
+    described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
+    assert main(["node", "health", "--config", config]) == 1
+    out = capsys.readouterr().out
+    assert "is not fit for jobs" in out.splitlines()[0]
+    assert "FAIL  GPU 3 XID 79   [xid]" in out
+    assert main(["node", "health", "--config", config, "--skip", "xid"]) == 0
+
+
+def test_json(described: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
+    main(["node", "health", "--config", config, "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["fit"] is False
+    assert said["findings"][0] | {"means": "", "do": ""} == {
+        "check": "xid",
+        "level": "fail",
+        "part": "GPU 3",
+        "problem": "XID 79",
+        "means": "",
+        "do": "",
+    }
+
+
+def test_prometheus(described: Path, config: str, tmp_path: Path) -> None:
+    described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
+    file = tmp_path / "podwright.prom"
+    assert main(["node", "health", "--config", config, "--prometheus", str(file)]) == 1
+    families = {f.name: f for f in text_string_to_metric_families(file.read_text())}
+    assert families["podwright_node_fit"].samples[0].value == 0
+    (sample,) = families["podwright_node_finding"].samples
+    assert (sample.labels["part"], sample.labels["problem"]) == ("GPU 3", "XID 79")
+    assert [path.name for path in tmp_path.glob("*.prom*")] == ["podwright.prom"]
+
+
+def test_the_table_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "health", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n{name} " in out for name in all_checks())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[checks.xdi]\n", "there is no check xdi"),
+        ("[checks.xid]\nlevel = 'loud'\n", "Invalid enum value 'loud'"),
+        ("cap = 0\n", "cap is 0"),
+        ("act = 'kill'\n", "Invalid enum value 'kill'"),
+        ("gpus = 8\n", "unknown field `gpus`"),
+        ("[[scripts]]\nname = 's'\ncommand = ['x']\ntimeout = 999\n", "at most 30 seconds"),
+        ("a =", "Invalid value"),
+    ],
+)
+def test_settings_that_are_wrong_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "health.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidRequest, match=said):
+        read_settings(str(path), frozenset(all_checks()))
+
+
+def test_a_mistyped_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "health", "--skip", "xdi"]) != 0
+    assert "did you mean 'xid'?" in capsys.readouterr().err
+
+
+def test_what_was_dealt_with_is_forgotten(tmp_path: Path) -> None:
+    assert forgotten(tmp_path) == 0
+    forget(tmp_path)
+    assert 0 < forgotten(tmp_path) < 1e9
+    (tmp_path / "forgotten").write_text("another-boot 5\n")
+    assert forgotten(tmp_path) == 0
+
+
+def test_what_it_imports(described: Path, config: str) -> None:
+    """It runs on nodes every few minutes: without gRPC, MPI and numpy."""
+    program = (
+        "import sys; from podwright.cli.podwright import main; "
+        f"main(['node', 'health', '--config', {config!r}]); "
+        "print(*sorted({'grpc', 'mpi4py', 'numpy', 'uvloop', 'prometheus_client'}"
+        " & set(sys.modules)), 'none')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "none", done.stderr

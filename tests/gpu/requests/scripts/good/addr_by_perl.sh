@@ -1,0 +1,8 @@
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+#SBATCH --exclusive
+export MASTER_ADDR=$(echo "$SLURM_JOB_NODELIST" | perl -pe 's/\[(\d+).*/$1/; s/,.*//')
+export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
+srun python train.py

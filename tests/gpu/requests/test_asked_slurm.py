@@ -1,0 +1,284 @@
+"""How an answer of Slurm itself becomes the value that is shown, and what is submitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+
+import pytest
+
+from podwright.errors import Unavailable, WrongState
+from podwright.gpu import requests
+from podwright.gpu.requests import Grant, SlurmRefusal
+from podwright.gpu.requests import _asked_slurm as asked
+from podwright.slurm.twin import (
+    Granted,
+    GrantedNode,
+    InstalledSlurm,
+    Present,
+    Refused,
+    Submission,
+    TaskOutcome,
+    Waits,
+)
+from podwright.slurm.twin_service import TwinAnswer, TwinQuestion
+from tests.slurm.twin.recorded import read_texts
+
+TEXTS = read_texts("26.05.5", "1")
+GRANTED = Granted((GrantedNode("n4", (0, 1), 400, (2, 3), {}),), "main", "JobId=1")
+
+
+class PlayedTwin:
+    """In place of a twin: one answer, and the tasks or why there are none."""
+
+    answer: Granted | Waits | Refused = GRANTED
+    tasks_or_error: tuple[TaskOutcome, ...] | Exception = ()
+    submitted: Submission | None = None
+
+    def __init__(self, site: object, slurm: object, present: object) -> None: ...
+
+    def __enter__(self) -> PlayedTwin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def ask(self, request: Submission) -> Granted | Waits | Refused:
+        type(self).submitted = request
+        return self.answer
+
+    def tasks(self, request: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
+        if isinstance(self.tasks_or_error, Exception):
+            raise self.tasks_or_error
+        return self.tasks_or_error
+
+
+def ask(
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    answer: Granted | Waits | Refused = GRANTED,
+    tasks: tuple[TaskOutcome, ...] | Exception = (),
+) -> requests.RequestAnswer:
+    slurm = InstalledSlurm((26, 5), release="26.05.5")
+    monkeypatch.setattr(asked, "find_slurm", lambda version: slurm)
+    twin = type("_Twin", (PlayedTwin,), {"answer": answer, "tasks_or_error": tasks})
+    monkeypatch.setattr(asked, "Twin", twin)
+    request = requests.parse_request(options.split(), "sbatch")
+    where = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
+    found = requests.ask_slurm(request, where, (26, 5))
+    assert found is not None
+    PlayedTwin.submitted = twin.submitted  # type: ignore[attr-defined]
+    return found
+
+
+def test_a_grant_has_its_tasks_in_the_order_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = (TaskOutcome(0, "n4", "2", (0,)), TaskOutcome(1, "n4", "3", (1,)))
+    found = ask(monkeypatch, "--gpus=2 -n2", tasks=tasks).answer
+    assert isinstance(found, Grant)
+    assert found.nodes[0].gpus == (2, 3)
+    assert found.nodes[0].tasks == 2
+    assert [(t.sees, t.variable, t.local_rank) for t in found.tasks] == [
+        ((2,), "2", 0),
+        ((3,), "3", 1),
+    ]
+
+
+def test_tasks_that_cannot_be_seen_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ask(monkeypatch, "--gpus=2", tasks=Unavailable("no compiler")).answer
+    assert isinstance(found, Grant)
+    assert found.tasks == ()
+    assert any("no compiler" in note for note in found.notes)
+    request = requests.parse_request(["--gpus=2"], "sbatch")
+    assert requests.sentence(request, found).startswith("1 node, 2 GPUs in all;")
+
+
+def test_without_placeholders_slurm_answers_for_idle_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoPlaceholders(PlayedTwin):
+        def __init__(self, site: object, slurm: object, present: object) -> None:
+            if present:
+                raise Unavailable("no private slurmd here")
+
+    slurm = InstalledSlurm((26, 5), release="26.05.5")
+    monkeypatch.setattr(asked, "find_slurm", lambda version: slurm)
+    monkeypatch.setattr(asked, "Twin", NoPlaceholders)
+    request = requests.parse_request(["--gpus=2"], "sbatch")
+    idle = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
+    found = requests.ask_slurm(request, replace(idle, present=Present({})), (26, 5))
+    assert found is not None
+    assert "taken as idle (no private slurmd here)" in found.source
+    # A copied state needs no slurmd, so its failure has another cause.
+    copied = replace(idle, present=Present({"job_state": b""}))
+    assert requests.ask_slurm(request, copied, (26, 5)) is None
+
+
+def test_a_step_that_fails_is_told_apart_from_one_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = WrongState("the job starts, but srun in it fails: srun: error: x")
+    waits = WrongState("the job starts, but no step starts: srun: retrying")
+    for error, stage in ((failed, "step"), (waits, "hangs")):
+        answer = ask(monkeypatch, "--gpus=2", tasks=error).answer
+        assert isinstance(answer, SlurmRefusal)
+        assert answer.stage == stage
+
+
+def test_slurms_reason_of_a_job_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = ask(monkeypatch, "--gpus=2", Waits("PartitionTimeLimit", "JobId=1")).answer
+    assert answer == SlurmRefusal(
+        "waits", "its time limit is not within the partition's (PartitionTimeLimit)"
+    )
+
+
+def test_a_refusal_has_our_reason_beside_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+    )
+    answer = ask(monkeypatch, "--gpus=500", Refused(line, line)).answer
+    assert isinstance(answer, SlurmRefusal)
+    assert answer.reason.startswith("Batch job submission failed: Requested node configuration")
+    assert "The job needs 500 GPUs, and partition main has" in answer.reason
+    assert answer.would_work
+
+
+def test_files_and_accounts_of_the_job_are_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = "--gpus=2 --output=/srv/x --export=TOKEN=1 --account=a --reservation=r"
+    found = ask(monkeypatch, options)
+    assert PlayedTwin.submitted == Submission("sbatch", ("--gpus=2",))
+    assert isinstance(found.answer, Grant)
+    assert "--account is not looked at" in found.answer.notes
+    assert "--reservation is not looked at" in found.answer.notes
+    assert "Left out: --account" in found.steps
+    assert not any("TOKEN" in step for step in found.steps)
+
+
+def test_a_twin_of_2205_does_not_tell_cpus_where_cores_are_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a twin gives reserved cores to jobs."""
+    monkeypatch.setattr(asked, "Twin", type("_Twin", (PlayedTwin,), {"answer": GRANTED}))
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    whole = requests.read_site(TEXTS)
+    request = requests.parse_request(["--gpus=2"], "sbatch")
+
+    def cpus(reserved: int, version: tuple[int, int]) -> tuple[int, ...] | str:
+        shapes = tuple(replace(shape, reserved=reserved) for shape in whole.shapes)
+        where = requests.asked_site(TEXTS, replace(whole, shapes=shapes), live=False)
+        explanation = requests.ask_slurm(request, where, version)
+        assert explanation is not None
+        answer = explanation.answer
+        if isinstance(answer, SlurmRefusal):
+            return answer.stage
+        assert isinstance(answer, Grant)
+        known = not any("CoreSpecCount" in note for note in answer.notes)
+        assert known == bool(answer.nodes[0].cpus)
+        return answer.nodes[0].cpus
+
+    every = whole.shape_of("n4").cores * whole.shape_of("n4").threads
+    assert cpus(0, (22, 5)) == (0, 1)
+    assert cpus(1, (22, 5)) == ()
+    assert cpus(1, (26, 5)) == (0, 1)
+    assert cpus(every - 1, (22, 5)) == "unknown"
+
+
+def test_fields_that_slurm_does_not_show_get_no_twins_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asked, "Twin", PlayedTwin)
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    texts = replace(TEXTS, nodes=TEXTS.nodes.replace("RealMemory=", "Renamed="))
+    where = requests.asked_site(texts, requests.read_site(texts), live=False)
+    request = requests.parse_request(["--gpus=2"], "sbatch")
+    assert requests.ask_slurm(request, where, (26, 5)) is None
+    answer = requests.explain_by_counts(request, where, (26, 5)).answer
+    assert isinstance(answer, SlurmRefusal)
+    assert (answer.stage, "RealMemory" in answer.reason) == ("unknown", True)
+
+
+def test_gpus_that_no_gres_conf_places_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked, "Twin", type("_Twin", (PlayedTwin,), {"answer": GRANTED}))
+    monkeypatch.setattr(asked, "find_slurm", InstalledSlurm)
+    texts = replace(TEXTS, gres_conf="", nodes=TEXTS.nodes.replace("(S:0)", "(S:0-1)"))
+    site = replace(requests.read_site(texts), unplaced=frozenset({"n4"}))
+    request = requests.parse_request(["--gpus=2"], "sbatch")
+    explanation = requests.ask_slurm(request, requests.asked_site(texts, site, live=False), (26, 5))
+    assert explanation is not None
+    assert isinstance(explanation.answer, Grant)
+    assert any("only how many" in note for note in explanation.answer.notes)
+
+
+class PlayedService:
+    """In place of a twin service: one answer, or why there is none."""
+
+    place = "head:8094"
+
+    def __init__(self, answer: TwinAnswer | Exception) -> None:
+        self.answer = answer
+        self.asked: list[TwinQuestion] = []
+
+    def ask(self, question: TwinQuestion) -> TwinAnswer:
+        self.asked.append(question)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def from_service(options: str, answer: TwinAnswer | Exception) -> requests.RequestAnswer:
+    service = PlayedService(answer)
+    where = requests.asked_site(TEXTS, requests.read_site(TEXTS), live=False)
+    request = requests.parse_request(options.split(), "sbatch")
+    sources = requests.AnswerSources(service)
+    found = requests.explain_request(request, where, (26, 5), sources)
+    assert [(one.options, one.tasks) for one in service.asked] == [(("--gpus=2", "--qos=q"), True)]
+    return found
+
+
+def test_a_twin_service_is_asked_first() -> None:
+    tasks = (TaskOutcome(0, "n4", "2,3"),)
+    answer = TwinAnswer("26.05.5", GRANTED, age=1.5, tasks=tasks, accounts=True)
+    found = from_service("--gpus=2 --qos=q --licenses=l --nodefile=/etc/x", answer)
+    assert found.source == (
+        "Asked Slurm 26.05.5 with this site's files, as it stands now, by head:8094."
+    )
+    assert isinstance(found.answer, Grant)
+    assert found.answer.tasks[0].sees == (2, 3)
+    assert {"--licenses is not looked at", "--nodefile is not looked at"} <= set(found.answer.notes)
+    idle = from_service("--gpus=2 --qos=q", TwinAnswer("26.05.5", GRANTED, idle_because="x"))
+    assert "with its nodes taken as idle (x)" in idle.source
+
+
+def test_a_twin_service_that_does_not_answer_is_named() -> None:
+    found = from_service("--gpus=2 --qos=q", Unavailable("the twin service is away"))
+    assert found.warnings == ("the twin service is away",)
+    assert found.source.startswith("Counted by the documented rules")
+
+
+@pytest.mark.parametrize(
+    ("options", "sees", "text"),
+    [
+        ("--gpus=2 --nodes=2", [(2, 3)], "Slurm gives 1 of the 2 nodes"),
+        ("--gpus=2 --exclusive", [(2,)], "the job holds every GPU of its nodes"),
+        ("--gpus=2 -n2", [(2, 3), ()], "1 of the 2 tasks get no GPU"),
+        ("--gpus=2 -n2", [(2, 3), (2, 3)], "choose by SLURM_LOCALID"),
+        ("--gpus=2 --gpu-bind=closest", [(2, 3)], "closest binds nothing"),
+        ("--gpus=2 --gpu-bind=single:1", [(0,)], "GPUs of the node that are not the job's"),
+    ],
+)
+def test_what_a_newcomer_would_not_expect_is_advised(
+    options: str, sees: list[tuple[int, ...]], text: str
+) -> None:
+    shape = requests.NodeHardware(gpus=4, confined=False)
+    node = requests.NodeGrant("n4", (2, 3), len(sees), shape=shape)
+    views = tuple(
+        requests.TaskView(rank, 0, rank, gpus, ",".join(map(str, gpus)) or None)
+        for rank, gpus in enumerate(sees)
+    )
+    request = requests.parse_request(options.split())
+    advised = requests.advice(request, Grant((node,), views))
+    assert any(text in line for line in advised), advised
+    plain = requests.parse_request(["--gpus=2", "--gpu-bind=single:2"])
+    alone = requests.TaskView(0, 0, 0, (2, 3), "2,3")
+    assert requests.advice(plain, Grant((node,), (alone,))) == ()

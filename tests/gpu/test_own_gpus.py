@@ -1,0 +1,64 @@
+"""Checks, samples and rates of a machine's own GPUs where it has any, else of the stand-in's.
+
+Nothing here changes a GPU. Where a machine with one is lent: `pytest tests/gpu -k own_gpus`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from podwright.agents.gpu import may_have_gpus
+from podwright.gpu.efficiency._sampler import _asker
+from podwright.gpu.health import Settings, run
+from podwright.gpu.nodebench._measures import within
+from podwright.hosts.gpus import take_gpus
+from podwright.testing._nvml_standin import VARIABLE
+from tests.machines.node import HGX
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Mapping[str, str]:
+    if may_have_gpus(os.environ):
+        return os.environ
+    path = tmp_path / "node.toml"
+    path.write_text(HGX)
+    return {**os.environ, VARIABLE: str(path)}
+
+
+def test_every_check_can_be_made(environ: Mapping[str, str]) -> None:
+    report = run(Settings(), environ)
+    assert not [f for f in report.findings if f.check in ("library", "gpus")], report
+    for finding in report.findings:
+        assert finding.means.endswith("."), finding
+
+
+def test_a_sample_of_each(environ: Mapping[str, str]) -> None:
+    found = take_gpus(environ)
+    try:
+        rows = _asker(found.gpus, found.libraries)()
+    finally:
+        for library in found.libraries:
+            library.close()
+    assert [row[0] for row in rows] == [gpu.index for gpu in found.gpus]
+    for (_, load, memory, _), gpu in zip(rows, found.gpus, strict=True):
+        assert 0 <= load <= 100
+        assert 0 <= memory <= gpu.memory >> 20
+
+
+def test_rates_inside_the_node(environ: Mapping[str, str]) -> None:
+    """By torch where torch is; the stand-in's GPUs compute nothing.
+
+    A process that has used CUDA holds the GPU until it ends, and other tests need a GPU that
+    nobody holds. So the rates are measured in a process of their own.
+    """
+    count = 0 if VARIABLE in environ else len(take_gpus(environ).gpus)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        rates = pool.submit(within, count, 0.2, dict(environ)).result(300)
+    assert rates["memory copy"] > 0
+    assert all(rate > 0 for rate in rates.values())

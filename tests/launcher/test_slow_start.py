@@ -1,0 +1,44 @@
+"""The user is warned once when mpirun has started no instance for a while. No process, no clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.launcher.ending._launch_machine import LaunchMachine
+from podwright.launcher.ending._launch_states import SLOW_START, LaunchFacts
+from podwright.launcher.watchers import _launch_events as on
+
+
+def launch(slow_start: float = SLOW_START) -> LaunchMachine:
+    """A launch of two instances on one host whose mpirun starts at second 0."""
+    facts = LaunchFacts(2, {}, {}, mpirun=True, grace=10.0, slow_start=slow_start)
+    machine = LaunchMachine(facts, 0.0)
+    machine.turn([on.EngineStarted(99)], 0.0)
+    return machine
+
+
+def warnings(actions: list[on.Action]) -> list[str]:
+    return [action.text for action in actions if isinstance(action, on.Log) and action.level == "W"]
+
+
+@pytest.mark.parametrize("slow_start", [SLOW_START, 3.0])
+def test_the_warning_comes_once_and_says_what_to_do(slow_start: float) -> None:
+    machine = launch(slow_start)
+    assert machine.pause(0.0) <= slow_start
+    assert warnings(machine.turn([], slow_start)) == []
+    (warning,) = warnings(machine.turn([], slow_start + 0.1))
+    assert f"mpirun has started no instance for {slow_start:g} s" in warning
+    assert "press Ctrl-C and start again, or add --launcher=local" in warning
+    assert warnings(machine.turn([], 10 * slow_start)) == []
+
+
+def test_who_has_started_an_instance_does_not_hang() -> None:
+    machine = launch()
+    machine.turn([on.InstanceStarted(0, 100)], 1.0)
+    assert warnings(machine.turn([], SLOW_START + 1)) == []
+
+
+def test_a_launch_that_ends_is_not_warned_about() -> None:
+    machine = launch()
+    machine.turn([on.EndSignal(15, "SIGTERM")], 1.0)
+    assert warnings(machine.turn([], SLOW_START + 1)) == []
