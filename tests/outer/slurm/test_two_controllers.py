@@ -228,6 +228,10 @@ def test_takeover_moves_slurmctld_and_no_service(lab: TwoLab) -> None:
         up = "Slurmctld(primary) at ctl1 is UP"
         poll("ctl1", lambda: up in lab.run("scontrol", "ping").stdout, seconds=60)
         poll("slurmctld", lab.controlled, seconds=60)
+        if lab.release.version == (22, 5):
+            # This slurmctld kills its hooks after 10 ms when it is in control again (docs/slurm).
+            lab.kill_daemon("slurmctld@ctl2", signal.SIGTERM)
+            lab.start_daemon("slurmctld@ctl2")
 
 
 def test_a_hosts_power_goes_under_load_and_it_comes_back(
