@@ -254,7 +254,7 @@ class _Relay:
         ready = self._ready()
         now, awake = boottime(), time.monotonic()
         if self._turns.stood_still(BEAT_EVERY):
-            self._heard = now
+            self._heard = boottime()  # it may have stood still since `now`
         if line.handle in ready and not line.closed:
             self._heard, self._paused = now, False
             self._listen()

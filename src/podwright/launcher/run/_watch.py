@@ -8,7 +8,6 @@ decisions carried out by `_launch_actions`.
 from __future__ import annotations
 
 import math
-import os
 import select
 import signal
 import time
@@ -29,7 +28,7 @@ from podwright.launcher.run._local_reports import LocalReports, engine_words
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._launch_events import Event
 from podwright.launcher.watchers._lease_clock import LeaseClock
-from podwright.launcher.watchers._signals import ENDING, FORWARDED, stop
+from podwright.launcher.watchers._signals import ENDING, FORWARDED, read_signals, stop
 
 
 class Watch:
@@ -104,7 +103,7 @@ class Watch:
         pause = self._pause()
         ready = self._wait(pause)
         if self._wake in ready:
-            for number in os.read(self._wake, 64):
+            for number in read_signals(self._wake):
                 self._signal(number)
         # This process was stopped before the poll, or by a signal just now.
         if self._lease.stood_still(math.inf if pause is None else pause):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,7 @@ class Signals:
 
     def __init__(self) -> None:
         self._raise = True
+        self._stops = signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN
         self._wake, self._poke = os.pipe()
         for handle in self.handles:
             os.set_blocking(handle, False)
@@ -41,6 +43,7 @@ class Signals:
         """Stop signals from interrupting. Returns the descriptor where they can be read."""
         signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
         self._raise = False
+        self._catch_stop(self)
         return self._wake
 
     def interrupt(self) -> None:
@@ -48,36 +51,76 @@ class Signals:
         signal.set_wakeup_fd(-1)
         self._raise = True
         with contextlib.suppress(BlockingIOError):
-            for number in os.read(self._wake, 512):
-                self(number, None)
+            for number in read_signals(self._wake):
+                if number == signal.SIGTSTP:
+                    stop()
+                else:
+                    self(number, None)
+        self._catch_stop(signal.SIG_DFL)
 
     def ignore(self) -> None:
         """Ignore all signals from now on, for the orderly end, which is short."""
         self._raise = False
+        self._catch_stop(self)
+
+    def _catch_stop(self, handler: Signals | signal.Handlers) -> None:
+        """Set what SIGTSTP does. By default the kernel stops the process at once, which is right
+        as long as there is no instance to stop before.
+        """
+        if self._stops:
+            signal.signal(signal.SIGTSTP, handler)
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self._raise and number == signal.SIGTSTP:
-            stop()
-        elif self._raise and number in ENDING:
+        if self._raise and number in ENDING:
             self._raise = False
             raise Interrupted(number)
 
 
+def read_signals(wake: int) -> list[int]:
+    """Return the numbers of the signals that arrived, in order, and no SIGCONT.
+
+    A SIGTSTP among them still waits in the kernel afterwards, for `stop`. `scontrol suspend` sends
+    SIGTSTP, two seconds later SIGSTOP, and SIGCONT in the end. A process that is slow reads SIGTSTP
+    only after that SIGCONT. Nobody would continue it if it stopped then, so it must not stop.
+
+    The kernel discards a waiting stop signal when SIGCONT is sent. This function therefore sends
+    SIGTSTP again, blocked, and then reads once more: a SIGCONT from before that has left its number
+    here, and a later one takes the waiting SIGTSTP away.
+    """
+    numbers = list(os.read(wake, 64))
+    if signal.SIGTSTP in numbers:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
+        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+        with contextlib.suppress(BlockingIOError):
+            numbers += os.read(wake, 64)
+        last_stop = len(numbers) - 1 - numbers[::-1].index(signal.SIGTSTP)
+        if signal.SIGCONT in numbers[last_stop:]:
+            signal.sigtimedwait([signal.SIGTSTP], 0)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
+            numbers = [number for number in numbers if number != signal.SIGTSTP]
+        else:
+            first = numbers.index(signal.SIGTSTP)
+            later = [number for number in numbers[first:] if number != signal.SIGTSTP]
+            numbers = [*numbers[: first + 1], *later]
+    return [number for number in numbers if number != signal.SIGCONT]
+
+
 def stop() -> None:
-    """Stop this process as Ctrl-Z does. Returns when it is continued.
+    """Stop this process as Ctrl-Z does, unless it was continued since `read_signals` returned
+    SIGTSTP. Returns when it is continued.
 
     The kernel does not stop a process that nobody could continue; the signal then has no effect.
     """
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGTSTP)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])  # it stops here
     signal.signal(signal.SIGTSTP, before)
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Signals]:
     caught = Signals()
-    before = {}
-    for number in (*ENDING, *FORWARDED, signal.SIGTSTP):
+    before: dict[int, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
+    for number in (*ENDING, *FORWARDED, signal.SIGCONT):
         if (
             signal.getsignal(number) is not signal.SIG_IGN
         ):  # under nohup, or in a shell's background

@@ -1,0 +1,76 @@
+"""A stop that was undone before poprun came to it does not stop poprun for ever."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.conftest import wait_until
+
+_PROGRAM = """
+import os, signal
+from podwright.launcher.watchers._signals import read_signals, signals, stop
+
+def send(*numbers):
+    for number in numbers:
+        os.kill(os.getpid(), number)
+
+with signals() as caught:
+    wake = caught.collect()
+    {before}
+    numbers = read_signals(wake)
+    print(numbers, flush=True)
+    {after}
+    if signal.SIGTSTP in numbers:
+        stop()
+    print("goes on", flush=True)
+"""
+TSTP = int(signal.SIGTSTP)
+
+
+def start(before: str, after: str) -> subprocess.Popen[str]:
+    """Start the program in a group of its own, whose parent could continue it: only such a
+    process can be stopped by SIGTSTP.
+    """
+    program = _PROGRAM.format(before=before, after=after)
+    return subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, process_group=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "numbers"),
+    [
+        ("send(signal.SIGTSTP, signal.SIGCONT)", "pass", []),
+        ("send(signal.SIGTSTP)", "send(signal.SIGCONT)", [TSTP]),
+        (
+            "send(signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1)",
+            "pass",
+            [int(signal.SIGUSR1)],
+        ),
+    ],
+    ids=["before it is read", "before the process stops", "with another signal"],
+)
+def test_a_stop_that_was_undone_does_not_stop(before: str, after: str, numbers: list[int]) -> None:
+    process = start(before, after)
+    out, _ = process.communicate(timeout=60)  # one that stands still never ends
+    assert out == f"{numbers}\ngoes on\n"
+
+
+@pytest.mark.parametrize("before", ["send(signal.SIGTSTP)", "send(CONT, signal.SIGTSTP)"])
+def test_a_stop_that_was_not_undone_stops_until_somebody_continues(before: str) -> None:
+    process = start(before.replace("CONT", "signal.SIGCONT"), "pass")
+    assert process.stdout
+    assert process.stdout.readline() == f"[{TSTP}]\n"
+    wait_until(lambda: _state(process.pid) == "T")
+    process.send_signal(signal.SIGCONT)
+    out, _ = process.communicate(timeout=60)
+    assert out == "goes on\n"
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
