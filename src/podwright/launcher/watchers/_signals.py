@@ -119,7 +119,7 @@ def stop() -> None:
 @contextlib.contextmanager
 def signals() -> Iterator[Signals]:
     caught = Signals()
-    before: dict[int, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
+    before: dict[signal.Signals, Any] = {signal.SIGTSTP: signal.getsignal(signal.SIGTSTP)}
     for number in (*ENDING, *FORWARDED, signal.SIGCONT):
         if (
             signal.getsignal(number) is not signal.SIG_IGN
