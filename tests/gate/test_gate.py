@@ -91,6 +91,7 @@ async def test_one_that_is_killed_has_a_successor(apart: Server) -> None:
     await info(apart)
     (gate,) = gates()
     gate.kill()
+    await until(lambda: gate.pid not in [found.pid for found in gates()])  # it accepts no more
     assert (await info(apart)).port == port
     assert [found.pid for found in gates()] != [gate.pid]
 
