@@ -32,24 +32,27 @@ from typing import Any, ClassVar
 class PodwrightError(Exception):
     """The base of all refusals.
 
-    problem, would_work and asked are sentences without a full stop. `data` holds values that JSON
-    can carry.
+    operation: what was attempted. problem: what stands in the way. would_work: what to do instead.
+    All three are without a full stop, and only the problem is never empty. data: values that JSON
+    can carry. The wire calls the operation `asked`.
     """
 
     code: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, problem: str, *, would_work: str = "", asked: str = "", **data: Any) -> None:
+    def __init__(
+        self, problem: str, *, would_work: str = "", operation: str = "", **data: Any
+    ) -> None:
         self.problem = problem
         self.would_work = would_work
-        self.asked = asked
+        self.operation = operation
         self.data = data
         super().__init__(self.message)
 
     @property
     def message(self) -> str:
         """Return the whole refusal as one line."""
-        parts = [p.rstrip(".") for p in (self.asked, self.problem) if p]
+        parts = [p.rstrip(".") for p in (self.operation, self.problem) if p]
         head = ": ".join(parts)
         return f"{head}. {self.would_work.rstrip('.')}." if self.would_work else f"{head}."
 
@@ -59,7 +62,7 @@ class PodwrightError(Exception):
             "code": self.code,
             "type": type(self).__name__,
             "message": self.message,
-            "asked": self.asked,
+            "asked": self.operation,
             "problem": self.problem,
             "would_work": self.would_work,
             "data": self.data,
@@ -244,7 +247,7 @@ def error_from_json(body: dict[str, Any]) -> PodwrightError:
     return kind(
         body.get("problem") or body.get("message") or "the server gave no reason",
         would_work=body.get("would_work", ""),
-        asked=body.get("asked", ""),
+        operation=body.get("asked", ""),
         **body.get("data", {}),
     )
 

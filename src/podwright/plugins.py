@@ -114,7 +114,7 @@ def _broken(point: EntryPoint, reason: str) -> Unavailable:
     package = point.dist.name if point.dist else "a package"
     return Unavailable(
         f"{point.value} of {package} cannot be used: {reason}",
-        asked=f"{point.group} {point.name}",
+        operation=f"{point.group} {point.name}",
         would_work=f"mend it, or pip uninstall {package}",
     )
 

@@ -363,7 +363,9 @@ def test_words_about_partitions_are_vipus(server: Server, run: Run) -> None:
 
 
 def test_refusals_are_one_line(server: Server, run: Run) -> None:
-    server.answers["CreateCluster"] = NotFound("there is no agent ag9", asked="create cluster c1")
+    server.answers["CreateCluster"] = NotFound(
+        "there is no agent ag9", operation="create cluster c1"
+    )
     code, out, err = run("create cluster c1 --agents ag9")
     assert (code, out) == (1, "")
     assert err == "vipu-admin: create cluster c1: there is no agent ag9.\n"

@@ -206,7 +206,7 @@ def test_what_cannot_be_meant_asks_no_server(vipu: Vipu, options: str, words: st
 
 def test_a_refusal_is_one_line(vipu: Vipu) -> None:
     error = AlreadyExists(
-        "there is one of that name", asked="create partition p1", would_work="choose another"
+        "there is one of that name", operation="create partition p1", would_work="choose another"
     )
     assert vipu("create partition p1 --size 4", error) == 1
     assert (vipu.out, vipu.err) == (

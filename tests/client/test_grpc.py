@@ -86,7 +86,7 @@ def test_a_server_of_ours_is_called_in_our_protocol() -> None:
             return ServerInfo(version="9.9", apis=["podwright.v1"], simulated=True)
         if name == "ListPartitions":
             return PartitionList(partitions=[info])
-        raise Held("u2 holds it", asked="reset", would_work="wait", holder="u2")
+        raise Held("u2 holds it", operation="reset", would_work="wait", holder="u2")
 
     with serving(ours(answer)) as address:
         found = find_server(ServerOptions(str(address)), {})

@@ -55,7 +55,7 @@ def test_a_large_answer_arrives_whole(tmp_path: Path) -> None:
 
 
 def test_a_refusal_keeps_its_type_and_data(tmp_path: Path) -> None:
-    refusal = Held("u2 holds it", asked="reset partition p1", would_work="wait", holder="u2")
+    refusal = Held("u2 holds it", operation="reset partition p1", would_work="wait", holder="u2")
     with (
         stub(tmp_path / "s", lambda *_: http(refusal.to_json(), 412)) as server,
         client(server.path) as ours,

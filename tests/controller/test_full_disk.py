@@ -210,7 +210,7 @@ class Pod(Site):
         return sorted(
             at
             for name, site in self.controller._core.inventory.sites.items()
-            for placement in site.index.held()
+            for placement in site.index.placements()
             for at in _places(name, placement)
         )
 

@@ -33,7 +33,7 @@ from tests.controller.world import ALICE, ALL, BOB, NOBODY, ROOT, World, claim
 
 def complete(error: PodwrightError) -> None:
     """Check that a refusal names the request, the obstacle, and what would work."""
-    assert error.asked
+    assert error.operation
     assert error.problem
     assert error.would_work
 

@@ -246,7 +246,8 @@ async def test_connections_beyond_the_limit_take_the_place_of_silent_ones(apart:
             assert gate.num_fds() < 2300  # three of each with a place, one of each that waits
             with suppress(TimeoutError):
                 async with asyncio.timeout(15):
-                    while sum(front.ended().values()) < 1001 - 512 or not front.connections:  # noqa: ASYNC110
+                    closed = front.closed_connections
+                    while sum(closed().values()) < 1001 - 512 or not front.connections:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
             assert front.connections <= 512
             metrics = apart._web.metrics

@@ -36,7 +36,7 @@ class Recorded:
         if self.fail is not None:
             raise self.fail
         if partition != GOOD:
-            raise NotFound(f"there is no partition {partition}", asked=partition)
+            raise NotFound(f"there is no partition {partition}", operation=partition)
         self.moved.append((partition, pid, uid))
 
 

@@ -26,7 +26,7 @@ def test_so_many_can_be_placed_and_no_more(family: Family, seed: int) -> None:
         place = index.allocate(Request(size=1 << dice.randrange(3)))
         if isinstance(place, Placement) and dice.random() < 0.4:
             index.release(place)
-    blocks = [block for held in index.held() for block in held.blocks]
+    blocks = [block for held in index.placements() for block in held.blocks]
     taken = {(b.domain, b.offset + i) for b in blocks for i in range(b.size)}
     free = [
         [(d, at) not in taken for at in range(cluster.domain_size(d))] for d in range(len(domains))

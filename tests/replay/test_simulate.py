@@ -54,7 +54,7 @@ def job(at: float, runtime: float, devices: int, **more: object) -> TraceJob:
 
 
 def began(out: Outcome) -> list[float]:
-    return list(out.began)
+    return list(out.start_times)
 
 
 def test_small_jobs_pass_a_large_one_that_lacks_licences() -> None:
@@ -94,15 +94,15 @@ def test_without_limits_room_is_made_where_jobs_are_young() -> None:
     jobs = [*old, *young, job(60, 10, 8), job(130, 5000, 4)]
     jobs = [one._replace(limit=math.nan) for one in jobs]
     out = run(jobs, slurm=replace(PLAIN, room_s=60.0))
-    assert out.began[4] == pytest.approx(250, abs=1)
+    assert out.start_times[4] == pytest.approx(250, abs=1)
 
 
 def test_what_moves_is_in_the_way_of_the_first_that_fits_by_count() -> None:
     """One before it is too large, and stays where it is in the queue."""
     jobs = [job(0, 1000, 4), job(0, 50, 4), job(0, 1000, 4), job(0, 50, 4), job(55, 1, 16)]
     out = run([*jobs, job(60, 9, 8)], policy="moves", move_s=10.0)
-    assert out.began[5] == 70
-    assert out.began[4] >= 1000
+    assert out.start_times[5] == 70
+    assert out.start_times[4] >= 1000
 
 
 def test_nobody_ever_has_a_device_twice() -> None:
@@ -125,7 +125,7 @@ def test_nobody_ever_has_a_device_twice() -> None:
 
         ground.take = checked  # type: ignore[method-assign, assignment]
         out = simulate(trace, ground, SlurmModel(), Chances(mtbf_s=20 * 86400.0))
-        assert not any(math.isnan(at) for at in out.began)
+        assert not any(math.isnan(at) for at in out.start_times)
         assert ground.occupied == 0
 
 
@@ -134,7 +134,7 @@ def test_a_job_that_a_machine_ends_begins_again() -> None:
     (way,) = pod_ways(["native"], 4)
     out = simulate(trace, way.ground(), PLAIN, Chances(seed=3, mtbf_s=600.0, repair_s=50.0))
     assert out.failed > 0
-    assert out.ended[0] - out.began[0] == 1000
+    assert out.end_times[0] - out.start_times[0] == 1000
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,9 @@ def test_machines_fail_under_every_way(way: str) -> None:
     jobs = [job(at, 1000, 2) for at in range(0, 50_000, 500)]
     out = run(jobs, kind, 16, seed=3, mtbf_s=5000.0, repair_s=2000.0, **more)
     assert out.failed > 10
-    whole = [out.ended[at] - out.began[at] for at in range(len(jobs)) if out.ended[at] > 0]
+    whole = [
+        out.end_times[at] - out.start_times[at] for at in range(len(jobs)) if out.end_times[at] > 0
+    ]
     assert whole == pytest.approx([1000.0] * len(whole))
     assert len(whole) + sum(out.refused.values()) == len(jobs)
 
@@ -165,7 +167,7 @@ def test_a_job_that_never_gets_through_between_failures_is_given_up() -> None:
     """Slurm would begin it again for ever, and the simulation with it."""
     out = run([job(0, 1e6, 16)], seed=3, mtbf_s=600.0, repair_s=50.0)
     assert out.refused == {"ended 10 times by machines that failed": 1}
-    assert math.isnan(out.began[0])
+    assert math.isnan(out.start_times[0])
 
 
 def test_jobs_that_wait_for_one_another_are_counted() -> None:
@@ -238,7 +240,7 @@ def test_dependencies_wait_for_their_job() -> None:
     trace = Trace("t", jobs)
     (way,) = pod_ways(["native"], 16)
     out = simulate(trace, way.ground(), PLAIN)
-    assert list(out.began) == [0, 50, 1]
+    assert list(out.start_times) == [0, 50, 1]
     assert figures(trace, out)["wait"]["mean"] == 0, "they were not eligible before"
     assert trace.skipped.reasons
 
@@ -300,11 +302,11 @@ def test_a_move_makes_the_block_that_is_missing() -> None:
     jobs = [job(0, 1000, 4), job(0, 50, 4), job(0, 1000, 4), job(0, 50, 4), job(60, 9, 8)]
     out = run(jobs, policy="moves", move_s=10.0)
     assert out.moves == 1
-    assert out.began[4] == 70
-    assert sorted(out.ended)[-2:] == [1000, 1010], "who moved ends as much later"
+    assert out.start_times[4] == 70
+    assert sorted(out.end_times)[-2:] == [1000, 1010], "who moved ends as much later"
     work = sum(one.devices * one.runtime for one in jobs)
     assert sum(out.series.useful) == pytest.approx(work), "a move is no work"
-    assert run(jobs, policy="moves", movable=0.0).began[4] == 1000
+    assert run(jobs, policy="moves", movable=0.0).start_times[4] == 1000
 
 
 def test_recorded_starts_are_given_devices_as_they_came() -> None:

@@ -88,7 +88,7 @@ async def test_a_vendor_client_walks_every_call(
 async def test_every_refusal_has_its_status_and_reason(
     vendor: Any, ours: Any, controller: FakeController, kind: type[wire.PodwrightError]
 ) -> None:
-    refusal = kind("a problem", asked="it", would_work="that", holder="älice")
+    refusal = kind("a problem", operation="it", would_work="that", holder="älice")
     controller.fail = {"remove_partition": refusal, "renew": refusal}
     for call in (
         vendor.RemovePartition(pb.RemovePartitionRequest(partition_id="p")),

@@ -84,7 +84,9 @@ REFUSALS = [
 async def test_a_refusal_arrives_as_it_was(
     http: Http, controller: FakeController, kind: type[wire.PodwrightError]
 ) -> None:
-    controller.fail["renew"] = kind("a problem", asked="renew", would_work="this", holder="alice")
+    controller.fail["renew"] = kind(
+        "a problem", operation="renew", would_work="this", holder="alice"
+    )
     status, body = await http.post("Renew", wire.LeaseRequest(id="l", epoch=1))
     assert status == STATUS[kind.code]
     assert body == controller.fail["renew"].to_json()  # type: ignore[attr-defined]
@@ -311,15 +313,15 @@ async def test_all_bodies_together_have_a_limit(server: Server, http: Http) -> N
         client.writer.write(head + bytes(1048575))
     answers = asyncio.gather(*(client.answer() for client in clients), return_exceptions=True)
     async with asyncio.timeout(120):
-        while door.held < door.limits.held - 2 * MAX_BODY:  # noqa: ASYNC110
+        while door.all_bodies < door.limits.all_bodies - 2 * MAX_BODY:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     assert (await http.post("ListLeases"))[0] == 200
-    assert door.held <= door.limits.held + MAX_BODY
+    assert door.all_bodies <= door.limits.all_bodies + MAX_BODY
     for client in clients:
         client.close()
     await answers
     async with asyncio.timeout(120):
-        while door.held:  # noqa: ASYNC110
+        while door.all_bodies:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

@@ -27,7 +27,7 @@ from tests.server.fakes import Http
 class SharedMemory(MemoryStore):
     """A store that somebody else has, until told otherwise."""
 
-    owner, left, held = "the other one", 5.0, True
+    owner, left, lease_lives = "the other one", 5.0, True
     failure: Exception | None = None
     snatched = False
     #: Whether the store can be opened though its disk is full.
@@ -192,12 +192,12 @@ async def test_a_lease_that_ran_out_silences_it(life: Life) -> None:
     life.begin()
     await life.until(lambda: life.ready)
     http = await life.http()
-    life.store.held = False
+    life.store.lease_lives = False
     status, body = await http.post("ListPartitions")
     assert (status, body["data"]["standby"]) == (503, True)
     assert not (await ask(http)).standby
     assert life.server.calls.health()["status"] == "standby"
-    life.store.held = True
+    life.store.lease_lives = True
     assert (await http.post("ListPartitions"))[0] == 200
     http.close()
     life.stop.set()

@@ -48,7 +48,7 @@ def test_each_task_returns_its_own(submit: Submit, slurm: FakeSlurmJobs, tmp_pat
     )
     assert job.results(120) == [(k, "config.yaml") for k in range(4)]
     assert (job.state, job.progress(), job.result(1)[0]) == ("COMPLETED", (4, 4), 1)
-    assert slurm.asked[0] == [
+    assert slurm.commands[0] == [
         *("sbatch", "--parsable", "--job-name=<lambda>", "--ntasks=4"),
         *(f"--output={job.folder}/log", "--open-mode=append", "--ipus=16"),
         *("--time=1:00:00", "--exclusive"),
@@ -139,11 +139,11 @@ def test_slurmctld_is_asked_for_all_jobs_at_once_and_ever_more_rarely(slurm: Fak
     slurm.hold = True
     for _ in range(3):
         slurm.run(["sbatch", "--ntasks=1", "--output=/dev/null"])
-    del slurm.asked[:]
+    del slurm.commands[:]
     for _ in range(1000):
         now[0] += 0.1
         assert [states.state(str(n)) for n in (100, 101, 102)] == ["PENDING"] * 3
-    assert 100 / LATEST < len(slurm.asked) < 20 < 1000 * 0.1 / SOONEST
+    assert 100 / LATEST < len(slurm.commands) < 20 < 1000 * 0.1 / SOONEST
     assert states.state("999") == FORGOTTEN
 
 

@@ -218,7 +218,7 @@ class RemoteMachine:
                 return Internal(
                     problem,
                     would_work=refusal.would_work,
-                    asked=refusal.asked,
+                    operation=refusal.operation,
                     stranger=isinstance(refusal, Unauthenticated),
                 )
         code = error.code().name

@@ -63,7 +63,7 @@ class Agent:
         if secret is None and certs is None:
             raise InvalidRequest(
                 "an agent without a key or certificates would take orders from anybody",
-                asked=f"serve machine {machine}",
+                operation=f"serve machine {machine}",
                 would_work="--agent-key FILE, or --tls-certs DIR",
             )
         self._machine = machine
@@ -138,7 +138,9 @@ class Agent:
                 refusal = error
             except Exception:
                 _log.exception("%s failed", name)
-                refusal = Internal("the agent failed", asked=name, would_work="its log says more")
+                refusal = Internal(
+                    "the agent failed", operation=name, would_work="its log says more"
+                )
             else:
                 if self._secret is not None:
                     proof = self._secret.sign_answer(nonce, reply)
@@ -162,7 +164,7 @@ class Agent:
             if SERVER_URI.encode() not in certificate_names:
                 raise Unauthenticated(
                     "this caller's certificate is no server's",
-                    asked=name,
+                    operation=name,
                     would_work="start vipu-server with the certificates of vipu-server --tls-init",
                 )
         if self._secret is None:

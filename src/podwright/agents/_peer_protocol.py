@@ -32,7 +32,7 @@ def check_agent(machine: str, protocol: int, oldest_peer: int) -> None:
     raise WrongState(
         f"{newer} is too new for {older} (protocols {max(protocol, PROTOCOL)} and "
         f"{min(protocol, PROTOCOL)})",
-        asked=f"machine {machine}",
+        operation=f"machine {machine}",
         would_work=f"{cure}; until then nothing there is changed",
         machine=machine,
         incompatible=True,

@@ -129,7 +129,7 @@ class Secret:
         if addressee != machine:
             raise Unauthenticated(
                 f"this call is for machine {addressee}, and this is {machine}",
-                asked=call,
+                operation=call,
                 would_work=f"create agent {machine}, or another address",
             )
         now = self._clock()
@@ -161,6 +161,6 @@ class Secret:
 def _stranger(problem: str, call: str) -> Unauthenticated:
     return Unauthenticated(
         f"the agent does not know this caller: {problem}",
-        asked=call,
+        operation=call,
         would_work="start server and agent with the same --agent-key file, and set their clocks",
     )

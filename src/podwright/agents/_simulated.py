@@ -253,7 +253,7 @@ class SimulatedMachine:
         return Fenced(
             f"{self.family.device_noun} {index} of machine {self.machine.name} has seen "
             f"epoch {self.devices[index].seen}, newer than {epoch}",
-            asked=kind,
+            operation=kind,
         )
 
     def _report(self, index: int) -> DeviceReport:

@@ -32,7 +32,7 @@ def check_epoch(epoch: int, seen: int, action: str) -> None:
     if not 0 <= epoch < most:
         raise InvalidRequest(
             f"epoch {epoch} is none that a server can have come to",
-            asked=action,
+            operation=action,
             would_work=f"one below {most}",
         )
 
@@ -141,7 +141,7 @@ class SavedMachine:
         if strangers := [index for index in devices if not 0 <= index < known]:
             raise InvalidRequest(
                 f"machine {self._machine.machine.name} has no device {strangers[0]}",
-                asked=kind,
+                operation=kind,
                 would_work=f"0 to {known - 1}",
             )
         seen = max((device.seen for device in self._machine.devices), default=0)

@@ -372,6 +372,6 @@ def _missing(kind: str, name: str, names: Sequence[str], action: str = "") -> No
     have = ", ".join(names[:8]) or "none"
     return NotFound(
         f"there is no {kind} {name}",
-        asked=action or f"get {kind} {name}",
+        operation=action or f"get {kind} {name}",
         would_work=f"there are: {have}",
     )

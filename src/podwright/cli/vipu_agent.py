@@ -92,7 +92,7 @@ async def _serve(arguments: AgentArguments) -> None:
     if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
         raise InvalidRequest(
             f"{arguments.host} is reachable from other machines, and nobody would be checked",
-            asked=f"listen on {arguments.host}",
+            operation=f"listen on {arguments.host}",
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
     machine: SimulatedMachine | GpuMachine
@@ -218,7 +218,7 @@ def _added(arguments: AgentArguments) -> GpuMachine:
         drivers = ", ".join(plugins.names(plugins.DRIVERS))
         raise InvalidRequest(
             f"there is no driver {arguments.driver!r}",
-            asked="--driver",
+            operation="--driver",
             would_work=f"one of {drivers}" if drivers else "pip install a package that adds one",
         )
     family = _family(arguments.family) if arguments.family else None

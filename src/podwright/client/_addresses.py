@@ -140,7 +140,7 @@ def _of_context(name: str, options: ServerOptions, environ: Mapping[str, str]) -
     if options.host or options.port or options.key:
         raise InvalidRequest(
             "a context names its server and its key itself",
-            asked=f"--context {name}",
+            operation=f"--context {name}",
             would_work="leave out --api-host, --api-port and --api-access-key, or --context",
         )
     context = read_contexts(contexts_path(environ)).named(name)

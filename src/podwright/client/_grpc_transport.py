@@ -75,7 +75,7 @@ def _munge(where: str) -> Vouches:
     except MungeError as error:
         raise Unauthenticated(
             f"MUNGE does not answer on this machine: {error}",
-            asked="show a MUNGE credential",
+            operation="show a MUNGE credential",
             would_work="start munged, or show an access key or a certificate",
         ) from None
     return munge
@@ -217,7 +217,7 @@ class GrpcChannel:
         if code == "DEADLINE_EXCEEDED":
             return TimedOut(
                 f"the server at {self.where} gave no answer within {timeout:g} s",
-                asked=name,
+                operation=name,
                 would_work="A longer --timeout waits for it; what was asked may still be under way",
             )
         if code == "UNKNOWN" and not details:

@@ -74,7 +74,7 @@ class UnixTransport:
             self.close()
             raise TimedOut(
                 f"the server at {self.where} gave no answer within {timeout:g} s",
-                asked=method.name,
+                operation=method.name,
                 would_work="ask with a longer --timeout; what was asked may still be under way"
                 if method.changes
                 else "a longer --timeout waits for it, if it is only busy",

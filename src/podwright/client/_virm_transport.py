@@ -109,7 +109,7 @@ class _Call:
     def _late(self, name: str) -> TimedOut:
         return TimedOut(
             f"the controller at {self._channel.where} is not done yet",
-            asked=name,
+            operation=name,
             would_work="it goes on by itself; `vipu list partitions` shows how far it is",
         )
 

@@ -137,7 +137,7 @@ def _acknowledge(client: Client, given: WaitReply) -> None:
     ):
         raise NotFound(
             f"partition {made.name} was made, and was taken back, since nobody claimed it in time",
-            asked=f"create partition {made.name}",
+            operation=f"create partition {made.name}",
             would_work="ask anew",
         )
 

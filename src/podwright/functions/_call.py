@@ -61,14 +61,14 @@ def load_call(file: BinaryIO, host: str) -> FunctionCall:
     import pickle
 
     head = json.loads(file.readline(_LONGEST_LINE))
-    here = python()
-    if _kind(head["python"]) != _kind(here):
+    own = python()
+    if _kind(head["python"]) != _kind(own):
         raise PythonMismatch(
-            f"the function was sent by {head['python']}, and host {host} has {here}",
+            f"the function was sent by {head['python']}, and host {host} has {own}",
             would_work=f"use the same Python on all hosts ({sys.executable} there)",
             host=host,
             here=head["python"],
-            there=here,
+            there=own,
         )
     # Modules beside the sending program are found here by the same search path.
     sys.path += [path for path in head["path"] if path not in sys.path]

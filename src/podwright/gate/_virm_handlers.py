@@ -39,7 +39,7 @@ async def _version(ask: Asker, message: Any) -> Any:
     if info.standby:  # otherwise a client would use the standby
         raise Unavailable(
             f"this server stands by for {info.active or 'another one'}",
-            asked="GetVersion",
+            operation="GetVersion",
             would_work="name both servers, as in --api-host host1,host2",
             standby=True,
             active=info.active,
@@ -74,7 +74,7 @@ async def _list_attributes(ask: Asker, message: Any) -> Any:
     if missing := sorted(wanted - {info.device.machine for info in devices}):
         raise NotFound(
             f"there is no agent {missing[0]}",
-            asked="list IPU attributes",
+            operation="list IPU attributes",
             would_work="name none to see them all",
         )
     return virm.attribute_entries([i for i in devices if not wanted or i.device.machine in wanted])

@@ -164,10 +164,10 @@ class Connection(HttpToolsProtocol):
         self._unparsed -= len(body)
         self._size += len(body)
         self._body_bytes += len(body)
-        self.door.held += len(body)
+        self.door.all_bodies += len(body)
         if self._size > self.door.limits.body:
             self._refuse(413, f"a body may have {self.door.limits.body} bytes")
-        if self.door.held > self.door.limits.held:
+        if self.door.all_bodies > self.door.limits.all_bodies:
             self._refuse(503, "too much is being sent at once")
         super().on_body(body)
 
@@ -246,7 +246,7 @@ class Connection(HttpToolsProtocol):
         """Release bytes of bodies from the listener's count, at most those of this connection."""
         size = min(size, self._body_bytes)
         self._body_bytes -= size
-        self.door.held -= size
+        self.door.all_bodies -= size
 
 
 def _too_long(door: Listener) -> str:

@@ -54,5 +54,5 @@ def host_port(where: str, action: str) -> tuple[str, int]:
     """
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal():
-        raise InvalidRequest(f"{where!r} is not HOST:PORT", asked=action)
+        raise InvalidRequest(f"{where!r} is not HOST:PORT", operation=action)
     return host.strip("[]"), int(port)

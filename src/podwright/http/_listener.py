@@ -52,8 +52,8 @@ class Limits:
 
     connections: the most at once. each: the most of one uid or address. idle: seconds of silence,
     and for a request to become whole. head: bytes of a request's head, trailers included. body:
-    bytes of a request's body. held: bytes of all bodies together. patience: seconds of silence
-    after which a connection makes room for another.
+    bytes of a request's body. all_bodies: bytes of all bodies together. patience: seconds of
+    silence after which a connection makes room for another.
     """
 
     connections: int = 4096
@@ -61,7 +61,7 @@ class Limits:
     idle: float = 60.0
     head: int = 16 * 1024
     body: int = 1024 * 1024
-    held: int = 64 * 1024 * 1024
+    all_bodies: int = 64 * 1024 * 1024
     patience: float = 1.0
 
 
@@ -69,8 +69,8 @@ class Limits:
 class Listener:
     """The state that the connections of one listener share.
 
-    complain: returns the body of a refusal of HTTP itself, from status and problem. held: bytes of
-    bodies now. clock: seconds, never backwards.
+    complain: returns the body of a refusal of HTTP itself, from status and problem. all_bodies:
+    bytes of bodies now. clock: seconds, never backwards.
     """
 
     handler: Handler
@@ -78,7 +78,7 @@ class Listener:
     complain: Callable[[int, str], bytes]
     clock: Callable[[], float]
     visitors: Visitors = field(init=False)
-    held: int = 0
+    all_bodies: int = 0
     ending: bool = False
 
     def __post_init__(self) -> None:

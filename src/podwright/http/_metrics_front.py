@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 FRESH = 2.0  #: seconds for which metrics are reused
-_LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, held=1, patience=0.0)
+_LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, all_bodies=1, patience=0.0)
 
 
 class Figure(NamedTuple):

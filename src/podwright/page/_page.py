@@ -213,7 +213,7 @@ class Page:
         elif not self._keys_hidden(request):
             raise Denied(
                 "access keys would travel here for all to read",
-                asked="log in",
+                operation="log in",
                 would_work="reach the page over TLS, or by podwright web on the server's machine",
             )
         else:
@@ -227,11 +227,13 @@ class Page:
         _own_origin(request)
         who = self._logged_in(request)
         if who is None:
-            raise Unauthenticated("nobody is logged in", asked="act", would_work="log in first")
+            raise Unauthenticated("nobody is logged in", operation="act", would_work="log in first")
         action = _decoded(request, _Act)
         if action.method not in ACTS:
             raise InvalidRequest(
-                f"{action.method[:40]} is not done here", asked="act", would_work=", ".join(ACTS)
+                f"{action.method[:40]} is not done here",
+                operation="act",
+                would_work=", ".join(ACTS),
             )
         reply = await self._server.act(who, action.method, bytes(action.request))
         return Reply(200, reply, headers=self._files.headers)
@@ -294,7 +296,7 @@ def _own_origin(request: HttpRequest) -> None:
     ):
         raise Denied(
             "this came from elsewhere than the page",
-            asked=f"{request.method} {request.path[:40]}",
+            operation=f"{request.method} {request.path[:40]}",
             would_work="use the page, or the command that does the same",
         )
 
@@ -303,4 +305,4 @@ def _decoded(request: HttpRequest, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(request.body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"{error}", asked=request.path[:40]) from None
+        raise InvalidRequest(f"{error}", operation=request.path[:40]) from None

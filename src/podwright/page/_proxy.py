@@ -58,7 +58,7 @@ class SiteProxy:
         if local and not secret:
             raise InvalidRequest(
                 "every account of this machine can connect as the proxy does",
-                asked="believe a proxy on this machine",
+                operation="believe a proxy on this machine",
                 would_work=f"--http-proxy-secret FILE, which the proxy sends as {SECRET}",
             )
         if secret and len(secret) < 16:
@@ -107,6 +107,6 @@ def _network(peer: str) -> _Network:
     except ValueError:
         raise InvalidRequest(
             f"{peer[:80]!r} is no address and no network",
-            asked="--http-proxy",
+            operation="--http-proxy",
             would_work="--http-proxy 10.0.0.5,10.1.0.0/24",
         ) from None

@@ -178,7 +178,7 @@ class Index:
         pool.turn(place, 1)
         pool.turn_rest(place, 1)
 
-    def held(self) -> list[Placement]:
+    def placements(self) -> list[Placement]:
         """Return all placements that hold devices now."""
         return [
             place.placement

@@ -203,7 +203,7 @@ class NodeIndex:
             self._untaken[name] |= mask
             self._refile(name)
 
-    def held(self) -> list[Placement]:
+    def placements(self) -> list[Placement]:
         """Return all placements that hold devices now."""
         return list(self._held)
 

@@ -50,7 +50,7 @@ def used(report: Report) -> Figure:
 
 def _parts(out: Outcome) -> list[Any]:
     useful = np.asarray(out.series.useful)
-    occupied = np.asarray(out.series.held)
+    occupied = np.asarray(out.series.occupied)
     return [useful, np.maximum(0.0, occupied - useful), np.asarray(out.series.stuck)]
 
 
@@ -86,9 +86,9 @@ def distribution(report: Report) -> Figure:
     ways, sizes = figure.subplots(1, 2, sharey=True)
     eligible = np.asarray(report.trace.eligible)
     for out in report.outcomes:
-        _share(ways, np.asarray(out.began) - eligible, out.way)
+        _share(ways, np.asarray(out.start_times) - eligible, out.way)
     first = report.outcomes[0]
-    waited = np.asarray(first.began) - eligible
+    waited = np.asarray(first.start_times) - eligible
     devices = np.asarray(report.trace.devices)
     for size in report.figures["ways"][0]["by_size"]:
         low, high = size["from"], size["to"]

@@ -21,8 +21,8 @@ def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
     Shares are of the way's devices until the last submission. Times are in seconds.
     """
     eligible = trace.eligible if out.eligible is None else out.eligible
-    ran = [job for job, began in enumerate(out.began) if not math.isnan(began)]
-    waits = [max(0.0, out.began[job] - eligible[job]) for job in ran]
+    ran = [job for job, began in enumerate(out.start_times) if not math.isnan(began)]
+    waits = [max(0.0, out.start_times[job] - eligible[job]) for job in ran]
     series = out.series
     window = max(trace.span, 1.0)
     area = out.size * window
@@ -33,9 +33,9 @@ def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
         "refused": dict(sorted(out.refused.items())),
         "refused_device_hours": out.refused_seconds / 3600,
         "used": until(series.useful, series.width, window) / area,
-        "held": until(series.held, series.width, window) / area,
+        "held": until(series.occupied, series.width, window) / area,
         "free_of_no_use": until(series.stuck, series.width, window) / area,
-        "makespan_s": max((end for end in out.ended if not math.isnan(end)), default=0.0),
+        "makespan_s": max((end for end in out.end_times if not math.isnan(end)), default=0.0),
         "wait": _spread(waits),
         "bounded_slowdown": _spread(bounded_slowdowns(trace, ran, waits)),
         "by_size": by_size(trace, ran, waits),

@@ -21,7 +21,7 @@ class Series:
     width: float
     bins: int
     useful: array[float] = field(default_factory=lambda: array("d"))
-    held: array[float] = field(default_factory=lambda: array("d"))
+    occupied: array[float] = field(default_factory=lambda: array("d"))
     stuck: array[float] = field(default_factory=lambda: array("d"))
 
     @classmethod
@@ -38,13 +38,13 @@ class Series:
         at, last = min(late, int(begin / width)), min(late, int(end / width))
         while len(self.useful) <= last:
             self.useful.append(0.0)
-            self.held.append(0.0)
+            self.occupied.append(0.0)
             self.stuck.append(0.0)
         while begin < end:
             step = (end if at >= late else min(end, (at + 1) * width)) - begin
             if step > 0:
                 self.useful[at] += step * useful
-                self.held[at] += step * occupied
+                self.occupied[at] += step * occupied
                 self.stuck[at] += step * stuck
             begin += step
             at += 1
@@ -56,17 +56,17 @@ class Series:
 class Outcome:
     """The result of one way.
 
-    began, ended: seconds since the trace's first submission, by job; NaN for refused jobs. refused:
-    the number of refused jobs by reason. where: a flat list of (job, first device, number of
-    devices). when: a flat list of (begin, end) for the same rows. eligible: when jobs became
-    eligible, if dependencies decided it. moves: the number of moves. failed: the number of runs
-    that a failing machine ended.
+    start_times, end_times: seconds since the trace's first submission, by job; NaN for refused
+    jobs. refused: the number of refused jobs by reason. where: a flat list of (job, first device,
+    number of devices). when: a flat list of (begin, end) for the same rows. eligible: when jobs
+    became eligible, if dependencies decided it. moves: the number of moves. failed: the number of
+    runs that a failing machine ended.
     """
 
     way: str
     size: int
-    began: array[float]
-    ended: array[float]
+    start_times: array[float]
+    end_times: array[float]
     series: Series
     refused: dict[str, int] = field(default_factory=dict)
     refused_seconds: float = 0.0

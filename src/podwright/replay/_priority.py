@@ -42,13 +42,13 @@ class Priorities:
         """Return whether the keys must be computed anew (PriorityCalcPeriod)."""
         return self._slurm.ranks and now - self._ranked >= self._slurm.calc_period
 
-    def began(self, user: int, devices: int, now: float) -> None:
+    def job_began(self, user: int, devices: int, now: float) -> None:
         """Note that a job of this user has begun to use these devices."""
         if self._slurm.weight_fairshare:
             self._decay(now)
             self._running[user] += devices
 
-    def ended(self, user: int, devices: int, now: float) -> None:
+    def job_ended(self, user: int, devices: int, now: float) -> None:
         """Note that the job has ended."""
         if self._slurm.weight_fairshare:
             self._decay(now)

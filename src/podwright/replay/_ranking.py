@@ -87,12 +87,12 @@ def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> 
     jobs = [
         job
         for job in range(len(trace))
-        if not math.isnan(first.began[job]) and not math.isnan(second.began[job])
+        if not math.isnan(first.start_times[job]) and not math.isnan(second.start_times[job])
     ]
     columns = []
     for outcome in (first, second):
         eligible = trace.eligible if outcome.eligible is None else outcome.eligible
-        waits = [max(0.0, outcome.began[job] - eligible[job]) for job in jobs]
+        waits = [max(0.0, outcome.start_times[job] - eligible[job]) for job in jobs]
         columns.append(bounded_slowdowns(trace, jobs, waits) if slowdown else waits)
     return [left - right for left, right in zip(*columns, strict=True)]
 

@@ -124,7 +124,7 @@ class RoomMaker:
 
     def _likely_ends(self, now: float) -> dict[int, float]:
         """Return when running jobs end, as far as Slurm can tell."""
-        began, until = self._state.outcome.began, self._state.jobs.until
+        began, until = self._state.outcome.start_times, self._state.jobs.until
         return {job: likely_end(end, began[job], now)[0] for job, (end, _) in until.items()}
 
     def _able(self, now: float) -> dict[int, float]:
@@ -141,5 +141,5 @@ class RoomMaker:
         runs = state.trace.runtime[job] + state.slurm.overhead_s
         moved = jobs.moved_at.setdefault(job, [])
         moved.append(now)
-        end = state.outcome.began[job] + runs + lost * len(moved)
+        end = state.outcome.start_times[job] + runs + lost * len(moved)
         heappush(state.events.job_ends, (end, job, jobs.life[job]))

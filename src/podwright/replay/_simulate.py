@@ -222,17 +222,17 @@ class _Run:
         else:
             del self.backlog.waiting[devices]
         self.useful += devices
-        self.out.began[job] = now
+        self.out.start_times[job] = now
         runs = trace.runtime[job] + self.slurm.overhead_s
         heappush(self.events.job_ends, (now + runs, job, self.jobs.life[job]))
         self.jobs.until[job] = until, self.ground.units(demand)
-        self.priorities.began(trace.user[job], devices, now)
+        self.priorities.job_began(trace.user[job], devices, now)
         self.state.draw(job, now)
         return answer
 
     def _end(self, job: int, now: float) -> None:
         self._stop(job, now)
-        self.out.ended[job] = now
+        self.out.end_times[job] = now
         self._over(job, now)
 
     def _over(self, job: int, now: float) -> None:
@@ -250,7 +250,7 @@ class _Run:
         self.out.leaves(job, self.jobs.rows.pop(job), now)
         del self.jobs.until[job]
         self.useful -= devices
-        self.priorities.ended(self.trace.user[job], devices, now)
+        self.priorities.job_ended(self.trace.user[job], devices, now)
         self.jobs.moved_at.pop(job, None)
         self.room.changed = True
         if self.ground.plans:
@@ -265,7 +265,7 @@ class _Run:
             if self.jobs.failures[job] < _LIVES:
                 self._push(job, now)
                 continue
-            self.out.began[job] = math.nan
+            self.out.start_times[job] = math.nan
             self.out.refused[_GIVEN_UP] = self.out.refused.get(_GIVEN_UP, 0) + 1
             self.out.refused_seconds += self.trace.devices[job] * self.trace.runtime[job]
             self._over(job, now)

@@ -36,7 +36,7 @@ def check() -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise InvalidRequest(
             "matplotlib is not installed",
-            asked="draw the report's page",
+            operation="draw the report's page",
             would_work="pip install 'podwright[report]'; the text and --json work without it",
         )
 

@@ -39,7 +39,7 @@ def reach(
         if name not in known:
             raise InvalidRequest(
                 f"there is no network interface {name}",
-                asked="listen for agents",
+                operation="listen for agents",
                 would_work=f"one of {', '.join(sorted(known))}",
             )
     secret = Secret(read_key(key)) if key is not None else None
@@ -56,13 +56,13 @@ def reach(
         if certificate and tls is None:
             raise InvalidRequest(
                 "without TLS nobody shows a certificate",
-                asked=f"believe certificate {certificate} of {name} alone",
+                operation=f"believe certificate {certificate} of {name} alone",
                 would_work="start vipu-server with --secure and --tls-certs",
             )
         if secret is None and tls is None and not is_loopback(host):
             raise InvalidRequest(
                 f"{host} is another machine, where anybody might answer",
-                asked=f"reach the agent of {name}",
+                operation=f"reach the agent of {name}",
                 would_work="start vipu-server with --agent-key FILE, a key that agents share, or "
                 "with --secure and --tls-certs",
             )

@@ -86,13 +86,13 @@ class Calls:
 
     async def _carried_out(self, caller: Caller, method: Method, request: Value) -> Any:
         if self._ending:
-            raise Unavailable("the server is ending", asked=method.name, would_work="try again")
+            raise Unavailable("the server is ending", operation=method.name, would_work="try again")
         if (refusal := self._gate()) is not None and method.name != "GetServerInfo":
             raise refusal
         if method.changes and method.stored and self.controller.read_only is not None:
             raise Unavailable(
                 f"the server is read only for now, since {self.controller.read_only.problem}",
-                asked=method.name,
+                operation=method.name,
                 would_work="free some space; it goes on by itself within seconds",
                 read_only=True,
             )
@@ -112,7 +112,7 @@ class Calls:
             code = Internal.code
             _log.exception("%s by %s failed", method.name, caller.name)
             raise Internal(
-                "the server failed", asked=method.name, would_work="its log says more"
+                "the server failed", operation=method.name, would_work="its log says more"
             ) from None
         finally:
             self.under_way -= 1
@@ -159,5 +159,5 @@ class Calls:
 
     async def _issue_token(self, caller: Caller, request: Value) -> Value:
         if caller.origin != "unix":
-            raise Denied("tokens are given on the Unix socket alone", asked="IssueToken")
+            raise Denied("tokens are given on the Unix socket alone", operation="IssueToken")
         return self.identity.issue(caller, cast(TokenRequest, request).audience)

@@ -41,14 +41,14 @@ def check_name(name: str, action: str) -> str:
         if not _HOST.fullmatch(name) or name.replace(".", "").isdigit():
             raise InvalidRequest(
                 f"{name[:80]!r} is no name of a host, and no address",
-                asked=action,
+                operation=action,
                 would_work="--name head1 --name 10.0.0.1",
             ) from None
         return name
     if address.is_unspecified:
         raise InvalidRequest(
             f"{name} stands for all addresses, and nobody connects to it",
-            asked=action,
+            operation=action,
             would_work="the names and addresses by which clients come: --name head1 "
             "--name 10.0.0.1",
         )
@@ -90,7 +90,7 @@ def renew_certificates(
         except OSError:
             raise InvalidRequest(
                 f"{folder} does not say for which names its certificates are",
-                asked=action,
+                operation=action,
                 would_work="say them: --tls-renew --name head1 --name 10.0.0.1",
             ) from None
     maker = _Maker(action, days, start)
@@ -174,14 +174,16 @@ def _check_authority(folder: Path, action: str) -> None:
         if not os.access(folder / name, os.R_OK):
             raise InvalidRequest(
                 f"cannot read the authority's {folder / name}",
-                asked=action,
+                operation=action,
                 would_work="--tls-ca DIR, the folder vipu-certs that vipu-server --tls-init made",
             )
 
 
 def _check_free(folder: Path, action: str) -> None:
     if folder.exists():
-        raise AlreadyExists(f"there is {folder} already", asked=action, would_work="move it away")
+        raise AlreadyExists(
+            f"there is {folder} already", operation=action, would_work="move it away"
+        )
 
 
 def _program(action: str) -> str:
@@ -189,7 +191,7 @@ def _program(action: str) -> str:
     if program is None:
         raise Unavailable(
             "there is no openssl on this machine",
-            asked=action,
+            operation=action,
             would_work="install it (apt-get install openssl), or put ca.pem, cert.pem and key.pem "
             "of your own authority into the folder of --tls-certs",
         )
@@ -275,7 +277,9 @@ class _Maker:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
-            raise Unavailable(f"openssl {arguments[0]} failed: {last}", asked="make a certificate")
+            raise Unavailable(
+                f"openssl {arguments[0]} failed: {last}", operation="make a certificate"
+            )
 
 
 _SETTINGS: Final = """\

@@ -64,7 +64,7 @@ def fabric_driver(options: FabricOptions | None) -> Callable[[FabricSite], Fabri
     if redfish and "/Fabrics/" not in fabric and fabric != COMPOSITION:
         raise InvalidRequest(
             f"{options.url} names no fabric",
-            asked="--redfish",
+            operation="--redfish",
             would_work=f"https://HOST/redfish/v1/Fabrics/NAME, or https://HOST{COMPOSITION}",
         )
     path = options.inventory
@@ -91,7 +91,7 @@ def _added(name: str) -> Callable[[FabricSite], FabricDriver]:
         known = ", ".join(plugins.names(plugins.FABRICS))
         raise InvalidRequest(
             f"no package adds a fabric called {name}",
-            asked="--fabric",
+            operation="--fabric",
             would_work=f"one of {known}" if known else "a package that adds one",
         )
     return make

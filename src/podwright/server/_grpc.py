@@ -111,7 +111,7 @@ class GrpcFront:
         """The number of connections that wait for a place, by the gate's last report."""
         return self._counted.waiting
 
-    def ended(self) -> dict[str, int]:
+    def closed_connections(self) -> dict[str, int]:
         """The number of connections that were ended or not accepted, over all gates, by reason."""
         return {
             reason: self._ended_connections[reason] + count
@@ -193,7 +193,7 @@ class GrpcFront:
         except Exception:
             _log.exception("%s failed", ask.method)
             link.send(
-                GateRefused(ask.id, Internal("the server failed", asked=ask.method).to_json())
+                GateRefused(ask.id, Internal("the server failed", operation=ask.method).to_json())
             )
         else:
             link.send(Done(ask.id, reply))
@@ -218,7 +218,7 @@ class GrpcFront:
         try:
             request = msgspec.msgpack.decode(ask.request, type=method.request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequest(f"{error}", asked=ask.method) from None
+            raise InvalidRequest(f"{error}", operation=ask.method) from None
         return _encode(await self._calls(caller, method, request))
 
 

@@ -156,7 +156,7 @@ def choose(
     if ours != theirs and _in_use(records):
         raise WrongState(
             f"the store holds partitions of {theirs}, not of {ours}",
-            asked=f"serve {ours}",
+            operation=f"serve {ours}",
             would_work="leave the option out to serve what the store holds, or name another "
             "--storage",
         )

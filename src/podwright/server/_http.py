@@ -106,4 +106,4 @@ def _decoded(decoder: msgspec.json.Decoder[Value], method: Method, body: bytes) 
     try:
         return decoder.decode(body or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"{error}", asked=method.name) from None
+        raise InvalidRequest(f"{error}", operation=method.name) from None

@@ -274,7 +274,7 @@ def find_munge(socket: str) -> Vouches:
     except MungeError as error:
         raise Unavailable(
             f"MUNGE does not answer here: {error}",
-            asked="--munge",
+            operation="--munge",
             would_work="start munged, say where it listens with --munge-socket, or leave it out",
         ) from None
     return munge

@@ -51,6 +51,6 @@ async def make_store(place: Path | str, user: str) -> str:
 def _exists(place: Path | str) -> AlreadyExists:
     return AlreadyExists(
         f"there is a store already: {shown_place(place)}",
-        asked="--init",
+        operation="--init",
         would_work="another --storage",
     )

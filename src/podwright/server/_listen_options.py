@@ -55,7 +55,7 @@ class ListenOptions:
         if secure and self.certs is None and self.host is not None and not is_loopback(self.host):
             raise InvalidRequest(
                 "without TLS access keys would travel for all to read",
-                asked=f"listen on {self.host}",
+                operation=f"listen on {self.host}",
                 would_work="--tls-certs DIR; vipu-server --tls-init makes it",
             )
 
@@ -63,7 +63,7 @@ class ListenOptions:
 def _unchecked(host: str, action: str) -> InvalidRequest:
     return InvalidRequest(
         f"{host} is reachable from other machines, whose users nobody checks",
-        asked=action,
+        operation=action,
         would_work="127.0.0.1, or say --listen-anywhere as well",
     )
 

@@ -44,7 +44,7 @@ def parse_other_pods(texts: Sequence[str]) -> dict[str, str]:
         if problem:
             raise InvalidRequest(
                 problem,
-                asked=f"--peer {text[:80]!r}" if "@" not in text else "--peer",
+                operation=f"--peer {text[:80]!r}" if "@" not in text else "--peer",
                 would_work="--peer east=https://pod-east.example.org/",
             )
         pods[name] = url

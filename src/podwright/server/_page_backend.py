@@ -111,7 +111,7 @@ class PageServer:
         try:
             request = msgspec.json.decode(body, type=known.request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequest(f"{error}", asked=method) from None
+            raise InvalidRequest(f"{error}", operation=method) from None
         return msgspec.json.encode(await self._calls(_caller(who), known, request))
 
     def audience(self, who: Who) -> str:

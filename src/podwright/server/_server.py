@@ -169,7 +169,9 @@ class Server:
             for reason, count in (("refused", door.refused), ("evicted", door.evicted))
         }
         if self._grpc is not None:
-            counts |= {("grpc", reason): count for reason, count in self._grpc.ended().items()}
+            counts |= {
+                ("grpc", reason): count for reason, count in self._grpc.closed_connections().items()
+            }
         return counts
 
     def _gauges(self) -> list[Gauge]:

@@ -61,7 +61,7 @@ class SharedStore(Store, Protocol):
         ...
 
     @property
-    def held(self) -> bool:
+    def lease_lives(self) -> bool:
         """Whether this server's lease lives."""
         ...
 
@@ -69,7 +69,7 @@ class SharedStore(Store, Protocol):
 class UnsharedStore:
     """Adapts the store of a single server to `SharedStore`: it is always this server's turn."""
 
-    held = True
+    lease_lives = True
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -145,7 +145,7 @@ class Active:
         This process may have been stopped while another server took over. The check uses this
         host's own clock, so it needs no answer of the database.
         """
-        if self.read_only is not None or self.store.held:
+        if self.read_only is not None or self.store.lease_lives:
             return None
         return Unavailable(
             "this server's lease on its store has run out",

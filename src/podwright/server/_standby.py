@@ -67,7 +67,7 @@ class Standby:
         who = f"; active is {self.active}" if self.active else ""
         return Unavailable(
             f"this server stands by for another one{who}",
-            asked=action.replace("_", " "),
+            operation=action.replace("_", " "),
             would_work="name both servers, as in --api-host host1,host2, and the active one is "
             "found",
             standby=True,

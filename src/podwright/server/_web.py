@@ -41,7 +41,9 @@ _LISTS = {
 }
 #: A probe asks, gets its answer and goes, and an open page sends something every few seconds. A
 #: connection that is silent may therefore be closed at once to make room.
-LIMITS = Limits(connections=1024, each=512, idle=15.0, body=BODY, held=64 * BODY, patience=0.0)
+LIMITS = Limits(
+    connections=1024, each=512, idle=15.0, body=BODY, all_bodies=64 * BODY, patience=0.0
+)
 
 #: Items of a list that are formatted before other requests are answered.
 _AT_ONCE = 100

@@ -162,7 +162,7 @@ async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> N
         if opened.records and not replace:
             raise WrongState(
                 f"the store holds {len(opened.records)} records already",
-                asked="restore a backup",
+                operation="restore a backup",
                 would_work="restore into an empty store, or say that what it holds may go",
             )
         await store.replace(backup.records, epoch=max(opened.epoch, backup.epoch) + _EPOCHS)

@@ -120,7 +120,7 @@ class PostgresStore(GroupStore):
         await self._in_thread(lambda: self._checked(self._renew))
 
     @property
-    def held(self) -> bool:
+    def lease_lives(self) -> bool:
         """Whether the lease still lives by this server's own clock, so that no other can be active.
 
         A server that hung for longer than the ttl learns from it that its lease is over.

@@ -85,7 +85,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
     except ImportError:
         raise Unavailable(
             "this installation has no PostgreSQL client",
-            asked=f"open the store {name}",
+            operation=f"open the store {name}",
             would_work="pip install 'podwright[postgres]'",
         ) from None
     try:

@@ -26,13 +26,13 @@ def ipuof_gcds(info: PartitionInfo, gcd: int | None = None) -> list[dict[str, An
         last = info.num_gcds - 1
         raise NotFound(
             f"there is no GCD {gcd}",
-            asked=action,
+            operation=action,
             would_work="GCD 0" if last == 0 else f"a GCD from 0 to {last}",
         )
     if info.ready_state is not ReadyState.ACTIVE:
         raise WrongState(
             f"it is {info.ready_state.name}",
-            asked=action,
+            operation=action,
             would_work="wait until it is ACTIVE"
             if info.ready_state is ReadyState.PENDING
             else f"vipu reset partition {info.name}",

@@ -146,7 +146,7 @@ def create_request(message: Any) -> CreateRequest:
     if need.ipus and not need.cluster_id:
         raise InvalidRequest(
             "devices are chosen one by one, but no cluster is named",
-            asked=action,
+            operation=action,
             would_work="give cluster_id",
         )
     return CreateRequest(
@@ -177,7 +177,7 @@ def _chosen(ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
         if sorted(ids) != list(range(len(ids))):
             raise InvalidRequest(
                 f"routing ids {ids} do not number the devices",
-                asked=action,
+                operation=action,
                 would_work=f"each of 0 to {len(ids) - 1} once, or none at all",
             )
         ipus = sorted(ipus, key=lambda ipu: ipu.routing_id)

@@ -81,7 +81,7 @@ def test_it_samples_beside_a_command_and_ends_with_it(tmp_path: Path) -> None:
     assert sampled is not None
     assert [use.number for use in sampled.uses] == [1, 2]
     first, other = sampled.uses
-    assert (first.peak, first.most, first.held, other.used) == (70, 99 << 20, True, False)
+    assert (first.peak, first.most, first.had_process, other.used) == (70, 99 << 20, True, False)
     assert sampled.idle_ranks == (("0", 1),)
 
 

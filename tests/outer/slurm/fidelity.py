@@ -221,7 +221,7 @@ def simulated(way: str, run: Run) -> list[TraceJob]:
     """The same jobs, as the simulation starts them."""
     trace = Trace("record", run.jobs)
     out = simulate(trace, WAYS[way].ground(), replace(SLURM, overhead_s=run.overhead_s))
-    return [job._replace(start=out.began[at]) for at, job in enumerate(trace.jobs())]
+    return [job._replace(start=out.start_times[at]) for at, job in enumerate(trace.jobs())]
 
 
 def wait(jobs: Sequence[TraceJob]) -> float:

@@ -115,7 +115,7 @@ class OrderedFabric:
             raise Fenced(
                 f"{named_devices(intent.devices)} have seen epoch {newest}, newer than "
                 f"{intent.epoch}",
-                asked=_describe(intent),
+                operation=_describe(intent),
             )
         _refuse(intent, reading)
         number = await intents.begin(intent)
@@ -190,7 +190,7 @@ class OrderedFabric:
                 return
         raise Internal(
             f"the fabric says that it is done, but {problem}",
-            asked=_describe(intent),
+            operation=_describe(intent),
             would_work="look at the fabric's own view, and repeat the call",
         )
 
@@ -207,7 +207,7 @@ class OrderedFabric:
             names = sorted({reading.foreign[device] for device in contested})
             raise WrongState(
                 f"{named_devices(contested)} was taken meanwhile by {', '.join(names)}",
-                asked=_describe(intent),
+                operation=_describe(intent),
                 would_work="take it out there, by whoever made it",
             )
 
@@ -248,7 +248,7 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
     if unknown:
         raise NotFound(
             f"the fabric lists no device that is {named_devices(unknown)}",
-            asked=_describe(intent),
+            operation=_describe(intent),
             would_work="correct the inventory of the fabric, or wait until the machine is back",
         )
     if not intent.partition:
@@ -257,7 +257,7 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
         if name != intent.partition and (conflicting := members & intent.devices):
             raise WrongState(
                 f"{named_devices(conflicting)} is in partition {name}",
-                asked=_describe(intent),
+                operation=_describe(intent),
                 would_work=f"release partition {name} first",
             )
     foreign = {device for device in intent.devices if device in reading.foreign}
@@ -265,14 +265,14 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
         names = sorted({reading.foreign[device] for device in foreign})
         raise WrongState(
             f"{named_devices(foreign)} is in {', '.join(names)}, which is not Podwright's",
-            asked=_describe(intent),
+            operation=_describe(intent),
             would_work="take it out there, by whoever made it",
         )
     if problem := reading.unmatched.get(intent.partition):
         raise WrongState(
-            problem, asked=_describe(intent), would_work="correct the fabric's inventory"
+            problem, operation=_describe(intent), would_work="correct the fabric's inventory"
         )
     present = reading.partitions.get(intent.partition, frozenset())
     for device in sorted(intent.devices - present):
         if problem := reading.ill.get(device):
-            raise Unavailable(f"{device} cannot be joined: {problem}", asked=_describe(intent))
+            raise Unavailable(f"{device} cannot be joined: {problem}", operation=_describe(intent))

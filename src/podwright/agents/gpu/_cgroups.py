@@ -52,7 +52,7 @@ class Cgroups:
         except OSError as error:
             raise InvalidRequest(
                 f"device cgroups cannot be made here: {error.strerror}",
-                asked="--guard cgroups",
+                operation="--guard cgroups",
                 would_work="an agent that runs as root on the machine itself, or --guard files",
             ) from None
 
@@ -135,7 +135,7 @@ class Cgroups:
         left = ", ".join(map(str, self._groups.members(name)[:5]))
         raise WrongState(
             f"processes of an earlier partition {name} are left on this machine: {left}",
-            asked=f"a cgroup for partition {name}",
+            operation=f"a cgroup for partition {name}",
             would_work="end them, or give the partition another name",
         )
 

@@ -194,7 +194,7 @@ class ImexChannels:
     def _conflict(self, partition: str, number: int, whose: str) -> WrongState:
         return WrongState(
             f"IMEX channel {number} is {whose} on this machine",
-            asked=f"a channel for partition {partition}",
+            operation=f"a channel for partition {partition}",
             would_work="another name for the partition",
         )
 

@@ -101,7 +101,7 @@ class GpuMachine:
                 raise Fenced(
                     f"GPU {index} of machine {self.machine.name} has seen epoch "
                     f"{self.devices[index].seen}, newer than {epoch}",
-                    asked=kind,
+                    operation=kind,
                 )
         for index in devices:
             self.devices[index].seen = epoch
@@ -224,14 +224,17 @@ class GpuMachine:
         guard = next((guard for guard in self._guards if isinstance(guard, Cgroups)), None)
         action = f"a process in partition {partition}"
         if guard is None:
-            raise WrongState(f"machine {self.machine.name} uses no device cgroups", asked=action)
+            raise WrongState(
+                f"machine {self.machine.name} uses no device cgroups", operation=action
+            )
         if entry is None:
             raise NotFound(
-                f"machine {self.machine.name} has no GPUs of partition {partition}", asked=action
+                f"machine {self.machine.name} has no GPUs of partition {partition}",
+                operation=action,
             )
         anybodys = entry.owner in ("", "anonymous")
         if not anybodys and uid != 0 and uid != user_number(entry.owner):
-            raise Denied(f"partition {partition} is user {entry.owner}'s", asked=action)
+            raise Denied(f"partition {partition} is user {entry.owner}'s", operation=action)
         await self._call(lambda: guard.enter(partition, pid))
 
     def _partitions(self) -> list[HeldPartition]:

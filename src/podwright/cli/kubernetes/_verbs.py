@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
 
         raise Unavailable(
             f"{error.name} is not installed",
-            asked="podwright kubernetes",
+            operation="podwright kubernetes",
             would_work="pip install 'podwright[kubernetes]'",
         ) from None
 
@@ -141,7 +141,7 @@ def _chosen(arguments: argparse.Namespace) -> Setting:
     if bool(arguments.controllers) == bool(arguments.simulated):
         raise InvalidRequest(
             "where partitions come from is not said",
-            asked=f"podwright kubernetes {arguments.kubernetes_verb}",
+            operation=f"podwright kubernetes {arguments.kubernetes_verb}",
             would_work="--controllers HOST:PORT, or --simulated pod16",
         )
     if arguments.controllers:
@@ -368,13 +368,13 @@ def _run_remove(arguments: argparse.Namespace) -> int:
     if bool(arguments.controllers) == arguments.leave_partitions:
         raise InvalidRequest(
             "what becomes of the jobs' partitions is not said",
-            asked="podwright kubernetes remove",
+            operation="podwright kubernetes remove",
             would_work="--controllers HOST:PORT, or --leave-partitions",
         )
     if arguments.cluster_gone and not (arguments.controllers and arguments.cluster_name):
         raise InvalidRequest(
             "which cluster is gone is not said",
-            asked="podwright kubernetes remove --cluster-gone",
+            operation="podwright kubernetes remove --cluster-gone",
             would_work="--controllers HOST:PORT --cluster-name NAME, as its partitions have it",
         )
     serving = Serving(

@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidRequest(
             "this is no terminal",
-            asked="podwright top",
+            operation="podwright top",
             would_work="gc-monitor --live, or vipu list partitions --json, for programs",
         )
     try:
@@ -49,7 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         raise Unavailable(
             f"{error.name} is not installed",
-            asked="podwright top",
+            operation="podwright top",
             would_work="pip install 'podwright[top]'",
         ) from None
     server = connect(arguments)

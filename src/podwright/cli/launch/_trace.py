@@ -47,7 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
         if not path:
             raise NotFound(
                 f"there is no file {arguments.job}, and no launch of that name was traced here",
-                asked="podwright trace",
+                operation="podwright trace",
                 would_work="start it with: poprun --trace FILE …",
             )
     timeline = read_timeline(path)

@@ -133,7 +133,7 @@ def _submit(arguments: argparse.Namespace, inside: tuple[str, ...]) -> int:
         os.execvp(command[0], command)
     except OSError as error:
         raise Unavailable(
-            f"salloc: {error.strerror}", asked="run a job", would_work="install Slurm's client"
+            f"salloc: {error.strerror}", operation="run a job", would_work="install Slurm's client"
         ) from None
 
 
@@ -154,7 +154,7 @@ def _keep(name: str, bench: Bench) -> list[Change]:
     except OSError as error:
         if name:
             raise Unavailable(
-                f"{path}: {error.strerror}", asked="keep the table", would_work="--keep FILE"
+                f"{path}: {error.strerror}", operation="keep the table", would_work="--keep FILE"
             ) from None
     return changed
 

@@ -136,6 +136,6 @@ def _known(names: list[str]) -> None:
         if name not in health.all_checks():
             raise InvalidRequest(
                 f"there is no check {name!r}{nearest(name, health.all_checks())}",
-                asked=f"--skip {name}",
+                operation=f"--skip {name}",
                 would_work="podwright node health --list names them",
             )

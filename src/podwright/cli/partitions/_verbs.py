@@ -157,7 +157,7 @@ def _get_partition(arguments: _Arguments, pod: Pod) -> int:
     if gcd is not None and gcd >= info.num_gcds:
         raise NotFound(
             f"there is no GCD {gcd}",
-            asked=f"get partition {info.name}",
+            operation=f"get partition {info.name}",
             would_work=f"it has {info.num_gcds}, counted from 0",
         )
     return _show(arguments, _json.partition_in_full(info), lambda: partition_card(info, gcd))
@@ -216,20 +216,22 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
     """
     action = f"create partition {arguments.name}".rstrip()
     if arguments.priority and not arguments.wait:
-        raise InvalidRequest("--priority is for the queue", asked=action, would_work="add --wait")
+        raise InvalidRequest(
+            "--priority is for the queue", operation=action, would_work="add --wait"
+        )
     if arguments.index is not None:
         raise InvalidRequest(
             "--index is named in V-IPU's documents, but not what it means",
-            asked=action,
+            operation=action,
             would_work="--devices chooses devices one by one",
         )
     devices = parse_devices(arguments.devices) if arguments.devices else []
     if not arguments.size and not devices:
-        raise InvalidRequest("--size is missing", asked=action, would_work="say --size N")
+        raise InvalidRequest("--size is missing", operation=action, would_work="say --size N")
     if devices and arguments.size not in (None, len(devices)):
         raise InvalidRequest(
             f"--size says {arguments.size}, --devices names {len(devices)}",
-            asked=action,
+            operation=action,
             would_work="leave out --size",
         )
     sync = _sync_type(arguments.sync_type)
@@ -238,7 +240,7 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
             raise InvalidRequest(
                 f"a reconfigurable partition has sync type c2-compatible, not "
                 f"{arguments.sync_type}",
-                asked=action,
+                operation=action,
                 would_work="leave out --sync-type or --reconfigurable",
             )
         sync = SyncType.GS2_DEFAULT

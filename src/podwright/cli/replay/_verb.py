@@ -91,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
     if bool(arguments.trace) == arguments.example:
         raise InvalidRequest(
             "name a trace, or say --example",
-            asked="replay jobs",
+            operation="replay jobs",
             would_work="podwright replay --example",
         )
     if arguments.html:
@@ -169,7 +169,7 @@ def _write(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InvalidRequest(str(error.strerror), asked=f"write {path}") from None
+        raise InvalidRequest(str(error.strerror), operation=f"write {path}") from None
 
 
 def _check_place(path: str) -> None:
@@ -181,7 +181,7 @@ def _check_place(path: str) -> None:
     place = Path(path)
     if place.is_dir() or not place.absolute().parent.is_dir():
         problem = "it is a folder" if place.is_dir() else "there is no such folder"
-        raise InvalidRequest(f"{path}: {problem}", asked="write the page")
+        raise InvalidRequest(f"{path}: {problem}", operation="write the page")
 
 
 def _ways(arguments: argparse.Namespace) -> tuple[list[ReplayWay], int]:
@@ -195,13 +195,13 @@ def _ways(arguments: argparse.Namespace) -> tuple[list[ReplayWay], int]:
         if arguments.pod or policies or arguments.hosts:
             raise InvalidRequest(
                 "--pod, --policy and --hosts are for devices behind a fabric",
-                asked="replay on GPU nodes",
+                operation="replay on GPU nodes",
                 would_work="--gpus FILE --ways shared,exclusive",
             )
         try:
             cluster = load_cluster(arguments.gpus)
         except FabricError as error:
-            raise InvalidRequest(str(error).removesuffix("."), asked="read GPU nodes") from None
+            raise InvalidRequest(str(error).removesuffix("."), operation="read GPU nodes") from None
         return gpu_ways(words or ["shared", "exclusive"], cluster), cluster.size
     size = pod_size(arguments.pod or "pod64")
     if not words:

@@ -40,7 +40,7 @@ def serve(arguments: AgentArguments, family: Family | None) -> GpuMachine:
     if machine is None:
         raise Unavailable(
             "this machine has no GPU that its driver tells of",
-            asked="serve its GPUs",
+            operation="serve its GPUs",
             would_work="see that nvidia-smi or amd-smi lists them, and that nvidia-ml-py or amdsmi "
             "is installed",
         )
@@ -62,7 +62,7 @@ def _make_guards(arguments: AgentArguments, gpus: Sequence[Gpu]) -> list[Guard]:
         if program is None:
             raise InvalidRequest(
                 f"there is no command {arguments.fmpm}",
-                asked="--guard fabric-manager",
+                operation="--guard fabric-manager",
                 would_work="--fmpm FILE, NVIDIA's Fabric-Manager-Client",
             )
         folder = state_folder(system=arguments.system) / "fabric-manager"
@@ -75,7 +75,7 @@ def _make_guards(arguments: AgentArguments, gpus: Sequence[Gpu]) -> list[Guard]:
         if groups is None:
             raise InvalidRequest(
                 "no cgroups are mounted on this machine",
-                asked="--guard cgroups",
+                operation="--guard cgroups",
                 would_work="--guard files",
             )
         guard = Cgroups(groups, [device.gpu for device in divided(gpus)])

@@ -77,7 +77,7 @@ def _syslog(place: str) -> logging.handlers.SysLogHandler:
     if kind != "syslog" or (address and not (host and port.isdecimal() and 0 < int(port) < 65536)):
         raise InvalidRequest(
             f"{place[:80]!r} is no place for the audit",
-            asked="--audit-log",
+            operation="--audit-log",
             would_work="stderr, syslog, or syslog:HOST:PORT",
         )
     try:
@@ -90,6 +90,6 @@ def _syslog(place: str) -> logging.handlers.SysLogHandler:
     except OSError as error:
         raise InvalidRequest(
             f"syslog cannot be reached: {error.strerror or error}",
-            asked="--audit-log",
+            operation="--audit-log",
             would_work="start it, or: --audit-log stderr, which journald keeps under systemd",
         ) from None

@@ -54,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
         if (folder / name).exists():
             raise AlreadyExists(
                 f"{folder / name} is there already",
-                asked=f"write the files to {folder}",
+                operation=f"write the files to {folder}",
                 would_work="another folder, or take it away first",
             )
     folder.mkdir(parents=True, exist_ok=True)

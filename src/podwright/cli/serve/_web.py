@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
         if not page:
             raise NotFound(
                 f"the server at {server.address} has no page",
-                asked="podwright web",
+                operation="podwright web",
                 would_work="start it with vipu-server --http-port 8091",
             )
         try:

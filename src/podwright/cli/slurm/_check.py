@@ -47,7 +47,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not chosen:
         raise InvalidRequest(
             f"no promise has {arguments.only!r} in it",
-            asked=f"--only {arguments.only}",
+            operation=f"--only {arguments.only}",
             would_work="; ".join(checks),
         )
     rows = []

@@ -196,7 +196,7 @@ def _site(arguments: argparse.Namespace) -> Any:
     if mode not in ("native", "plugin") and arguments.on_failure == "relocate":
         raise InvalidRequest(
             f"under --mode {mode} a job's devices are where they are",
-            asked="--on-failure relocate",
+            operation="--on-failure relocate",
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
     conf = Path(arguments.slurm_conf).absolute()
@@ -205,7 +205,7 @@ def _site(arguments: argparse.Namespace) -> Any:
     if arguments.server_config and not arguments.server.startswith("tcp:"):
         raise InvalidRequest(
             "by the Unix socket the kernel says who calls",
-            asked=f"--server-config {arguments.server_config}",
+            operation=f"--server-config {arguments.server_config}",
             would_work="--server tcp:HOST:PORT with it",
         )
     setup.check_server(conf, arguments.server)
@@ -229,7 +229,7 @@ def _site(arguments: argparse.Namespace) -> Any:
                 text = path.read_text()
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is no text"
-                raise InvalidRequest(f"{path}: {reason}", asked="read the mapping") from None
+                raise InvalidRequest(f"{path}: {reason}", operation="read the mapping") from None
             changes["hosts"] = setup.mapping(client, text, str(path))
         elif mode == "static":
             changes["partitions"] = setup.shelf(client, arguments.partition)
@@ -288,7 +288,7 @@ def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     if not pods:
         raise InvalidRequest(
             f"under --mode {arguments.mode} jobs do not ask by --ipus",
-            asked=action,
+            operation=action,
             would_work="leave it out",
         )
     size = int(text) if text.isdecimal() else -1
@@ -297,7 +297,7 @@ def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     if size not in (0, *sizes):
         raise InvalidRequest(
             f"under --mode {arguments.mode} no job could have that",
-            asked=action,
+            operation=action,
             would_work=f"ask, 0 or one of {', '.join(map(str, sizes))}" if sizes else "ask or 0",
         )
     return size

@@ -249,4 +249,4 @@ def _sample(arguments: argparse.Namespace) -> int:
     except OSError as error:
         from podwright.errors import InvalidRequest
 
-        raise InvalidRequest(str(error.strerror), asked=f"run {command[0]}") from None
+        raise InvalidRequest(str(error.strerror), operation=f"run {command[0]}") from None

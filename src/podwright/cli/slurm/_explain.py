@@ -157,7 +157,7 @@ def _run(arguments: argparse.Namespace) -> int:
         body["source"] = explanation.source
         body["warnings"] = list(explanation.warnings)
         body["steps"] = list(explanation.steps)
-        site = known.asked.site
+        site = known.target.site
         body["on"] = {
             "nodes": len(site.nodes),
             "gpus": site.shapes[0].gpus,
@@ -183,7 +183,7 @@ class _KnownSite(NamedTuple):
     that of this machine's own Slurm.
     """
 
-    asked: Any
+    target: Any
     version: Any
     assumed: bool = False
     live: bool = False
@@ -205,7 +205,7 @@ def _explain(request: Any, known: _KnownSite, version: Any, arguments: argparse.
     sources = requests.AnswerSources(
         service, not arguments.rules, requests.run_command if own else None
     )
-    return requests.explain_request(request, known.asked, version, sources)
+    return requests.explain_request(request, known.target, version, sources)
 
 
 def _print(request: Any, answer: Any, known: _KnownSite) -> None:
@@ -224,7 +224,7 @@ def _print(request: Any, answer: Any, known: _KnownSite) -> None:
         print("", requests.picture(answer), sep="\n")
         for note in (*answer.notes, *requests.advice(request, answer)):
             print(f"Note: {note}.")
-    site, shape = known.asked.site, known.asked.site.shapes[0]
+    site, shape = known.target.site, known.target.site.shapes[0]
     if known.assumed:
         print(
             f"On {_nodes(shape.nodes)} as assumed, idle (give --node-gpus and the like): "

@@ -264,7 +264,7 @@ def _file(name: str) -> str:
     if not name:
         raise InvalidRequest(
             "no inventory is named",
-            asked="--gpus",
+            operation="--gpus",
             would_work="--gpus FILE; only --undo needs none",
         )
     return name
@@ -276,7 +276,7 @@ def _program(name: str) -> str:
     if name and (not name.startswith("/") or any(letter in name for letter in " \t\n#=")):
         raise InvalidRequest(
             f"{name!r} is no path that slurm.conf can hold",
-            asked="--health-check",
+            operation="--health-check",
             would_work="an absolute path without blanks, such as /usr/local/sbin/health",
         )
     return name
@@ -294,7 +294,7 @@ def _gate(arguments: argparse.Namespace) -> Any:
     if arguments.health_check:
         raise InvalidRequest(
             "both would be Slurm's HealthCheckProgram",
-            asked="--health with --health-check",
+            operation="--health with --health-check",
             would_work="--health, and the other program as a script in node-health.toml",
         )
     script = Path(arguments.folder).absolute() / "node-health"
@@ -351,7 +351,7 @@ def _version(arguments: argparse.Namespace) -> tuple[int, int]:
             "scontrol does not say Slurm's version; slurmctld may be down"
             if scontrol
             else "there is no scontrol on PATH to ask for Slurm's version",
-            asked="--gpus",
+            operation="--gpus",
             would_work="say it: --slurm-version=24.11",
         )
     return parse_version(version)

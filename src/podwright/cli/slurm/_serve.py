@@ -73,7 +73,7 @@ def _web(arguments: argparse.Namespace) -> int:
     host, _, port = arguments.web.rpartition(":")
     if not (port.isdecimal() and int(port) < 65536):
         raise InvalidRequest(
-            f"{arguments.web[:80]!r} is no port", asked="--web", would_work="--web 8092"
+            f"{arguments.web[:80]!r} is no port", operation="--web", would_work="--web 8092"
         )
     try:
         from podwright.gpu.nodespage import Looker, serve

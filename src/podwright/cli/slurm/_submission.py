@@ -53,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise Unavailable(
             f"{error.filename or arguments.socket}: {error.strerror}",
-            asked="answer job_submit",
+            operation="answer job_submit",
             would_work="--socket=PATH in a folder that this user may write to",
         ) from error
     return 0
@@ -73,5 +73,5 @@ def _slurm_user(named: str | None) -> int:
         return pwd.getpwnam(named or "slurm").pw_uid
     except KeyError:
         if named:
-            raise InvalidRequest(f"there is no user {named}", asked="--slurm-user") from None
+            raise InvalidRequest(f"there is no user {named}", operation="--slurm-user") from None
         return 0

@@ -78,27 +78,29 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
         if request.name in other.allocations or request.name == other.cluster.name:
             raise AlreadyExists(
                 f"there is an allocation {request.name} already",
-                asked=action,
+                operation=action,
                 would_work="another name",
             )
     if not request.cluster and len(core.inventory.sites) > 1:
         raise InvalidRequest(
             f"there are the clusters {', '.join(core.inventory.sites)}",
-            asked=action,
+            operation=action,
             would_work="say which one: --cluster",
         )
     if request.scheduler and request.owner:
         raise InvalidRequest(
-            "it is either a scheduler's or somebody's", asked=action, would_work="one of the two"
+            "it is either a scheduler's or somebody's",
+            operation=action,
+            would_work="one of the two",
         )
     if bool(request.agents) == bool(request.size):
         raise InvalidRequest(
-            "it needs either agents or a size", asked=action, would_work="--agents or --size"
+            "it needs either agents or a size", operation=action, would_work="--agents or --size"
         )
     if implicit(site) and (inside := names_in(core, site, site.cluster.name)):
         raise WrongState(
             f"{', '.join(inside[:8])} of cluster {site.cluster.name} lie outside any allocation",
-            asked=action,
+            operation=action,
             would_work="remove them first",
             partitions=inside[:100],
         )
@@ -125,13 +127,13 @@ def removable(core: Core, name: str, action: str) -> IndexedCluster:
     if implicit(site):
         raise WrongState(
             f"it stands for all of cluster {name}",
-            asked=action,
+            operation=action,
             would_work=f"vipu-admin remove cluster {name}",
         )
     if inside := names_in(core, site, name):
         raise WrongState(
             f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
-            asked=action,
+            operation=action,
             would_work="remove these partitions first",
             partitions=inside[:100],
         )
@@ -184,17 +186,19 @@ def _checked(
         if name not in site.places:
             raise NotFound(
                 f"there is no agent {name} in cluster {site.cluster.name}",
-                asked=action,
+                operation=action,
                 would_work=f"there are: {', '.join(site.machines()[:8])}",
             )
         if agents.count(name) > 1:
             raise InvalidRequest(
                 f"agent {name} is named {agents.count(name)} times",
-                asked=action,
+                operation=action,
                 would_work="name each agent once",
             )
         if name in allocation_of:
-            raise WrongState(f"agent {name} is in allocation {allocation_of[name]}", asked=action)
+            raise WrongState(
+                f"agent {name} is in allocation {allocation_of[name]}", operation=action
+            )
     _check_size(site.cluster, len(agents) * site.cluster.family.devices_per_machine, action)
     return agents
 
@@ -205,7 +209,7 @@ def _check_size(cluster: Cluster, size: int, action: str) -> None:
     if size not in inside and size % domain_size:
         raise InvalidRequest(
             f"an allocation cannot have {size} {family.device_noun}s",
-            asked=action,
+            operation=action,
             would_work=f"{', '.join(map(str, inside))}, or a multiple of {domain_size}",
         )
 
@@ -227,6 +231,6 @@ def _chosen(
     raise NoCapacity(
         f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "
         "other allocations",
-        asked=action,
+        operation=action,
         would_work="a smaller one, or another cluster",
     )

@@ -282,7 +282,7 @@ class Audit:
         if not (0 <= request.timeout <= MAX_WAIT and 0 < request.limit <= PAGE):
             raise InvalidRequest(
                 f"a timeout of {request.timeout:g} s or {request.limit} events at once will not do",
-                asked="list events",
+                operation="list events",
                 would_work=f"use at most {MAX_WAIT:g} s and {PAGE} events",
             )
         listed = self._after(caller, request)

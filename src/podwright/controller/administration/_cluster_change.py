@@ -50,7 +50,7 @@ def drafted(
     if replaces == bool(request.add) or replaces != bool(request.replace and request.by):
         raise InvalidRequest(
             "a change adds machines, or replaces one by another",
-            asked=action,
+            operation=action,
             would_work="vipu-admin add machine AGENT --cluster NAME, "
             "or vipu-admin replace machine NAME --by AGENT",
         )
@@ -76,7 +76,7 @@ def drafted(
     except ValueError as error:
         raise WrongState(
             f"partitions would have no legal place in it: {error}",
-            asked=action,
+            operation=action,
             would_work="remove partitions over several link domains first: the loop is another",
         ) from None
     for placement in _loose(core, site, request.replace):
@@ -152,16 +152,18 @@ def _check_agent(
     if fresh.count(name) > 1:
         raise InvalidRequest(
             f"agent {name} is named {fresh.count(name)} times",
-            asked=action,
+            operation=action,
             would_work="name each agent once",
         )
     if (other := core.inventory.by_machine.get(name)) is not None:
-        raise WrongState(f"agent {name} is in cluster {other.cluster.name} already", asked=action)
+        raise WrongState(
+            f"agent {name} is in cluster {other.cluster.name} already", operation=action
+        )
     if known.record.family != site.cluster.family.name:
         raise InvalidRequest(
             f"agent {name} has devices of family {known.record.family}, and the cluster those of "
             f"{site.cluster.family.name}",
-            asked=action,
+            operation=action,
             would_work="a cluster of each",
         )
 
@@ -170,16 +172,18 @@ def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> No
     if name not in site.places:
         raise NotFound(
             f"there is no machine {name} in cluster {site.cluster.name}",
-            asked=action,
+            operation=action,
             would_work=f"there are: {', '.join(site.machines()[:8])}",
         )
     loose = set(_loose(core, site, name))
-    remaining = [p for p in site.index.held() if p not in loose and name in site.parts(p.blocks)]
+    remaining = [
+        p for p in site.index.placements() if p not in loose and name in site.parts(p.blocks)
+    ]
     if remaining:
         inside = sorted(entry.name for entry in core.on(name)) or ["a partition that is being made"]
         raise WrongState(
             f"machine {name} has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} on it",
-            asked=action,
+            operation=action,
             would_work=f"vipu-admin drain machine {name}, then remove these partitions: with "
             "--force, where it does not answer any more",
             partitions=inside[:100],
@@ -221,7 +225,7 @@ def _with_more(
         raise InvalidRequest(
             f"it is not clear where {len(new_machines)} machines belong: the link domains have "
             f"{' or '.join(map(str, sorted(sizes)))}",
-            asked=action,
+            operation=action,
             would_work=f"--link-domain {names[-1]}, or a name of a new one",
         )
     grown = [d for d in domains if d.name == wanted] or [LinkDomain(wanted, ())]
@@ -229,7 +233,7 @@ def _with_more(
     if count > most:
         raise InvalidRequest(
             f"link domain {wanted} would have {count} machines, more than {most}",
-            asked=action,
+            operation=action,
             would_work="another --link-domain",
         )
     last = replace(grown[0], machines=(*grown[0].machines, *new_machines))

@@ -31,15 +31,17 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
     check_name("a cluster", request.name)
     if request.name in core.inventory.sites:
         raise AlreadyExists(
-            f"there is a cluster {request.name} already", asked=action, would_work="another name"
+            f"there is a cluster {request.name} already",
+            operation=action,
+            would_work="another name",
         )
     if not request.agents:
-        raise InvalidRequest("it names no agent", asked=action, would_work="--agents ag1,ag2,…")
+        raise InvalidRequest("it names no agent", operation=action, would_work="--agents ag1,ag2,…")
     for name in request.agents:
         if request.agents.count(name) > 1:
             raise InvalidRequest(
                 f"agent {name} is named {request.agents.count(name)} times",
-                asked=action,
+                operation=action,
                 would_work="name each agent once",
                 agent=name,
             )
@@ -47,7 +49,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
         if (other := core.inventory.by_machine.get(name)) is not None:
             raise WrongState(
                 f"agent {name} is in cluster {other.cluster.name}",
-                asked=action,
+                operation=action,
                 would_work=f"vipu-admin remove cluster {other.cluster.name} first",
                 agent=name,
             )
@@ -56,7 +58,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
     if len(families) > 1:
         raise InvalidRequest(
             f"its agents have devices of {' and '.join(families)}",
-            asked=action,
+            operation=action,
             would_work="a cluster of each",
         )
     family = family_named(families[0])
@@ -85,7 +87,7 @@ def _domain_size(request: ClusterRequest, most: int, action: str) -> int:
     if not 1 <= domains <= count:
         raise InvalidRequest(
             f"{count} agents make no {domains} link domains",
-            asked=action,
+            operation=action,
             would_work=f"1 to {count}",
         )
     size, left = divmod(count, domains)
@@ -93,13 +95,13 @@ def _domain_size(request: ClusterRequest, most: int, action: str) -> int:
         legal = [n for n in range(1, count + 1) if count % n == 0 and count // n <= most]
         raise InvalidRequest(
             f"{count} agents cannot be divided evenly into {domains} link domains",
-            asked=action,
+            operation=action,
             would_work=f"--num-ipulinkdomains {' or '.join(map(str, legal[:6]))}",
         )
     if size > most:
         raise InvalidRequest(
             f"{size} machines in a link domain are more than {most}",
-            asked=action,
+            operation=action,
             would_work=f"--num-ipulinkdomains {-(-count // most)} or more",
         )
     return size
@@ -114,7 +116,7 @@ def _named(text: str, default: _Topology, action: str) -> _Topology:
     except ValueError:
         raise InvalidRequest(
             f"{text[:40]!r} is no topology",
-            asked=action,
+            operation=action,
             would_work=f"one of {', '.join(member.value for member in kind)}",
         ) from None
 

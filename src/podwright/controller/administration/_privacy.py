@@ -48,7 +48,7 @@ def private_kinds(text: str) -> frozenset[str]:
     if unknown := sorted(kinds - set(KINDS)):
         raise InvalidRequest(
             f"{unknown[0]!r} cannot be private",
-            asked="--private-data",
+            operation="--private-data",
             would_work=f"all, none, or some of {', '.join(KINDS)}",
         )
     return frozenset(kinds)
@@ -140,7 +140,7 @@ class Privacy:
         owner = entry.record.owner
         raise Denied(
             f"where its devices answer is told to {owner} alone, and you are {caller.name}",
-            asked=f"get the IPUoF configuration of partition {name[:80]}",
+            operation=f"get the IPUoF configuration of partition {name[:80]}",
             would_work=f"ask with a certificate or an access key of {owner}'s"
             + (
                 " (podwright proxy does for other programs); or vipu-server --anonymous-endpoints"

@@ -96,17 +96,17 @@ class Users:
         action = f"create user {name[:80]}"
         check_name("a user", name)
         if name == ANONYMOUS or name.isdecimal():
-            raise InvalidRequest(f"{name} stands for somebody else", asked=action)
+            raise InvalidRequest(f"{name} stands for somebody else", operation=action)
         if role not in (known.value for known in Role):
             raise InvalidRequest(
                 f"there is no role {role[:40]!r}",
-                asked=action,
+                operation=action,
                 would_work=f"one of {', '.join(known.value for known in Role)}",
             )
         if name in self._users:
             raise AlreadyExists(
                 f"there is a user {name} already",
-                asked=action,
+                operation=action,
                 would_work="another name; a user who lost the key is removed and made anew",
             )
         if uid != -1:
@@ -126,13 +126,13 @@ class Users:
         if not 0 < uid < 2**31:
             raise InvalidRequest(
                 "root is an administrator here" if uid == 0 else f"{uid} is no user id",
-                asked=action,
+                operation=action,
                 would_work="the number of an account other than root's",
             )
         if (other := self._by_uid.get(uid)) is not None:
             raise AlreadyExists(
                 f"user id {uid} is user {other.name} here",
-                asked=action,
+                operation=action,
                 would_work=f"another one; or remove user {other.name} first",
             )
 
@@ -178,7 +178,7 @@ class Users:
         if name not in self._users:
             have = ", ".join(sorted(self._users)[:8]) or "none"
             raise NotFound(
-                f"there is no user {name}", asked=action, would_work=f"there are: {have}"
+                f"there is no user {name}", operation=action, would_work=f"there are: {have}"
             )
 
     def check_scheduler(self, name: str, action: str) -> None:
@@ -187,7 +187,7 @@ class Users:
         if (role := self._users[name].role) != Role.SCHEDULER.value:
             raise InvalidRequest(
                 f"user {name} has the role {role}",
-                asked=action,
+                operation=action,
                 would_work="a user made with --role scheduler",
             )
 
@@ -199,7 +199,7 @@ class Users:
         if not _NUMBER.fullmatch(number):
             raise InvalidRequest(
                 f"{number[:80]!r} is no number of a certificate",
-                asked=action,
+                operation=action,
                 would_work="its last word: openssl x509 -noout -ext subjectAltName -in cert.pem",
             )
         if number in record.revoked:
@@ -207,7 +207,7 @@ class Users:
         if len(record.revoked) >= _MOST_REVOKED:
             raise WrongState(
                 f"{_MOST_REVOKED} certificates of {name}'s are revoked already",
-                asked=action,
+                operation=action,
                 would_work="remove the user and make it anew, which revokes all",
             )
         return msgspec.structs.replace(record, revoked=(*record.revoked, number))
@@ -328,14 +328,14 @@ def _limited(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
     if spec.allocation:
         raise Denied(
             f"allocation {spec.allocation} is not granted to {record.name}",
-            asked=f"create partition {spec.name[:80]}",
+            operation=f"create partition {spec.name[:80]}",
             would_work=f"use {names}",
             allocation=spec.allocation,
         )
     if len(record.allocations) > 1:
         raise InvalidRequest(
             f"several allocations are granted to {record.name}",
-            asked=f"create partition {spec.name[:80]}",
+            operation=f"create partition {spec.name[:80]}",
             would_work=f"say which one with --allocation: {names}",
         )
     return msgspec.structs.replace(spec, allocation=record.allocations[0])

@@ -59,7 +59,7 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
     if request.certificate and not _NUMBER.fullmatch(request.certificate):
         raise InvalidRequest(
             f"{request.certificate[:80]!r} is no number of a certificate",
-            asked=action,
+            operation=action,
             would_work=f"vipu-admin create certificate {request.name} --agent prints one",
         )
     async with services.changing:
@@ -105,7 +105,7 @@ async def remove_agent(services: Services, caller: Caller, request: Named) -> Em
         if (site := services.core.inventory.by_machine.get(request.name)) is not None:
             raise WrongState(
                 f"it is in cluster {site.cluster.name}",
-                asked=action,
+                operation=action,
                 would_work=f"vipu-admin remove cluster {site.cluster.name} first",
             )
         await services.core.journal.commit([registry.drop_agent(request.name)])
@@ -135,13 +135,13 @@ async def discover_agents(
 def _address(services: Services, request: AgentRequest, action: str) -> tuple[str, int]:
     if request.host:
         if not 0 < request.port < 65536:
-            raise InvalidRequest(f"{request.port} is no port", asked=action)
+            raise InvalidRequest(f"{request.port} is no port", operation=action)
         return request.host, request.port
     announced = services.discovery.find(request.name)
     if announced is None:
         raise NotFound(
             f"no agent {request.name} announced itself",
-            asked=action,
+            operation=action,
             would_work="say where it is: --host HOST --port PORT",
         )
     return announced.host, announced.port
@@ -153,12 +153,12 @@ def _check_other(
     if other.name == request.name and not request.replace:
         raise AlreadyExists(
             f"there is an agent {other.name} already, at {other.host}:{other.port}",
-            asked=action,
+            operation=action,
             would_work="another id, or --replace if it has another address or hardware now",
         )
     if other.name != request.name and (other.host, other.port) == (host, port):
         raise AlreadyExists(
-            f"agent {other.name} is at {host}:{port}", asked=action, would_work="another port"
+            f"agent {other.name} is at {host}:{port}", operation=action, would_work="another port"
         )
 
 
@@ -170,11 +170,11 @@ async def _met(
     try:
         report = await _driver_report(driver, services.core.hardware.patience, services.starting)
     except TimeoutError:
-        raise WrongState(f"nothing answers at {host}:{port} in time", asked=action) from None
+        raise WrongState(f"nothing answers at {host}:{port} in time", operation=action) from None
     except PodwrightError as error:
         raise type(error)(
             error.problem,
-            asked=action,
+            operation=action,
             would_work=error.would_work or f"start it: vipu-agent --machine {name}",
         ) from None
     finally:
@@ -182,14 +182,14 @@ async def _met(
     if report.name and report.name != name:
         raise InvalidRequest(
             f"the agent at {host}:{port} says that it is {report.name}",
-            asked=action,
+            operation=action,
             would_work=f"create agent {report.name}, or another address",
         )
     if not 0 <= report.fence < EPOCH_LIMIT // 2:
         raise InvalidRequest(
             f"the agent at {host}:{port} says that its devices have seen epoch {report.fence}, "
             "to which no server can have come",
-            asked=action,
+            operation=action,
             would_work="move the agent's state file away, reset the machine, and start it anew",
         )
     site = services.core.inventory.by_machine.get(name)
@@ -198,13 +198,13 @@ async def _met(
         wanted = site.cluster.family.name if site else " or ".join(family_names())
         raise InvalidRequest(
             f"its devices are of family {report.family or 'unknown'}",
-            asked=action,
+            operation=action,
             would_work=f"a machine of {wanted}",
         )
     if len(report.devices) != family.devices_per_machine:
         raise InvalidRequest(
             f"it has {len(report.devices)} {family.device_noun}s",
-            asked=action,
+            operation=action,
             would_work=f"a machine of this family has {family.devices_per_machine}",
         )
     chips = registry.chips_of(report)

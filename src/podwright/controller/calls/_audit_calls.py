@@ -106,7 +106,7 @@ def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
     if waiter is None or not core.sight.waiter(caller, waiter.record.name):
         raise NotFound(
             f"there is no waiter, lease or partition {name[:80]}",
-            asked="explain",
+            operation="explain",
             would_work="list waiters, list leases and list partitions show what there is",
         )
     info = services.waiting.info(waiter)

@@ -62,7 +62,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
         if request.name not in services.registry.clusters:
             raise WrongState(
                 "the server was started with it",
-                asked=action,
+                operation=action,
                 would_work="start vipu-server without its --preset or --cluster-file",
             )
         inside = sorted(
@@ -72,7 +72,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
         if inside:
             raise WrongState(
                 f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
-                asked=action,
+                operation=action,
                 would_work="remove these partitions first",
                 partitions=inside[:100],
             )
@@ -81,7 +81,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
             raise WrongState(
                 f"the allocations {', '.join(defined[:8])}{' and more' * bool(defined[8:])} "
                 "are in it",
-                asked=action,
+                operation=action,
                 would_work="vipu-admin remove cluster --force removes them with it",
                 allocations=defined[:100],
             )
@@ -106,7 +106,7 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
         if request.name not in services.registry.clusters:
             raise WrongState(
                 "the server was started with it",
-                asked=action,
+                operation=action,
                 would_work="change its --cluster-file, and restart vipu-server",
             )
         draft = change.drafted(core, services.registry, site, request)
@@ -214,7 +214,7 @@ def _named(services: Services, name: str, action: str) -> IndexedCluster:
     if not name:
         raise InvalidRequest(
             "no cluster is named",
-            asked=action,
+            operation=action,
             would_work=f"name one of {', '.join(services.core.inventory.sites)}",
         )
     return services.core.inventory.candidates(name, "", action)[0]

@@ -48,20 +48,20 @@ def check_role(caller: Caller, method: Method, request: Any) -> None:
     if method.may.user is May.NO:
         raise Denied(
             f"you are {caller.name}, and no administrator",
-            asked=action,
+            operation=action,
             would_work="ask an administrator to do it",
             caller=caller.name,
         )
     if caller.role is Role.SCHEDULER:
         raise Denied(
             f"{caller.name} has the scheduler's role, which has a queue of its own",
-            asked=action,
+            operation=action,
             would_work="create partitions in the name of users and their jobs",
             caller=caller.name,
         )
     raise Denied(
         f"{caller.name} has the reader's role",
-        asked=action,
+        operation=action,
         would_work="ask an administrator for the user's role",
         caller=caller.name,
     )

@@ -62,6 +62,6 @@ def gone_since(known: Remembered, noun: str) -> NotFound:
     """The error for an object that the request created and that has been removed since."""
     return NotFound(
         f"{noun} {known.name} was there, and has been removed since",
-        asked=f"{known.method} {known.name}",
+        operation=f"{known.method} {known.name}",
         would_work="ask anew if it is still needed",
     )

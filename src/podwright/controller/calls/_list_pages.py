@@ -29,7 +29,7 @@ class ListPage(Generic[_T]):
         if request.page_size < 0:
             raise InvalidRequest(
                 f"a page of {request.page_size} items is none",
-                asked="list",
+                operation="list",
                 would_work=f"a page_size from 1 to {MOST}, or 0 to leave it to the server",
                 page_size=request.page_size,
             )
@@ -66,7 +66,7 @@ def defined_after(names: Iterable[str], token: str) -> Iterator[str]:
     if token and token not in left:  # it is walked up to the token
         raise InvalidRequest(
             "the list has changed since its last page",
-            asked="list",
+            operation="list",
             would_work="list from the beginning",
             page_token=token[:80],
         )
@@ -77,6 +77,6 @@ def bad_token(token: str) -> InvalidRequest:
     """The error for a token that no reply of this server contained."""
     return InvalidRequest(
         f"{token[:80]!r} is no page_token",
-        asked="list",
+        operation="list",
         would_work="take next_page_token of the answer before, as it is",
     )

@@ -27,7 +27,7 @@ async def create_partition(
     core, spec = services.core, request.spec
     action = "create " + described(spec, core.inventory.noun)
     if request.owner and not request.job and caller.role is Role.SCHEDULER:
-        raise InvalidRequest("a scheduler creates for a job, and none is named", asked=action)
+        raise InvalidRequest("a scheduler creates for a job, and none is named", operation=action)
 
     async def create() -> PartitionInfo:
         entry = await partitions.begin_create(
@@ -117,7 +117,7 @@ async def _finished(
     if entry.record is None:
         raise NotFound(
             f"partition {entry.name} was removed meanwhile",
-            asked=f"get partition {entry.name}",
+            operation=f"get partition {entry.name}",
             partition=entry.name,
         )
     return services.info(entry)

@@ -105,7 +105,7 @@ def _of_job(
         raise core.missing(name, action, caller)
     check_change(caller, entry.record.owner, action, entry.record.creator)
     if entry.record.job != job:
-        raise NotFound(f"partition {name} is not for job {job}", asked=action)
+        raise NotFound(f"partition {name} is not for job {job}", operation=action)
     return entry, entry.record
 
 

@@ -34,13 +34,13 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
     if len(request.guest) > _GUEST or not request.guest.isprintable():
         raise InvalidRequest(
             "the guest's name is too long or not printable",
-            asked="report jobs",
+            operation="report jobs",
             would_work=f"use at most {_GUEST} printable characters",
         )
     if len(request.jobs) > MOST:
         raise InvalidRequest(
             f"{len(request.jobs)} jobs are more than are shown",
-            asked="report jobs",
+            operation="report jobs",
             would_work=f"the first {MOST}",
         )
     queues = services.core.queues

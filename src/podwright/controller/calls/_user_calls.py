@@ -81,7 +81,7 @@ async def remove_user(services: Services, caller: Caller, request: Named) -> Emp
         if own:
             raise WrongState(
                 f"allocation {own[0]} is {request.name}'s",
-                asked=action,
+                operation=action,
                 would_work=f"vipu-admin remove allocation {own[0]} first",
             )
         await services.core.journal.commit([users.drop_user(request.name)])

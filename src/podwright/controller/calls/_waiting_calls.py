@@ -35,7 +35,7 @@ async def wait(services: Services, caller: Caller, request: WaitRequest) -> Wait
     if not 0 <= request.timeout <= MAX_WAIT:
         raise InvalidRequest(
             f"an answer cannot take {request.timeout:g} s",
-            asked="wait",
+            operation="wait",
             would_work=f"use a timeout from 0 to {MAX_WAIT:g} s, and ask again",
         )
     line = services.waiting

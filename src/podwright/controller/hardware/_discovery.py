@@ -44,17 +44,17 @@ class Discovery:
             raise _deaf("announce agent")
         check_name("an agent", announcement.name)
         if not 0 < announcement.port < 65536 or not 0 < len(announcement.host) < 256:
-            raise InvalidRequest("that is no address of an agent", asked="announce agent")
+            raise InvalidRequest("that is no address of an agent", operation="announce agent")
         interface = self._interface_to(announcement.host)
         if interface not in self.interfaces:
             raise WrongState(
                 f"{announcement.host} is not reached by {' or '.join(self.interfaces)}",
-                asked="announce agent",
+                operation="announce agent",
             )
         if announcement.name not in self._seen and len(self._seen) >= _MOST:
             self._forget()
             if len(self._seen) >= _MOST:
-                raise WrongState("too many agents announce themselves", asked="announce agent")
+                raise WrongState("too many agents announce themselves", operation="announce agent")
         self._seen[announcement.name] = (self._clock(), interface, announcement)
 
     def list(self) -> list[DiscoveredAgent]:
@@ -87,6 +87,6 @@ class Discovery:
 def _deaf(action: str) -> WrongState:
     return WrongState(
         "this server does not listen for agents",
-        asked=action,
+        operation=action,
         would_work="start vipu-server with --autodiscovery-listen-interfaces",
     )

@@ -60,7 +60,7 @@ def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, ac
     if gcds not in fits:
         raise InvalidRequest(
             f"the {size} devices of partition {record.name} do not divide into {gcds} GCDs",
-            asked=action,
+            operation=action,
             would_work=f"use {' or '.join(map(str, fits))} GCDs",
             num_gcds=gcds,
             nearest=fits,
@@ -69,7 +69,7 @@ def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, ac
         raise InvalidRequest(
             f"{replicas} replicas do not divide evenly over the {size} devices of partition "
             f"{record.name} in {gcds} GCDs",
-            asked=action,
+            operation=action,
             would_work=f"use {gcds} replicas, or a multiple that divides {size}",
             num_replicas=replicas,
         )

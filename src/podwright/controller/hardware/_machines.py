@@ -56,7 +56,7 @@ def _site(core: Core, machine: str, action: str) -> IndexedCluster:
         more = f" and {len(known) - 5} more" if known[5:] else ""
         raise NotFound(
             f"there is no machine {machine[:80]}",
-            asked=action,
+            operation=action,
             would_work=f"there are: {', '.join(known[:5])}{more}",
             machine=machine[:80],
         )

@@ -145,7 +145,7 @@ class Registry:
             have = ", ".join(sorted(self.agents)[:8]) or "none"
             raise NotFound(
                 f"there is no agent {name}",
-                asked=action,
+                operation=action,
                 would_work=f"vipu-admin create agent {name} --host HOST first; there are: {have}",
                 agent=name,
             )

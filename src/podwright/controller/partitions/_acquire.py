@@ -137,7 +137,7 @@ def _prepare(core: Core, caller: Caller, request: AcquireRequest) -> Acquisition
     if named is not caller and (request.create or request.update):
         raise InvalidRequest(
             "a lease in somebody's name is on a partition that is there",
-            asked=action,
+            operation=action,
             would_work="create the partition in his name, or leave out create and update",
         )
     draft = LeaseRecord(
@@ -213,7 +213,7 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
         return Acquired(entry, entry.known, lease, created=True)
     if record.operation not in (OperationState.IDLE, OperationState.FAILED):
         raise WrongState(  # only a fault of ours leaves a step unfinished with its lock free
-            f"partition {record.name} is {record.operation.value}", asked=action
+            f"partition {record.name} is {record.operation.value}", operation=action
         )
     try:
         share = _share(wanted, entry)
@@ -340,7 +340,7 @@ def _choose(
     if size > count:
         raise InvalidRequest(
             f"the parent lease holds {count} devices, not {size}",
-            asked=action,
+            operation=action,
             would_work=f"ask for {count} or fewer",
         )
     at = free_subset(first, count, size, leased | fenced)
@@ -358,17 +358,17 @@ def _check(core: Core, caller: Caller, request: AcquireRequest, action: str) -> 
     partitions.check_duration(request.duration, action)
     check_hosts(request.hosts, action)
     if len(request.run) > MAX_NAME or not request.run.isprintable():
-        raise InvalidRequest("the launch's mark is too long or not printable", asked=action)
+        raise InvalidRequest("the launch's mark is too long or not printable", operation=action)
     if not (math.isfinite(request.ttl) and 0 < request.ttl <= MAX_TTL):
         raise InvalidRequest(
             f"a lease cannot last {request.ttl:g} s",
-            asked=action,
+            operation=action,
             would_work=f"use a ttl above 0 and at most {MAX_TTL:g} s",
         )
     if len(request.holder) > MAX_HOLDER or not request.holder.isprintable():
         raise InvalidRequest(
             "the holder's name is too long or not printable",
-            asked=action,
+            operation=action,
             would_work=f"use at most {MAX_HOLDER} printable characters",
         )
     return _parent(core, caller, request, action)
@@ -390,7 +390,7 @@ def _within(parent: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpe
     if spec.name not in ("", partition):
         raise InvalidRequest(
             f"the parent lease {parent.record.id} is on partition {partition}",
-            asked=action,
+            operation=action,
             would_work=f"name partition {partition}, or none",
         )
     return renamed(spec, partition)
@@ -414,7 +414,7 @@ def _only_one(core: Core, caller: Caller, spec: PartitionSpec, action: str) -> s
         raise InvalidRequest(
             f"there are several partitions: {', '.join(names[:10])}"
             + (f" and {len(names) - 10} more" if names[10:] else ""),
-            asked=action,
+            operation=action,
             would_work="name the one to use",
             partitions=names,
         )

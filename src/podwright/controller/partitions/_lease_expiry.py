@@ -27,7 +27,7 @@ def check_hosts(hosts: Sequence[str], action: str) -> None:
     ):
         raise InvalidRequest(
             "these are no names of hosts",
-            asked=action,
+            operation=action,
             would_work=f"at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
         )
 
@@ -41,7 +41,7 @@ async def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     if not 0 <= request.move_seconds <= MOST_LOST:
         raise InvalidRequest(
             f"no move costs {request.move_seconds:g} s",
-            asked=f"renew lease {request.id[:80]}",
+            operation=f"renew lease {request.id[:80]}",
             would_work=f"say what it costs, up to {MOST_LOST:g} s, or 0 where it cannot be moved",
         )
     lease.expires, lease.move_seconds = core.now() + lease.record.ttl, request.move_seconds
@@ -70,7 +70,7 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
     if request.force and caller.role is not Role.ADMINISTRATOR:
         raise Denied(
             f"you are {caller.name}, and only an administrator may say what nobody has seen",
-            asked=action,
+            operation=action,
             would_work="without force: what is not confirmed is fenced, or waited for",
         )
     entry = core.find_fenced(caller, request.id)
@@ -153,7 +153,7 @@ def own(core: Core, caller: Caller, name: str, epoch: int, verb: str) -> HeldLea
     if lease.record.creator and caller.role is Role.USER:
         raise Denied(
             f"{lease.record.creator} took it for {lease.record.holder}, and gives it back",
-            asked=action,
+            operation=action,
             would_work="end that job, or leave the lease as it is",
         )
     return lease
@@ -163,7 +163,7 @@ def over(lease: str, action: str) -> Fenced:
     """The error for a lease that is not live."""
     return Fenced(
         "the lease is over: it was released, ran out, or was ended by force",
-        asked=action,
+        operation=action,
         would_work="acquire a new one",
         lease=lease,
     )

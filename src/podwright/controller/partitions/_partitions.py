@@ -89,7 +89,7 @@ def try_place(
     if wanted.devices and not wanted.cluster and len(sites) > 1:
         raise InvalidRequest(
             "devices are named, but not their cluster",
-            asked=spec.action,
+            operation=spec.action,
             would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
         )
     for site in sites:
@@ -127,7 +127,7 @@ def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> t
         if record.owner != owner and (both := set(record.hosts).intersection(hosts)):
             raise WrongState(
                 f"host {min(both)} has devices of another user, and nothing keeps them apart there",
-                asked=spec.action,
+                operation=spec.action,
                 would_work="another host, or wait until it has none",
             )
     return hosts
@@ -270,7 +270,7 @@ def _check_create(core: Core, caller: Caller, checked: CheckedSpec, duration: fl
     if name in core.partitions:
         raise AlreadyExists(
             f"there is a partition {name} already",
-            asked=action,
+            operation=action,
             would_work="choose another name, or remove it first",
             partition=name,
         )
@@ -281,7 +281,7 @@ def check_duration(duration: float, action: str) -> None:
     if not 0 <= duration <= MAX_DURATION:
         raise InvalidRequest(
             f"nothing can be needed for {duration:g} s",
-            asked=action,
+            operation=action,
             would_work=f"say how long, up to {MAX_DURATION:g} s, or leave it out",
         )
 
@@ -356,7 +356,7 @@ async def begin_remove(
     entry = await core.lock(name, action, caller)
     try:
         if job and entry.known.job != job:
-            raise NotFound(f"partition {name} is not for job {job}", asked=action)
+            raise NotFound(f"partition {name} is not for job {job}", operation=action)
         _check(core, caller, entry, action, force)
         check_job(caller, entry.known.job, action)
     except BaseException:

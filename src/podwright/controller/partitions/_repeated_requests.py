@@ -19,7 +19,7 @@ async def made_before(core: Core, known: Remembered, *, wait: bool) -> Entry:
     if entry is None or entry.record is None or entry.record.created_at != known.created_at:
         raise NotFound(
             f"partition {known.name} was there, and has been removed since",
-            asked=f"{known.method} {known.name}",
+            operation=f"{known.method} {known.name}",
             would_work="ask anew if it is still needed",
             partition=known.name,
         )

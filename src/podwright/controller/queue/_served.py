@@ -140,7 +140,7 @@ def restore_created(core: Core, waiter: Waiter) -> bool:
         waiter.fail(
             NotFound(
                 f"partition {record.partition} was made for it, and has been removed since",
-                asked=waiter.action,
+                operation=waiter.action,
                 would_work="ask anew if it is still needed",
                 partition=record.partition,
             )

@@ -215,21 +215,21 @@ class Waiting:
         if (request.create is None) == (request.acquire is None):
             raise InvalidRequest(
                 "wait is for one request, to create or to acquire",
-                asked="wait",
+                operation="wait",
                 would_work="give one of them",
             )
         check_creator(caller, "wait")
         if request.priority > 0 and caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
             raise Denied(
                 f"priority {request.priority} is above 0",
-                asked="wait",
+                operation="wait",
                 would_work="use 0 or less, or ask an administrator",
                 priority=request.priority,
             )
         if len(self._waiters) >= MOST:
             self._forget_refused()
         if len(self._waiters) >= MOST:
-            raise NoCapacity(f"{MOST} wait already", asked="wait", would_work="try again later")
+            raise NoCapacity(f"{MOST} wait already", operation="wait", would_work="try again later")
         record = WaiterRecord(
             id=f"w{core.next_epoch():x}",
             since=core.now(),
@@ -359,7 +359,7 @@ class Waiting:
     def _nobody(self, name: str) -> NotFound:
         return NotFound(
             f"nobody waits as {name[:80]}",
-            asked="wait",
+            operation="wait",
             would_work=f"join again: who does not ask for {GONE_AFTER:g} s has left the queue",
         )
 

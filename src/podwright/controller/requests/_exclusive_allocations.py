@@ -74,14 +74,14 @@ def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     if choice:
         raise InvalidRequest(
             f"there are the allocations {', '.join(choice[:8])}, and others that are not for all",
-            asked=_described(spec),
+            operation=_described(spec),
             would_work=f"say which one, as in --allocation {choice[0]}",
         )
     site = next(site for site in sites if site.closed or site.owned)
     if "allocations" in core.sight.private:
         raise Denied(
             "every allocation is kept for the jobs of others",
-            asked=_described(spec),
+            operation=_described(spec),
             would_work="submit a job of your own",
         )
     raise _denied(spec, site, next(iter([*site.closed, *site.owned])))
@@ -165,7 +165,7 @@ def _denied(
             problem = f"{where} is {owner}'s, for a job"
     return Denied(
         problem,
-        asked=_described(spec),
+        operation=_described(spec),
         would_work=(_JOB if scheduler else "submit a job of your own")
         + (f", or use allocation {' or '.join(alternatives[:5])}" if alternatives else ""),
         allocation=spec.allocation,

@@ -24,7 +24,7 @@ def hosts_of(
         if spec.hosts:
             raise InvalidRequest(
                 f"the devices of cluster {cluster.name} have a home, and are not attached to hosts",
-                asked=action,
+                operation=action,
                 would_work="leave out the hosts, or name a cluster that is a pool",
             )
         return ()
@@ -32,21 +32,21 @@ def hosts_of(
     if not hosts:
         raise InvalidRequest(
             f"cluster {cluster.name} is a pool, and no host is named that its devices are for",
-            asked=action,
+            operation=action,
             would_work="--host HOST, or a launch by poprun, which names its own hosts",
         )
     if len(set(map(short_name, hosts))) < len(hosts):
-        raise InvalidRequest("a host is named twice", asked=action, would_work="each host once")
+        raise InvalidRequest("a host is named twice", operation=action, would_work="each host once")
     if size % len(hosts):
         raise InvalidRequest(
             f"{size} devices do not divide evenly over {len(hosts)} hosts",
-            asked=action,
+            operation=action,
             would_work=f"a multiple of {len(hosts)} devices",
         )
     if spec.num_gcds % len(hosts):
         raise InvalidRequest(
             f"a GCD lies at one host: {spec.num_gcds} do not divide over {len(hosts)} hosts",
-            asked=action,
+            operation=action,
             would_work=f"a multiple of {len(hosts)} GCDs, or leave the count open",
         )
     return hosts
@@ -63,7 +63,7 @@ def known_hosts(
     if missing := [host for host in hosts if short_name(host) not in names]:
         raise InvalidRequest(
             f"nothing attaches devices of cluster {cluster} to host {missing[0][:80]}",
-            asked=action,
+            operation=action,
             would_work=f"one of {', '.join(known)}"
             if known
             else "a fabric whose inventory names hosts, under [hosts]",

@@ -38,12 +38,14 @@ async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
     if not (info.user or info.allocation):
         raise InvalidRequest(
             "whose quota is not said",
-            asked=action,
+            operation=action,
             would_work="name a user, an allocation, or both",
         )
     if info.devices < NO_LIMIT or info.partitions < NO_LIMIT:
         raise InvalidRequest(
-            "a limit is a number from 0 on", asked=action, would_work="leave out what has no limit"
+            "a limit is a number from 0 on",
+            operation=action,
+            would_work="leave out what has no limit",
         )
     if info.allocation:
         core.inventory.candidates("", info.allocation, action)
@@ -92,7 +94,7 @@ def check(
                 left = max(0, limit - used)
                 raise NoCapacity(
                     f"{_whose(quota)} may have {limit} {limited}, and has {used}",
-                    asked=action,
+                    operation=action,
                     would_work=f"ask for {left} or fewer, or remove a partition first"
                     if left and limited == "devices"
                     else "remove a partition first, or ask an administrator for a larger quota",

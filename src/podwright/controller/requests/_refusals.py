@@ -41,7 +41,7 @@ def no_place(
         else:
             would_work = "ask for another size or shape, or another allocation"
         return InvalidRequest(
-            refusal.rule, asked=action, would_work=would_work, **data, nearest=sizes
+            refusal.rule, operation=action, would_work=would_work, **data, nearest=sizes
         )
     place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {site.cluster.name}"
     data = obstacles()
@@ -61,7 +61,7 @@ def no_place(
             problem += f"; {words}: {', '.join(data[key][:SHOWN])}"
     if hidden_waiters := data["kept_for_others"]:
         problem += f"; kept for {other_waiters(hidden_waiters)}"
-    return NoCapacity(problem, asked=action, would_work=in_words(spec, data["nearest"]), **data)
+    return NoCapacity(problem, operation=action, would_work=in_words(spec, data["nearest"]), **data)
 
 
 def _size(site: IndexedCluster, spec: PartitionSpec) -> int:
@@ -75,7 +75,7 @@ def held_by_others(
     names = [holder_of(lease) for lease in leases]
     return Held(
         f"partition {record.name} is held by {', '.join(names[:SHOWN])}",
-        asked=action,
+        operation=action,
         would_work=would_work,
         holder=names[0] if names else "",
         holders=names,
@@ -87,7 +87,7 @@ def fencing(record: PartitionRecord, reasons: Sequence[str], action: str) -> Hel
     """The error for a partition without a holder on which processes of an old lease may run."""
     return Held(
         f"partition {record.name} is FENCING: {'; '.join(reasons[:SHOWN])}",
-        asked=action,
+        operation=action,
         would_work=f"wait for that (vipu explain {record.name}), or, where nothing of it runs any "
         "more, let an administrator say so: vipu remove lease ID --force",
         partition=record.name,
@@ -116,7 +116,7 @@ def does_not_fit(
         )
     return WrongState(
         f"partition {record.name} does not fit: it has {differences_in_words(mismatches)}",
-        asked=action,
+        operation=action,
         would_work=would_work,
         partition=record.name,
         differences=[d._asdict() for d in mismatches],
@@ -127,7 +127,7 @@ def failed(record: PartitionRecord, reasons: Sequence[str], action: str, then: s
     """The error for a partition whose hardware failed."""
     return WrongState(
         "; ".join(reasons) or f"partition {record.name} is in error",
-        asked=action,
+        operation=action,
         would_work=then,
         partition=record.name,
         errors=list(reasons),

@@ -101,7 +101,7 @@ def _check_counts(spec: PartitionSpec, action: str, *, job: bool) -> None:
     """Raises InvalidRequest for numbers that no hardware could make legal."""
 
     def refuse(problem: str, would_work: str, **data: object) -> None:
-        raise InvalidRequest(problem, asked=action, would_work=would_work, **data)
+        raise InvalidRequest(problem, operation=action, would_work=would_work, **data)
 
     size = spec.size or len(spec.devices)
     if size <= 0:
@@ -177,7 +177,7 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
         problem = "a reconfigurable partition has the sync type GS2_DEFAULT (c2-compatible)"
         would_work = "leave out the sync type"
     if problem:
-        raise InvalidRequest(problem, asked=action, would_work=would_work)
+        raise InvalidRequest(problem, operation=action, would_work=would_work)
 
 
 def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
@@ -185,12 +185,12 @@ def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
         noun = cluster.family.device_noun
         raise InvalidRequest(
-            f"{noun}s are not cut into slices", asked=action, would_work="leave out the profile"
+            f"{noun}s are not cut into slices", operation=action, would_work="leave out the profile"
         )
     if spec.profile and spec.devices:
         raise InvalidRequest(
             "devices are named, and a profile too",
-            asked=action,
+            operation=action,
             would_work="leave out one of them",
         )
 
@@ -255,7 +255,7 @@ def _routing_for(
     if wanted in (Routing.RINGSWNC, Routing.BTNC) and not loops:
         raise InvalidRequest(
             f"routing {wanted.value} needs loop links: whole link domains that are a torus",
-            asked=action,
+            operation=action,
             would_work="use DNC, or leave the routing to the server",
             routing=wanted.value,
         )
@@ -273,7 +273,7 @@ def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, action: str
         raise InvalidRequest(
             f"gateway routing {wanted.value} needs {needs.value} link domains, and those of "
             f"cluster {cluster.name} are: {cluster.topology.value}",
-            asked=action,
+            operation=action,
             would_work="leave the gateway routing to the server",
             gw_routing=wanted.value,
         )
@@ -285,7 +285,7 @@ def _sync_for(spec: PartitionSpec, action: str) -> SyncType:
     if spec.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
         raise InvalidRequest(
             "sync type GS2_INDEPENDENT_RAILS is not supported",
-            asked=action,
+            operation=action,
             would_work="leave out the sync type",
         )
     if spec.sync_type is not SyncType.DEFAULT:
@@ -300,7 +300,7 @@ def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: 
         if not inside:
             raise InvalidRequest(
                 f"cluster {cluster.name} has no device {offset} in link domain {domain}",
-                asked=action,
+                operation=action,
                 would_work=f"use link domains 0 to {len(cluster.domains) - 1}",
             )
 

@@ -47,14 +47,14 @@ def check_creator(caller: Caller, action: str) -> None:
     if caller.role is Role.SCHEDULER:
         raise Denied(
             f"{caller.name} has the scheduler's role, which asks in the name of others",
-            asked=action,
+            operation=action,
             would_work="say for whom and for which job: owner, owner_uid, job",
             caller=caller.name,
         )
     if caller.role is Role.READER and caller.name != ANONYMOUS:
         raise Denied(
             f"{caller.name} has the reader's role",
-            asked=action,
+            operation=action,
             would_work="ask an administrator for the user's role",
             caller=caller.name,
         )
@@ -70,13 +70,13 @@ def in_name_of(caller: Caller, owner: str, uid: int, job: str, action: str) -> C
     if caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
         raise Denied(
             f"you are {caller.name}, and only a scheduler asks in the name of others",
-            asked=action,
+            operation=action,
             would_work="leave out owner and job",
             caller=caller.name,
         )
     if not owner or owner == ANONYMOUS or uid < 0:
         raise InvalidRequest(
-            "a partition in somebody's name needs his name and his user id", asked=action
+            "a partition in somebody's name needs his name and his user id", operation=action
         )
     return Caller(name=owner, uid=uid, role=Role.USER, origin=caller.origin)
 
@@ -87,7 +87,7 @@ def check_job(caller: Caller, job: str, action: str) -> None:
         number = job.partition("/")[0].partition(" ")[0].rstrip(",")
         raise Denied(
             f"it belongs to job {number} and goes when that ends",
-            asked=action,
+            operation=action,
             would_work=f"scancel {number}, or leave the partition as it is",
             job=job,
         )
@@ -103,7 +103,7 @@ def check_change(caller: Caller, owner: str, action: str, creator: str = "") -> 
     if not may_change(caller, owner):
         raise Denied(
             f"it belongs to {owner}, and you are {caller.name}",
-            asked=action,
+            operation=action,
             would_work=f"ask {owner} or an administrator to do it",
             owner=owner,
             caller=caller.name,

@@ -63,7 +63,7 @@ class IndexedCluster:
         index = index_of(cluster)
         for name, inside in machines.items():
             index.define_allocation(name, inside)
-        for placement in self.index.held():
+        for placement in self.index.placements():
             index.take(placement)
         return index
 
@@ -204,7 +204,7 @@ class ClusterIndex:
         if cluster and cluster not in self.sites:
             raise NotFound(
                 f"there is no cluster {cluster}",
-                asked=action,
+                operation=action,
                 would_work=f"use {_names(list(self.sites))}",
                 cluster=cluster,
             )
@@ -216,13 +216,13 @@ class ClusterIndex:
                 raise NotFound(
                     f"there is no allocation {allocation}"
                     + (f" in cluster {cluster}" if cluster else ""),
-                    asked=action,
+                    operation=action,
                     would_work=f"use {_names(known)}",
                     allocation=allocation,
                 )
         if not sites:
             raise InvalidRequest(
-                "this server has no cluster", asked=action, would_work="define one"
+                "this server has no cluster", operation=action, would_work="define one"
             )
         return sites
 

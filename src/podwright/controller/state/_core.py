@@ -309,7 +309,7 @@ class Core:
             listed = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
             would_work = f"there are: {listed}" if known else "there are none yet"
         return NotFound(
-            f"there is no partition {name}", asked=action, would_work=would_work, partition=name
+            f"there is no partition {name}", operation=action, would_work=would_work, partition=name
         )
 
     # -- leases ------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ class Requests:
         if len(request.id) > LONGEST or not request.id.isprintable():
             raise InvalidRequest(
                 "the request's id is too long or not printable",
-                asked=request.method,
+                operation=request.method,
                 would_work=f"use at most {LONGEST} printable characters, drawn at random",
             )
         key = request.key
@@ -251,7 +251,7 @@ class Requests:
             if known.method != request.method or (request.name and known.name != request.name):
                 raise InvalidRequest(
                     "this request's id was another request's",
-                    asked=request.method,
+                    operation=request.method,
                     would_work="draw a new one for each request",
                 )
             outcome = await repeat(known)

@@ -44,13 +44,15 @@ def probe(options: Sequence[str], prefix: Sequence[str] = ()) -> list[Task]:
         done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     except OSError as error:
         raise Unavailable(
-            f"{argv[0]}: {error.strerror}", asked="run a job", would_work="install Slurm's client"
+            f"{argv[0]}: {error.strerror}",
+            operation="run a job",
+            would_work="install Slurm's client",
         ) from None
     tasks = read_tasks(done.stdout)
     if not tasks:
         raise Unavailable(
             "the job's tasks said nothing; Slurm's words stand above",
-            asked="run a job with these options",
+            operation="run a job with these options",
             would_work="podwright slurm explain-request says what they mean",
         )
     return tasks

@@ -35,12 +35,12 @@ def read_grant(text: str) -> GrantedJob:
     # The requested job comes first. A line break in its name or comment adds no second record.
     job = next(iter(read_jobs(text)), None)
     if job is None:
-        raise InvalidRequest("scontrol shows no job", asked="adopt a job's GPUs")
+        raise InvalidRequest("scontrol shows no job", operation="adopt a job's GPUs")
     gpus = [(node, index) for node, indices in job.gpus.items() for index in indices]
     if not gpus:
         raise InvalidRequest(
             f"job {job.number} is {job.state.lower()} and has no GPUs",
-            asked=f"adopt the GPUs of job {job.number}",
+            operation=f"adopt the GPUs of job {job.number}",
             would_work="a job that runs, or is being set up, with --gpus-per-node=N",
         )
     return GrantedJob(str(job.number), job.user.name, job.user.uid, job.state, tuple(gpus))
@@ -66,7 +66,7 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
             if partition_gpus != set(grant.gpus):
                 raise WrongState(
                     f"partition {name} has other GPUs than Slurm gave job {grant.job}",
-                    asked=action,
+                    operation=action,
                     would_work=f"podwright slurm adopt {grant.job} --release, and again",
                 )
             return info
@@ -83,7 +83,9 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     assert isinstance(partition, PartitionInfo)
     if partition.ready_state is not ReadyState.ACTIVE:
         client.remove_partition(name, force=True)
-        raise WrongState("; ".join(partition.errors) or "the devices cannot be had", asked=action)
+        raise WrongState(
+            "; ".join(partition.errors) or "the devices cannot be had", operation=action
+        )
     return partition
 
 
@@ -96,7 +98,7 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> lis
         if node in cut:
             raise WrongState(
                 f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
-                asked=action,
+                operation=action,
                 would_work="no partition there: podwright slurm configure --gpus --confine keeps "
                 "slices apart, and they have no NVLink",
             )
@@ -104,23 +106,23 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> lis
         if info is None:
             raise WrongState(
                 f"this server knows no GPU {index} of node {node}",
-                asked=action,
+                operation=action,
                 would_work="an agent on each node, called as Slurm calls the node, and gres.conf "
                 "from podwright slurm configure --gpus",
             )
         if info.partition not in ("", own_partition):
             raise WrongState(
                 f"GPU {index} of node {node} is in partition {info.partition}",
-                asked=action,
+                operation=action,
                 would_work=f"vipu remove partition {info.partition}: Slurm alone gives these out",
             )
         if info.state not in ("FREE", "IN_USE"):
             raise WrongState(
                 f"GPU {index} of node {node} is {info.state.lower()}",
-                asked=action,
+                operation=action,
                 would_work=f"scontrol update nodename={node} state=drain reason='GPU {index}'",
             )
         devices.append(info)
     if len({info.cluster for info in devices}) > 1:
-        raise WrongState("they are of several clusters", asked=action)
+        raise WrongState("they are of several clusters", operation=action)
     return devices

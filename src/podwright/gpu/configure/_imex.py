@@ -36,7 +36,7 @@ def imex_texts(
     if not domains:
         raise InvalidRequest(
             "the inventory names no NVLink domain of several nodes",
-            asked="--imex",
+            operation="--imex",
             would_work='domain = "rack1" at the nodes of a rack; a survey finds it',
         )
     addresses = _addresses(slurm_conf, etc)
@@ -46,7 +46,7 @@ def imex_texts(
         path = etc / f"imex-{domain}.cfg"
         if path.exists() and path not in ours:
             raise InvalidRequest(
-                f"{path} is there, and not ours", asked="--imex", would_work="move it away"
+                f"{path} is there, and not ours", operation="--imex", would_work="move it away"
             )
         texts[path] = "".join(f"{_address(node, addresses, resolve)}\n" for node in nodes)
     return texts
@@ -114,7 +114,7 @@ def _address(node: str, addresses: dict[str, str], resolve: Callable[[str], str]
         has = f"is {address} to this machine alone" if address else "has no address"
         raise InvalidRequest(
             f"node {node} {has}",
-            asked="--imex",
+            operation="--imex",
             would_work=f"NodeAddr in the line of {node} in slurm.conf, or a name that can be "
             "looked up",
         )

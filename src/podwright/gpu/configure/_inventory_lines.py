@@ -36,7 +36,7 @@ def gres_rows(inventory: SiteInventory, detect: str) -> list[Row]:
             raise InvalidRequest(
                 f"the device files of the GPUs of {fold(names)} are not known, so Slurm cannot "
                 "tell them apart",
-                asked="write gres.conf",
+                operation="write gres.conf",
                 would_work="--autodetect=nvml; or survey the node where "
                 "/proc/driver/nvidia/capabilities can be read",
             )

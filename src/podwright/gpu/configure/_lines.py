@@ -94,7 +94,7 @@ def names_in(text: str, path: str) -> tuple[str, ...]:
     try:
         return expand(text)
     except BadHostList as error:
-        raise InvalidRequest(f"{path}: {error}", asked="read its nodes") from None
+        raise InvalidRequest(f"{path}: {error}", operation="read its nodes") from None
 
 
 def part(row: Mapping[str, str], names: tuple[str, ...], chosen_names: list[str], key: str) -> Row:

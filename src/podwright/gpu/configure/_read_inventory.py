@@ -72,7 +72,7 @@ def read_inventory(path: str | Path) -> SiteInventory:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise InvalidRequest(f"{path}: {error.strerror}", asked="read the inventory") from None
+        raise InvalidRequest(f"{path}: {error.strerror}", operation="read the inventory") from None
     try:
         if re.match(rb"\s*(\[\s*)?\{", data):
             import json
@@ -97,10 +97,10 @@ def read_inventory(path: str | Path) -> SiteInventory:
                 ]
     except OSError as error:
         raise InvalidRequest(
-            f"{error.filename}: {error.strerror}", asked="read the inventory"
+            f"{error.filename}: {error.strerror}", operation="read the inventory"
         ) from None
     except ValueError as error:
-        raise InvalidRequest(f"{path}: {error}", asked="read the inventory") from None
+        raise InvalidRequest(f"{path}: {error}", operation="read the inventory") from None
     return make_inventory(tree, str(path))
 
 
@@ -133,7 +133,7 @@ class _Reader:
 
     def fail(self, at: str, problem: str, would_work: str = "") -> InvalidRequest:
         return InvalidRequest(
-            f"{self.file}: {at} {problem}", asked="read the inventory", would_work=would_work
+            f"{self.file}: {at} {problem}", operation="read the inventory", would_work=would_work
         )
 
     def inventory(self, tree: Any) -> SiteInventory:

@@ -143,7 +143,7 @@ def take_back(conf: Path) -> FileChanges:
         if any(line.startswith(WAS) and line.endswith(OURS + "\n") for line in _lines(text)):
             raise InvalidRequest(
                 "native mode was set up after the GPUs, and changed the same lines",
-                asked=f"take the GPUs back out of {path}",
+                operation=f"take the GPUs back out of {path}",
                 would_work="podwright slurm configure --undo first",
             )
         if OURS in text:
@@ -177,7 +177,7 @@ def _topology_files(etc: Path, topology: Topology, version: Version) -> dict[Pat
     ):
         raise InvalidRequest(
             f"{yaml} is there, so Slurm would not read topology.conf",
-            asked=f"--topology={topology.kind}",
+            operation=f"--topology={topology.kind}",
             would_work="--topology=none, which leaves the network as it is; or move it away",
         )
     return out
@@ -373,6 +373,6 @@ def _check_includes(etc: Path, text: str, inventory: SiteInventory) -> None:
             if name and set(names_in(name, words[1])) & set(inventory.nodes):
                 raise InvalidRequest(
                     f"{words[1]}, included by slurm.conf, has the line of {name}",
-                    asked="configure Slurm",
+                    operation="configure Slurm",
                     would_work="move the lines of GPU nodes into slurm.conf",
                 )

@@ -79,13 +79,13 @@ def plan_topology(inventory: SiteInventory, version: Version, requested: str) ->
     if requested == "block" and not release.block_topology:
         raise InvalidRequest(
             f"Slurm {release} has no block topology that can be set up here",
-            asked="--topology=block",
+            operation="--topology=block",
             would_work="Slurm 24.11 or newer; --topology=tree with the switches",
         )
     if requested == "block" and not inventory.domains:
-        raise InvalidRequest("the inventory names no domain", asked="--topology=block")
+        raise InvalidRequest("the inventory names no domain", operation="--topology=block")
     if requested == "tree" and not inventory.switches:
-        raise InvalidRequest("the inventory names no switches", asked="--topology=tree")
+        raise InvalidRequest("the inventory names no switches", operation="--topology=tree")
     return Topology(requested, inventory)
 
 
@@ -185,7 +185,7 @@ def _claim(owner: dict[str, str], switch: str, members: tuple[str, ...]) -> None
             raise InvalidRequest(
                 f"{member} hangs on the switches {owner[member]} and {switch}, which do not have "
                 "the same members",
-                asked="make a tree for Slurm",
+                operation="make a tree for Slurm",
                 would_work="On a fabric of rails, the switches of all rails have the same nodes; "
                 "leave out what joins nodes in another way",
             )

@@ -75,7 +75,7 @@ def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:
     if output is None:
         raise Unavailable(
             "sacct does not answer",
-            asked="read Slurm's accounting",
+            operation="read Slurm's accounting",
             would_work="sacct needs AccountingStorageType=accounting_storage/slurmdbd in "
             "slurm.conf, and a slurmdbd that runs; without it, a job that was sampled is reported "
             "in the folder of its slurm-JOB.gpus, or with --samples FOLDER",

@@ -44,7 +44,7 @@ def keep(ask: Ask, job: AccountedJob, text: str) -> None:
     if job.comment and not job.comment.startswith(MARK):
         raise Unavailable(
             f"job {job.id} has another comment: {job.comment[:80]}",
-            asked="write the summary into AdminComment",
+            operation="write the summary into AdminComment",
             would_work="--line prints it",
         )
     comment = f"AdminComment={MARK}{text}"
@@ -53,7 +53,7 @@ def keep(ask: Ask, job: AccountedJob, text: str) -> None:
     if ask(running) is None and ask(["sacctmgr", "-i", "modify", "job", *words]) is None:
         raise Unavailable(
             "neither scontrol nor sacctmgr wrote it",
-            asked="write the summary into AdminComment",
+            operation="write the summary into AdminComment",
             would_work="run it as root, SlurmUser or an operator",
         )
 

@@ -22,8 +22,9 @@ class GpuUse(NamedTuple):
     """How a job used one GPU.
 
     total: bytes of its memory. samples: their number. load, peak: per cent, mean and highest.
-    memory, most: bytes, mean and highest. busy: the share of samples with any load, 0 to 1. held:
-    whether a process of the job ever held the GPU. series: (time, load, memory) of each sample.
+    memory, most: bytes, mean and highest. busy: the share of samples with any load, 0 to 1.
+    had_process: whether a process of the job ever held the GPU. series: (time, load, memory) of
+    each sample.
     """
 
     node: str
@@ -37,13 +38,13 @@ class GpuUse(NamedTuple):
     memory: float
     most: int
     busy: float
-    held: bool
+    had_process: bool
     series: tuple[tuple[float, int, int], ...] = ()
 
     @property
     def used(self) -> bool:
         """Whether the GPU ever had load or was ever held by a process of the job."""
-        return self.peak >= IDLE or self.held
+        return self.peak >= IDLE or self.had_process
 
 
 class Sampled(NamedTuple):
@@ -132,7 +133,7 @@ def _use(
         memory=sum(memory) / count,
         most=max(memory),
         busy=sum(load >= IDLE for load in loads) / count,
-        held=held_by_process,
+        had_process=held_by_process,
         series=tuple((t, load, used) for t, (load, used) in points),
     )
 

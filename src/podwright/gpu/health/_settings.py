@@ -147,6 +147,6 @@ def _in_bytes(settings: Settings) -> Settings:
 def _bad(path: str, problem: str) -> InvalidRequest:
     return InvalidRequest(
         f"{path}: {problem}",
-        asked="read the settings of the health check",
+        operation="read the settings of the health check",
         would_work="podwright node health --list prints what can be set",
     )

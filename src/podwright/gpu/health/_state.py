@@ -41,7 +41,7 @@ def forget(folder: Path = FOLDER) -> str:
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
-            asked="write down since when XIDs count",
+            operation="write down since when XIDs count",
             would_work="run it as root",
         ) from None
     return f"{now:.0f} s after the start of this node"

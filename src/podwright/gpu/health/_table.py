@@ -139,6 +139,6 @@ def inventories(path: str) -> list[Inventory]:
     except (OSError, UnicodeDecodeError, BadInventory) as error:
         raise InvalidRequest(
             f"{path}: {getattr(error, 'strerror', None) or error}",
-            asked="read what the node should have",
+            operation="read what the node should have",
             would_work="podwright inventory --json, on nodes that are well, prints it, a line each",
         ) from None

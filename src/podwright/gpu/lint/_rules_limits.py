@@ -20,7 +20,7 @@ _SIZES = ("mem", "mem-per-cpu", "mem-per-gpu")
 )
 def refused(case: Case) -> Iterator[Found]:
     script = case.script
-    units = [unit for unit, _ in script.request.asked]
+    units = [unit for unit, _ in script.request.gpu_options]
     request = script.request
     few = len(set(units)) < 2 and not request.tasks_per_gpu and not request.bind
     alone = request.per_socket and not request.sockets_per_node
@@ -62,7 +62,7 @@ def memory_twice(case: Case) -> Iterator[Found]:
 )
 def gpus_disagree(case: Case) -> Iterator[Found]:
     script = case.script
-    per_node = [gpus for unit, gpus in script.request.asked if unit == "node"]
+    per_node = [gpus for unit, gpus in script.request.gpu_options if unit == "node"]
     if not script.line_of("gres") or not script.line_of("gpus-per-node") or not script.settled:
         return
     if len({gpus.count for gpus in per_node}) > 1 and len({gpus.kind for gpus in per_node}) < 2:

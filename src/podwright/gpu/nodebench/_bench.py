@@ -211,12 +211,12 @@ def srun_step(environ: Mapping[str, str]) -> Step:
             out = late.stdout or b""
             return read_step(out.decode(errors="replace") if isinstance(out, bytes) else out)
         except OSError as error:
-            raise Unavailable(f"srun: {error.strerror}", asked="measure nodes") from None
+            raise Unavailable(f"srun: {error.strerror}", operation="measure nodes") from None
         answers = read_step(done.stdout)
         if not answers:
             raise Unavailable(
                 f"the step said nothing: {done.stderr.strip()[-300:]}",
-                asked="measure nodes",
+                operation="measure nodes",
                 would_work="run it inside a job of all these nodes, with podwright on each",
             )
         return answers

@@ -21,7 +21,7 @@ from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_se
 from podwright.page import Files, Live
 
 _VIEWS: Final = frozenset({"nodes", "running", "queue"})
-_LIMITS: Final = Limits(connections=1024, each=512, idle=15.0, body=0, held=1, patience=0.0)
+_LIMITS: Final = Limits(connections=1024, each=512, idle=15.0, body=0, all_bodies=1, patience=0.0)
 
 
 class NodesPage:
@@ -43,7 +43,7 @@ class NodesPage:
         if not is_loopback(host):
             raise InvalidRequest(
                 f"{host} is reachable from other machines, whose users nobody checks",
-                asked=f"serve the page on {host}",
+                operation=f"serve the page on {host}",
                 would_work="127.0.0.1, and ssh -L, or a proxy that asks who comes",
             )
         self._names = {host.lower(), "localhost"}

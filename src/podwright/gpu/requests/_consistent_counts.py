@@ -110,7 +110,7 @@ def _counted_gpus(counts: JobCounts, request: SlurmRequest) -> list[GpuCounts]:
     by_kind: dict[str, GpuCounts] = {}
     if request.cpus_per_gpu:
         by_kind[""] = GpuCounts("", cpus_per_gpu=request.cpus_per_gpu)
-    for unit, requested in request.asked:
+    for unit, requested in request.gpu_options:
         gpus = by_kind.setdefault(requested.kind, GpuCounts(requested.kind))
         setattr(gpus, f"per_{unit}", requested.count)
     if request.memory_per_gpu:

@@ -30,9 +30,10 @@ class Gpus(NamedTuple):
 class SlurmRequest(NamedTuple):
     """The request of one sbatch, salloc or srun. None: not given.
 
-    `asked` has every count of GPUs as (job, node, socket or task; count and type), in the order in
-    which Slurm reads them; `per_job` and the like sum them up. `bind` is the text of --gpu-bind.
-    `other` keeps `constraint`, `exclusive` and the like by name, for readers beyond GPUs.
+    `gpu_options` has every count of GPUs as (job, node, socket or task; count and type), in the
+    order in which Slurm reads them; `per_job` and the like sum them up. `bind` is the text of
+    --gpu-bind. `other` keeps `constraint`, `exclusive` and the like by name, for readers beyond
+    GPUs.
     """
 
     command: str
@@ -51,7 +52,7 @@ class SlurmRequest(NamedTuple):
     cpus_per_gpu: int | None = None
     bind: str = ""
     exclusive: bool = False
-    asked: tuple[tuple[str, Gpus], ...] = ()
+    gpu_options: tuple[tuple[str, Gpus], ...] = ()
     shares: tuple[tuple[str, str, Gpus], ...] = ()
     memory_per_gpu: int = 0
     given: tuple[Given, ...] = ()
@@ -65,7 +66,7 @@ class SlurmRequest(NamedTuple):
 
     def kind(self) -> str:
         """The requested GPU type, the first one of several; empty for none."""
-        return next((gpus.kind for _, gpus in self.asked if gpus.kind), "")
+        return next((gpus.kind for _, gpus in self.gpu_options if gpus.kind), "")
 
     def option(self, name: str) -> Given | None:
         """Return the last occurrence of this option, because the last one counts."""
@@ -286,7 +287,7 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
         given=tuple(given),
         other=other,
         shares=tuple(shares + task_shares),
-        asked=tuple((_WAYS[name], gpu_count) for name, gpu_count in requested),
+        gpu_options=tuple((_WAYS[name], gpu_count) for name, gpu_count in requested),
         per_job=_sum(gpus.get("gpus", [])),
         per_node=_sum(by_gres or gpus.get("gpus-per-node", [])),
         per_socket=_sum(gpus.get("gpus-per-socket", [])),

@@ -29,10 +29,12 @@ def build(into: Path) -> Path:
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
-            asked=f"build {LIBRARY}",
+            operation=f"build {LIBRARY}",
             would_work="install a C compiler (gcc), and name a folder that you may write to",
         ) from None
     if done.returncode:
         message = " ".join(done.stderr.split())[:600]
-        raise Unavailable(message, asked=f"build {LIBRARY}", would_work="install gcc and libc6-dev")
+        raise Unavailable(
+            message, operation=f"build {LIBRARY}", would_work="install gcc and libc6-dev"
+        )
     return library

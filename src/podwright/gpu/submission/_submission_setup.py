@@ -40,7 +40,7 @@ def configure(places: Places, level: str) -> FileChanges:
     if not places.library.exists():
         raise InvalidRequest(
             f"{places.library} is not there: job_submit asks by it",
-            asked=f"--lint={level}",
+            operation=f"--lint={level}",
             would_work=f"podwright slurm build --lint --into {places.library.parent}",
         )
     text = (
@@ -80,7 +80,7 @@ def take_back(conf: Path) -> FileChanges:
     if any(line.startswith(WAS) and line.endswith(f"#{MARK}") for line in lines):
         raise InvalidRequest(
             "native mode was set up after lint, and changed the same line",
-            asked=f"take lint back out of {conf}",
+            operation=f"take lint back out of {conf}",
             would_work="podwright slurm configure --undo first",
         )
     if f"#{MARK}" in text:

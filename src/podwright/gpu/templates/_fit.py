@@ -70,7 +70,7 @@ def of_inventory(
     if not fitting:
         raise InvalidRequest(
             "no node of the inventory has such GPUs",
-            asked=_requested_options(options),
+            operation=_requested_options(options),
             would_work=f"there are {_available_types(inventory)}",
         )
     kind = max(fitting, key=lambda k: len(fitting[k]))
@@ -159,7 +159,7 @@ def nodes_with(type: str, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
     available = ", ".join(sorted(set().union(*types.values()))) or "none with a type"
     raise InvalidRequest(
         "no node of this Slurm has such GPUs",
-        asked=f"--gpu-type={type}",
+        operation=f"--gpu-type={type}",
         would_work=f"have: {available}",
     )
 

@@ -51,7 +51,7 @@ def render(name: str, fit: Fit, options: TemplateOptions) -> str:
     if fit.nodes and nodes > fit.nodes:
         raise InvalidRequest(
             f"there are {fit.nodes} such nodes",
-            asked=f"--nodes={nodes}",
+            operation=f"--nodes={nodes}",
             would_work=f"--nodes={fit.nodes} or fewer",
         )
     words = {
@@ -146,7 +146,7 @@ def _constraint(fit: Fit, options: TemplateOptions) -> list[str]:
         sizes = ", ".join(f"{size >> 30} GiB" for size in fit.sizes) or "none"
         raise InvalidRequest(
             f"the sizes that nodes name in a feature are: {sizes}",
-            asked=f"--gpu-memory={least}",
+            operation=f"--gpu-memory={least}",
             would_work="--gpu-type names a kind of GPU instead; podwright slurm configure --gpus "
             "writes such features",
         )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from podwright.hosts.gpus._pci import numa_node, pci_folder, read_line, way
+from podwright.hosts.gpus._pci import numa_node, pci_folder, pci_path, read_line
 from podwright.hosts.gpus._values import PATHS, Gpu, Nic
 
 #: An adapter that is further away than this serves no GPU in particular.
@@ -86,7 +86,7 @@ def _leading(text: str) -> int:
 
 def _place(nic: Nic, folders: Sequence[str], root: str) -> Nic:
     folder = pci_folder(nic.bus, root)
-    paths = tuple(way(folder, gpu) for gpu in folders)
+    paths = tuple(pci_path(folder, gpu) for gpu in folders)
     best = min((PATHS.index(path) for path in paths), default=len(PATHS))
     near = tuple(i for i, path in enumerate(paths) if PATHS.index(path) == best < _NEAR)
     return msgspec.structs.replace(nic, node=numa_node(folder), paths=paths, gpus=near)

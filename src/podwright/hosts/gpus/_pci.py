@@ -33,7 +33,7 @@ def near_cpus(folder: str) -> str:
     return read_line(os.path.join(folder, "local_cpulist"))
 
 
-def way(first: str, other: str) -> str:
+def pci_path(first: str, other: str) -> str:
     """Return the path between two resolved folders, one of PATHS."""
     if not first or not other:
         return "SYS"

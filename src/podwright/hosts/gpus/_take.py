@@ -14,7 +14,7 @@ from podwright.hosts._local import host_name
 from podwright.hosts.gpus._library import Library, LibraryError, renumbered
 from podwright.hosts.gpus._nics import read_nics
 from podwright.hosts.gpus._open import open_libraries
-from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, read_line, way
+from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, pci_path, read_line
 from podwright.hosts.gpus._values import Gpu, Inventory
 
 
@@ -85,7 +85,7 @@ def locate(gpus: Sequence[Gpu], cores: Cores, root: str = "/") -> tuple[Gpu, ...
         node = gpu.node if gpu.node >= 0 or not folder else numa_node(folder)
         cpus = gpu.cpus or (near_cpus(folder) if folder else "")
         paths = gpu.paths or tuple(
-            "X" if i == gpu.index else way(folder, other) for i, other in enumerate(folders)
+            "X" if i == gpu.index else pci_path(folder, other) for i, other in enumerate(folders)
         )
         out.append(
             msgspec.structs.replace(

@@ -164,7 +164,7 @@ class _Relay:
         sweep(self._environ)
         self._folder = make_folder(self._environ, task.name)
         try:
-            self._guard(task.held)
+            self._guard(task.in_pid_namespace)
             self._begin()
         except BaseException:
             self._folder.remove()

@@ -32,9 +32,9 @@ class HostTask(NamedTuple):
 
     name: of the run there. owns: each instance's rank and own variables. folder: poprun's working
     folder. program: a program that must exist there; empty: the instances find it. session:
-    poprun's run folder. placement, gpus: see Plan. held: whether a PID namespace contains the
-    instances. returns: whether instances return results (_exchange). traces: whether they write
-    records for the timeline.
+    poprun's run folder. placement, gpus: see Plan. in_pid_namespace: whether a PID namespace
+    contains the instances. returns: whether instances return results (_exchange). traces: whether
+    they write records for the timeline.
     """
 
     name: str
@@ -45,7 +45,7 @@ class HostTask(NamedTuple):
     gpus: Sequence[Any]
     environ: Mapping[str, str]
     session: str
-    held: bool
+    in_pid_namespace: bool
     returns: bool
     traces: bool
 

@@ -120,7 +120,7 @@ def visible_gpus(partition: PartitionInfo, instances: int) -> dict[str, str]:
     if "MIG" in kinds and any(len(gcd) > 1 for gcd in names):
         raise InvalidRequest(
             "an instance would have several slices of GPUs, and a program uses one",
-            asked=f"a launch on partition {partition.name}",
+            operation=f"a launch on partition {partition.name}",
             would_work=f"--num-instances {partition.size} --ipus-per-replica 1",
         )
     # AMD's are 16 digits, NVIDIA's are UUIDs.
@@ -146,7 +146,7 @@ def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
                 machines = dict.fromkeys(d.machine for devices in partition.gcds for d in devices)
                 raise InvalidRequest(
                     f"instance {rank} is to run on {host}, and its GPUs are in {device.machine}",
-                    asked=f"a launch on partition {partition.name}",
+                    operation=f"a launch on partition {partition.name}",
                     would_work=f"make the partition first, and launch with --vipu-partition="
                     f"{partition.name} --host {','.join(machines)}",
                 )
@@ -158,7 +158,7 @@ def _check_attached(partition: PartitionInfo, hosts: Sequence[str]) -> None:
         if not _same_host(host, attached):
             raise InvalidRequest(
                 f"instance {rank} is to run on {host}, and its devices are attached to {attached}",
-                asked=f"a launch on partition {partition.name}",
+                operation=f"a launch on partition {partition.name}",
                 would_work=f"--host {','.join(partition.hosts)}",
             )
 

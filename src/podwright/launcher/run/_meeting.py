@@ -71,7 +71,7 @@ def meet(
             gpus=plan.gpus,
             environ=dict(environ),
             session=folder.path,
-            held=plan.pid_namespace,
+            in_pid_namespace=plan.pid_namespace,
             returns=returns,
             traces=traces,
         )

@@ -78,7 +78,7 @@ def pod_size(text: str) -> int:
     if size <= 0 or size % IPU.devices_per_machine or (size > devices and size % devices):
         raise InvalidRequest(
             f"{text!r} is no pod",
-            asked="replay a trace on it",
+            operation="replay a trace on it",
             would_work=f"pod4 to pod{devices}, a multiple of 4, or a multiple of {devices}: pod256",
         )
     return size
@@ -99,7 +99,7 @@ def pod_ways(
     if policies and not any(word in ("native", "plugin", "shared") for word in words):
         raise InvalidRequest(
             "a policy says how blocks are chosen, and none of these ways chooses any",
-            asked=f"try {', '.join(words)} with {', '.join(policies)}",
+            operation=f"try {', '.join(words)} with {', '.join(policies)}",
             would_work="native among the ways",
         )
     ways: list[ReplayWay] = []
@@ -125,7 +125,7 @@ def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
     if cluster.family.attachment is not Attachment.HOST:
         raise InvalidRequest(
             f"cluster {cluster.name} has {cluster.family.device_noun}s behind a fabric",
-            asked="take it for GPU nodes",
+            operation="take it for GPU nodes",
             would_work="--pod for such devices",
         )
     for word in words:

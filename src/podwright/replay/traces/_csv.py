@@ -49,7 +49,7 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
     if missing:
         raise InvalidRequest(
             f"the file has no column {missing[0]}",
-            asked="read jobs from it",
+            operation="read jobs from it",
             would_work=f"a first line {','.join(FIELDS)}",
         )
     for number, text in enumerate(rows, start=2):

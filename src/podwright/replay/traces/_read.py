@@ -32,10 +32,10 @@ def read_trace(path: str, *, zone: tzinfo | None = None, tres: str = "") -> Trac
         with open(file, "rb", closefd=path != "-") as raw, _text(raw) as lines:
             return read_lines(lines, name, zone=zone, tres=tres)
     except OSError as error:
-        raise InvalidRequest(f"{error.strerror or error}", asked=f"read {path}") from None
+        raise InvalidRequest(f"{error.strerror or error}", operation=f"read {path}") from None
     except (EOFError, zlib.error) as error:
         raise InvalidRequest(
-            f"the file is cut off or damaged: {error}", asked=f"read {name}"
+            f"the file is cut off or damaged: {error}", operation=f"read {name}"
         ) from None
 
 
@@ -60,7 +60,7 @@ def read_lines(
     else:
         raise InvalidRequest(
             f"{source} is neither sacct's output nor CSV nor SWF: {first.strip()[:80]!r}",
-            asked="read jobs from it",
+            operation="read jobs from it",
             would_work=f"{COMMAND} > sacct.txt; or CSV with a first line {','.join(FIELDS)}",
         )
     trace = Trace(source, jobs, skipped)
@@ -69,7 +69,7 @@ def read_lines(
     if not len(trace):
         wanted = f"--tres NAME, one of {', '.join(sorted(skipped.tres))}" if skipped.tres else ""
         raise InvalidRequest(
-            _empty(source, skipped), asked="replay it", would_work=wanted or COMMAND
+            _empty(source, skipped), operation="replay it", would_work=wanted or COMMAND
         )
     trace.notes += _silent(trace)
     return trace

@@ -77,7 +77,7 @@ def read_sacct(
         if not any(name in columns for name in names):
             raise InvalidRequest(
                 f"sacct's output has no field for {need}: {accounting_format(*names)}",
-                asked="read the jobs",
+                operation="read the jobs",
                 would_work=COMMAND,
             )
     reader = _Reader(header, zone, tres_name)

@@ -24,13 +24,13 @@ exit $codes
 class FakeSlurmJobs:
     """Answers sbatch, squeue, sacct and scancel.
 
-    first: the number of the first job. asked: the commands so far. hold: jobs stay PENDING.
+    first: the number of the first job. commands: those so far. hold: jobs stay PENDING.
     refuses: what sbatch prints instead of accepting a job. forgets: squeue no longer lists jobs
     that are over.
     """
 
     def __init__(self, first: int = 100) -> None:
-        self.asked: list[list[str]] = []
+        self.commands: list[list[str]] = []
         self.refuses = ""
         self.hold = self.forgets = False
         self._bin = tempfile.TemporaryDirectory(prefix="podwright-fake-")
@@ -43,7 +43,7 @@ class FakeSlurmJobs:
 
     def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
         """Do what the command of that name does."""
-        self.asked.append(list(argv))
+        self.commands.append(list(argv))
         if argv[0] == "sbatch":
             return self._sbatch(argv, text)
         if argv[0] == "scancel":

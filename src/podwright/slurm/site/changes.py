@@ -112,7 +112,7 @@ def carry_out(plan: FileChanges) -> None:
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
-            asked="write the configuration",
+            operation="write the configuration",
             would_work="run it as root; --undo takes back what was written",
         ) from None
 

@@ -83,12 +83,12 @@ class FakeSlurm:
     """Answers with a function, and records the commands."""
 
     def __init__(self, answer: Callable[[Sequence[str]], CommandResult | str]) -> None:
-        self.asked: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
         self._answer = answer
 
     async def run(self, *argv: str) -> CommandResult:
         """Return what the function returns for the command. A text means success."""
-        self.asked.append(argv)
+        self.commands.append(argv)
         await asyncio.sleep(0)
         answer = self._answer(argv)
         return answer if isinstance(answer, CommandResult) else CommandResult(0, answer, "")

@@ -71,7 +71,7 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
         if key in left and (line.rstrip().endswith("\\") or before.rstrip().endswith("\\")):
             raise InvalidRequest(
                 f"{path}: {match[1] if match else key} goes on over several lines",
-                asked="change it",
+                operation="change it",
                 would_work="write it in one line, and run this again",
             )
         if key in left:
@@ -130,7 +130,7 @@ def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
             if mark_at_end[1] and mark_at_end[1] != _seal(body):
                 raise InvalidRequest(
                     f"{path}, line {at + 1} is Podwright's and was edited: {body.strip()[:200]}",
-                    asked="change the file",
+                    operation="change the file",
                     would_work="write there what the site wants without Podwright's words, and "
                     f"take `{mark_at_end[0].strip()}` off its end; then run this again",
                 )

@@ -179,14 +179,14 @@ def _own_user(name: str) -> int | None:
     """Return the uid to become, or None to stay. Raises InvalidRequest."""
     if os.geteuid() != 0:
         if name and name != pwd.getpwuid(os.geteuid()).pw_name:
-            raise InvalidRequest("only root can become another user", asked=f"--user {name}")
+            raise InvalidRequest("only root can become another user", operation=f"--user {name}")
         return None
     if not name:
         return random.SystemRandom().choice(_FREE_USERS)
     try:
         uid = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise InvalidRequest(f"there is no user {name}", asked=f"--user {name}") from None
+        raise InvalidRequest(f"there is no user {name}", operation=f"--user {name}") from None
     return uid or None
 
 
@@ -234,7 +234,7 @@ def _listening_socket(path: Path) -> socket.socket:
 async def _far_socket(where: str) -> socket.socket:
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal():
-        raise InvalidRequest(f"{where!r} is not HOST:PORT", asked=f"--listen {where}")
+        raise InvalidRequest(f"{where!r} is not HOST:PORT", operation=f"--listen {where}")
     try:
         return await listen(host.strip("[]"), int(port))
     except OSError as error:
@@ -249,7 +249,7 @@ def _munge(options: TwinServeOptions) -> Munge:
     except MungeError as error:
         raise Unavailable(
             f"MUNGE does not answer here: {error}",
-            asked=f"--listen {options.listen}",
+            operation=f"--listen {options.listen}",
             would_work="Start munged, or leave --listen out: the Unix socket needs no MUNGE",
         ) from None
     return munge

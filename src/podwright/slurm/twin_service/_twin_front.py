@@ -25,10 +25,10 @@ _log = logging.getLogger("podwright.twin")
 ASK: Final = "/slurm-twin.v1/Ask"
 STATUS: Final = "/slurm-twin.v1/Status"
 _BODY: Final = 128 * 1024  # bytes: MOST_OPTIONS of LONGEST_OPTION
-LOCAL: Final = Limits(connections=512, each=32, idle=120.0, body=_BODY, held=16 * _BODY)
+LOCAL: Final = Limits(connections=512, each=32, idle=120.0, body=_BODY, all_bodies=16 * _BODY)
 #: A caller without a credential must not use up the whole service.
 REMOTE: Final = Limits(
-    connections=256, each=32, idle=120.0, body=_BODY, held=16 * _BODY, patience=0.1
+    connections=256, each=32, idle=120.0, body=_BODY, all_bodies=16 * _BODY, patience=0.1
 )
 _STATUS: Final = {
     "INVALID_ARGUMENT": 400,

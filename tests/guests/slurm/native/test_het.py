@@ -181,8 +181,8 @@ async def test_a_waiting_job_that_lost_a_note_is_held_with_the_reason(
     queue.state = "PENDING"
     await Sweep(service).once()
     assert isinstance(service.slurm, FakeSlurm)
-    assert ("scontrol", "hold", "20") in service.slurm.asked
-    (told,) = [one for one in service.slurm.asked if "Held: " in one[-1]]
+    assert ("scontrol", "hold", "20") in service.slurm.commands
+    (told,) = [one for one in service.slurm.commands if "Held: " in one[-1]]
     assert told[2] == "jobid=20+0"
     assert f"what job {job} is to have is not noted in its AdminComment" in told[3]
     assert told[3].startswith("admincomment=ipus=4 gcds=1 pod=pod16; ") is (job == 21)

@@ -353,8 +353,8 @@ async def test_a_job_whose_licences_are_gone_is_held_with_the_reason(
     assert isinstance(service.slurm, FakeSlurm)
     async with asyncio.timeout(120):
         await queue.held.wait()
-    assert ("scontrol", "hold", "7") in service.slurm.asked
-    (told,) = [one[-1] for one in service.slurm.asked if "admincomment" in one[-1]]
+    assert ("scontrol", "hold", "7") in service.slurm.commands
+    (told,) = [one[-1] for one in service.slurm.commands if "admincomment" in one[-1]]
     assert "Slurm counts no licences of ours" in told
 
 
@@ -395,7 +395,7 @@ async def test_a_step_of_a_job_that_was_cancelled_meanwhile_brings_nothing_back(
     with pytest.raises(NotFound, match="job 7 is over"):
         await service.prove_step(HookJob(job=7, uid=5, step="batch"))
     assert isinstance(service.slurm, FakeSlurm)
-    assert not [argv for argv in service.slurm.asked if "hold" in argv or "jobid=7" in argv]
+    assert not [argv for argv in service.slurm.commands if "hold" in argv or "jobid=7" in argv]
     assert service.figures.unproven == 0  # nothing failed that anybody should hear of
 
 
@@ -409,13 +409,13 @@ async def test_what_runs_without_devices_is_ended(
     await sweep.once()
     queue.jobs[8] = ("RUNNING", 0)
     await sweep.once()
-    assert ("scontrol", "requeuehold", "8") not in service.slurm.asked, "it may just begin"
+    assert ("scontrol", "requeuehold", "8") not in service.slurm.commands, "it may just begin"
     await service.server.remove("slurm_7", "7")  # an administrator took it
     await service.refresh()
     for _ in range(2):
         await sweep.once()
-    assert ("scontrol", "requeuehold", "8") in service.slurm.asked
-    assert ("scontrol", "requeuehold", "7") not in service.slurm.asked
+    assert ("scontrol", "requeuehold", "8") in service.slurm.commands
+    assert ("scontrol", "requeuehold", "7") not in service.slurm.commands
 
 
 @pytest.mark.parametrize(
@@ -436,12 +436,12 @@ async def test_what_is_not_requeued_at_once_is_not_cancelled(
     queue.jobs[8], queue.no = ("RUNNING", 0), no
     for _ in range(2):
         await sweep.once()
-    assert (("scancel", "8") in service.slurm.asked) == cancelled
+    assert (("scancel", "8") in service.slurm.commands) == cancelled
     queue.no = ""
-    service.slurm.asked.clear()
+    service.slurm.commands.clear()
     await sweep.once()
     if not cancelled:
-        assert ("scontrol", "requeuehold", "8") in service.slurm.asked, "the next sweep does it"
+        assert ("scontrol", "requeuehold", "8") in service.slurm.commands, "the next sweep does it"
 
 
 async def test_a_hook_of_a_job_that_slurmctld_forgot_costs_the_next_of_its_number_nothing(
@@ -453,7 +453,7 @@ async def test_a_hook_of_a_job_that_slurmctld_forgot_costs_the_next_of_its_numbe
         await service.begin_job(ask(7, 4))
     with pytest.raises(OtherStart, match="slurmctld knows no job 8"):
         await service.begin_job(described({"job": "8", "het_job": "7", "ipus": "4"}))
-    told = {word for argv in service.slurm.asked for word in argv if argv[0] == "scontrol"}
+    told = {word for argv in service.slurm.commands for word in argv if argv[0] == "scontrol"}
     assert not {"hold", "jobid=7", "jobid=8"} & told
     assert (service.figures.held, service.retry_limit._holding) == (0, set())
 
@@ -484,10 +484,10 @@ async def test_what_slurm_only_believes_to_run_is_left_to_it_for_a_while(
     assert isinstance(service.slurm, FakeSlurm)
     for now[0] in (0.0, 10.0, OLD_S - 1):
         await sweep.once()
-    assert not [argv for argv in service.slurm.asked if "requeue" in argv[1]]
+    assert not [argv for argv in service.slurm.commands if "requeue" in argv[1]]
     now[0] = OLD_S
     await sweep.once()
-    asked = [argv for argv in service.slurm.asked if "requeue" in argv[1]]
+    asked = [argv for argv in service.slurm.commands if "requeue" in argv[1]]
     assert asked == [("scontrol", "requeue", "8")], "and it starts again by itself"
 
 

@@ -79,5 +79,5 @@ async def test_of_a_job_that_slurmctld_does_not_know_nothing_is_said() -> None:
     tries = RetryLimit(slurm, 3)
     said = await tries.refusal(HookJob(job=7), InvalidRequest("no"), final=True)
     assert "no" in str(said)
-    assert [argv[0] for argv in slurm.asked] == ["squeue"]
+    assert [argv[0] for argv in slurm.commands] == ["squeue"]
     assert not tries._holding

@@ -119,7 +119,7 @@ async def test_what_cannot_be_used_is_not_counted(static: Static, pod: Pod, slur
         "a: Slurm job 7, b: poprun uses it"
     )
     await static.close()
-    assert slurm.asked[-1][-2:] == ("licenses=vipu_4:2,vipu_2:1", "duration=UNLIMITED")
+    assert slurm.commands[-1][-2:] == ("licenses=vipu_4:2,vipu_2:1", "duration=UNLIMITED")
 
 
 async def test_a_new_service_finds_what_jobs_hold_and_the_sweep_ends_what_is_over(

@@ -169,7 +169,9 @@ class KubeApi:
                 async for piece in answer.content.iter_any():
                     yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"the API server does not answer: {error!r}", asked=action) from None
+            raise Unavailable(
+                f"the API server does not answer: {error!r}", operation=action
+            ) from None
 
     async def _list(self, base: str, plural: str) -> list[Object]:
         where = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
@@ -193,7 +195,9 @@ class KubeApi:
                 answer = await self._send(method, path, body, query, _SECONDS)
                 text = await answer.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"the API server does not answer: {error!r}", asked=action) from None
+            raise Unavailable(
+                f"the API server does not answer: {error!r}", operation=action
+            ) from None
         if 200 <= answer.status < 300:
             reply: dict[str, Any] = json.loads(text)
             return reply
@@ -274,4 +278,4 @@ def _refusal(status: int, text: str, action: str) -> PodwrightError:
         kind = Denied
     elif status in (400, 422):
         kind = InvalidRequest
-    return kind(f"the API server says {status}: {message}", asked=action)
+    return kind(f"the API server says {status}: {message}", operation=action)

@@ -174,7 +174,9 @@ async def remove(options: Serving, progress: Callable[[str], None]) -> int:
                 try:
                     await asyncio.wait({works, *stopping}, return_when=asyncio.FIRST_COMPLETED)
                     if not works.done():
-                        raise Held("an operator began to act", asked="podwright kubernetes remove")
+                        raise Held(
+                            "an operator began to act", operation="podwright kubernetes remove"
+                        )
                     return works.result()
                 finally:
                     works.cancel()

@@ -56,7 +56,7 @@ async def alone(leader: Candidate) -> bool:
         if time.monotonic() > end:
             raise Held(
                 "an operator acts: it holds the lease, and renews it",
-                asked="podwright kubernetes remove",
+                operation="podwright kubernetes remove",
                 would_work="kubectl -n podwright delete deployment podwright-operator",
             )
         await asyncio.sleep(_PAUSE_S)

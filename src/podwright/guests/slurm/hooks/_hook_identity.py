@@ -197,19 +197,19 @@ def read_key(path: Path) -> bytes:
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise Unavailable(
-                f"{path} can be read by others", asked=action, would_work=f"chmod 600 {path}"
+                f"{path} can be read by others", operation=action, would_work=f"chmod 600 {path}"
             )
         key = path.read_bytes().partition(b"\n")[0].strip()
     except OSError as error:
         raise Unavailable(
             f"{path}: {error.strerror}",
-            asked=action,
+            operation=action,
             would_work="podwright slurm configure --write makes one; copy it to every host",
         ) from None
     if len(key) < _LEAST:
         raise Unavailable(
             f"{path} is too short for a key",
-            asked=action,
+            operation=action,
             would_work="remove it, and podwright slurm configure --write makes one",
         )
     return key

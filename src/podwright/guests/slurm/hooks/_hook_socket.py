@@ -38,7 +38,7 @@ def slurm_uid(site: Site) -> int:
     except KeyError:
         raise InvalidRequest(
             f"this host has no user {site.slurm_user}",
-            asked="let Slurm's hooks in",
+            operation="let Slurm's hooks in",
             would_work="podwright slurm configure --write, which reads SlurmUser in slurm.conf",
         ) from None
 
@@ -88,7 +88,7 @@ def listen(path: Path, owner: int) -> socket.socket:
         raise _not_open(path) from None
     except OSError as error:
         listener.close()
-        raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
+        raise Unavailable(f"{path}: {error.strerror}", operation="listen for hooks") from None
     finally:
         os.umask(before)
     return listener
@@ -120,6 +120,6 @@ def _not_open(path: Path) -> Unavailable:
     me = pwd.getpwuid(os.geteuid()).pw_name
     return Unavailable(
         f"{path}: {me} may not make a socket there",
-        asked="listen for hooks",
+        operation="listen for hooks",
         would_work=f"as root, once a boot: install -d -o {me} {path.parent} (the unit does it)",
     )

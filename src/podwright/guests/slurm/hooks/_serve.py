@@ -174,7 +174,7 @@ def proofs(site: Site) -> HookIdentity:
     except MungeError as error:
         raise Unavailable(
             f"MUNGE does not answer here: {error}",
-            asked=f"listen for hooks at {site.listen}",
+            operation=f"listen for hooks at {site.listen}",
             would_work="start munged, or leave `listen` out of the site's file",
         ) from None
     return Proofs(munge, callers(site))

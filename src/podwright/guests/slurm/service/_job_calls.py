@@ -151,12 +151,12 @@ class JobCalls(ABC):
         known = await self.listing.job(job.job)
         if known is None or known.state not in _LIVES:
             raise NotFound(
-                f"job {job.job} is over", asked="a step"
+                f"job {job.job} is over", operation="a step"
             )  # it ended while its step began
         self.count_step(valid=False)
         _log.warning("job %d: a step on %s was ended: %s", job.job, job.hosts, problem)
         words = InvalidRequest(
             f"{problem}: its PrologSlurmctld did not run to its end",
-            asked=f"a step of job {job.job}",
+            operation=f"a step of job {job.job}",
         )
         raise await self.retry_limit.refusal(job, words, final=True)

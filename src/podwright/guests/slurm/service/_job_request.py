@@ -64,4 +64,4 @@ def hook_job(body: bytes) -> HookJob:
             fields["user"] = fields.get("uid", "")
         return msgspec.convert({k: v for k, v in fields.items() if v}, HookJob, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{error}", asked="a hook's request") from None
+        raise InvalidRequest(f"{error}", operation="a hook's request") from None

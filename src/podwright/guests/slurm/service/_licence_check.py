@@ -53,7 +53,7 @@ def wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
     if request is not None:
         pod, size, _ = request
         if size not in {1 << order for order in pod.orders}:
-            raise Differs(f"no partition has {size} devices", asked=f"job {job.job}")
+            raise Differs(f"no partition has {size} devices", operation=f"job {job.job}")
     return request
 
 
@@ -66,7 +66,7 @@ def _wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
     if asks == 0 or (asks is None and site.mode != "shared"):
         raise Differs(
             f"its licences say {_described(job.licences, site)}, and it did not ask by --ipus=N",
-            asked=f"devices for job {job.job}",
+            operation=f"devices for job {job.job}",
         )
     licences = _ours(job.licences, site)
     pod = next((pod for pod in site.pods if licences.get(pod.licence)), None)
@@ -77,7 +77,7 @@ def _wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
         raise Differs(
             f"it asked for {size} devices by --ipus, and Slurm counts "
             f"{_described(job.licences, site)} for it",
-            asked=f"devices for job {job.job}",
+            operation=f"devices for job {job.job}",
             would_work="submit it anew; or, as root: scontrol update "
             f"jobid={job.job} licenses={','.join(f'{k}:{v}' for k, v in right.items())}",
         )
@@ -104,7 +104,7 @@ def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> W
         if noted:
             raise Differs(
                 f"{noted[1]} devices were noted for it, and it did not ask by --ipus=N",
-                asked=f"devices for job {job.job}",
+                operation=f"devices for job {job.job}",
             )
         return None
     if known is None:
@@ -112,14 +112,14 @@ def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> W
     if not known.head:
         raise Differs(
             "what its devices are to be is not noted in its AdminComment any more",
-            asked=f"{asks} devices for job {job.job}",
+            operation=f"{asks} devices for job {job.job}",
             would_work="submit it anew",
         )
     if noted is None or noted[1] != asks:
         raise Differs(
             f"it asked for {asks} devices by --ipus, and {noted[1] if noted else 0} were noted "
             "for it",
-            asked=f"devices for job {job.job}",
+            operation=f"devices for job {job.job}",
             would_work="submit it anew",
         )
     return Wanted(*noted)

@@ -211,12 +211,12 @@ def load(path: Path) -> Site:
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidRequest(
-            f"{path}: {reason}", asked=action, would_work="podwright slurm configure --write"
+            f"{path}: {reason}", operation=action, would_work="podwright slurm configure --write"
         ) from None
     table = _NEEDS.get(site.mode)
     if table is None or not getattr(site, _TABLES[table]):
         problem = f"it names no [[{table}]]" if table else f"there is no mode {site.mode!r}"
-        raise InvalidRequest(f"{path}: {problem}", asked=action)
+        raise InvalidRequest(f"{path}: {problem}", operation=action)
     return site
 
 

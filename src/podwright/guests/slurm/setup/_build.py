@@ -37,13 +37,13 @@ def build(into: Path, *, include: str = "") -> list[Path]:
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
-            asked="build the plugin and the hook",
+            operation="build the plugin and the hook",
             would_work=f"{_PACKAGES}, and a folder that you may write to",
         ) from None
     if done.returncode:
         raise Unavailable(
             _own_words(done.stderr),
-            asked="build the plugin and the hook",
+            operation="build the plugin and the hook",
             would_work=_PACKAGES
             if _MISSING.search(done.stderr)
             else "report it with these words and what `scontrol --version` says: this Slurm's "
@@ -68,7 +68,7 @@ def own_headers(scontrol: str | None) -> str:
     if not (prefix / "include/slurm/spank.h").exists():
         raise Unavailable(
             f"{scontrol} belongs to a Slurm in {prefix}, which has no include/slurm/spank.h",
-            asked="build the plugin and the hook",
+            operation="build the plugin and the hook",
             would_work="`make install` of that Slurm, or say where its headers are: --include DIR",
         )
     return str(prefix / "include")

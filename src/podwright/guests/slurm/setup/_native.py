@@ -245,7 +245,7 @@ def _wanted(places: NativePlaces, site: Site, now: Mapping[str, str]) -> dict[st
         if any(name == licence.partition(":")[0] for licence in now.get("licenses", "").split(",")):
             raise InvalidRequest(
                 f"{places.slurm_conf}: there is a licence {name} already",
-                asked="add Podwright's",
+                operation="add Podwright's",
                 would_work=f"give the site's own {name} another name: by this one Podwright "
                 "counts its devices",
             )
@@ -303,7 +303,7 @@ def _check_weights(places: NativePlaces, conf: str) -> None:
         if unweighted:
             raise InvalidRequest(
                 f"{places.slurm_conf} weighs {unweighted[0]}, which goes: {line.strip()[:200]}",
-                asked="take Podwright's settings back",
+                operation="take Podwright's settings back",
                 would_work="take that out first, else slurmctld does not start",
             )
 
@@ -316,6 +316,6 @@ def _check_includes(places: NativePlaces, text: str, wanted: Mapping[str, str]) 
         if overridden:
             raise InvalidRequest(
                 f"{path}, included by {places.slurm_conf}, sets {', '.join(overridden)}",
-                asked="configure Slurm",
+                operation="configure Slurm",
                 would_work=f"move those lines into {places.slurm_conf}",
             )

@@ -31,7 +31,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
         if cluster not in clusters:
             raise InvalidRequest(
                 f"there is no cluster {cluster}",
-                asked=f"--pod {word}",
+                operation=f"--pod {word}",
                 would_work=f"one of {', '.join(clusters)}",
             )
         if not kind.replace("_", "").isalnum():
@@ -39,7 +39,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
         if at and not feature.replace("_", "").isalnum():
             raise InvalidRequest(
                 f"{feature!r} is no feature of nodes",
-                asked=f"--pod {word}",
+                operation=f"--pod {word}",
                 would_work="one of slurm.conf's: NodeName=... Feature=NAME",
             )
         blocks = Blocks(
@@ -92,7 +92,7 @@ def _sizes(cluster: ClusterInfo, domain: int, largest: int) -> tuple[int, ...]:
         raise InvalidRequest(
             f"partitions of cluster {cluster.name} have {examples} ... devices, and Slurm counts "
             "blocks of a power of two",
-            asked=f"schedule {family.device_noun}s by number",
+            operation=f"schedule {family.device_noun}s by number",
             would_work="--mode static, or --mode host-mapping",
         )
     return sizes
@@ -121,23 +121,25 @@ def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
         machines = tuple(word.strip() for word in rest.split(",") if word.strip())
         action = f"{path}:{number}"
         if not (name and colon and machines):
-            raise InvalidRequest(f"not understood: {words}", asked=action, would_work="host:m1,m2")
+            raise InvalidRequest(
+                f"not understood: {words}", operation=action, would_work="host:m1,m2"
+            )
         if name in hosts:
-            raise InvalidRequest(f"host {name} has a line already", asked=action)
+            raise InvalidRequest(f"host {name} has a line already", operation=action)
         for machine in machines:
             if machine not in homes:
                 raise InvalidRequest(
                     f"the server has no machine {machine}",
-                    asked=action,
+                    operation=action,
                     would_work=f"one of {', '.join(sorted(homes)[:8])}",
                 )
             if machine in owners:
                 raise InvalidRequest(
-                    f"machine {machine} is host {owners[machine]}'s already", asked=action
+                    f"machine {machine} is host {owners[machine]}'s already", operation=action
                 )
             owners[machine] = name
         if len({homes[machine].name for machine in machines}) > 1:
-            raise InvalidRequest(f"the machines of {name} are in two clusters", asked=action)
+            raise InvalidRequest(f"the machines of {name} are in two clusters", operation=action)
         home = homes[machines[0]]
         family = _family(home)
         hosts[name] = Mapped(
@@ -149,7 +151,7 @@ def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
             whole=family.max_domain_devices,
         )
     if not hosts:
-        raise InvalidRequest("it maps no host", asked=path, would_work="host:m1,m2 on a line")
+        raise InvalidRequest("it maps no host", operation=path, would_work="host:m1,m2 on a line")
     return tuple(hosts.values())
 
 

@@ -45,7 +45,7 @@ def check_server(slurm_conf: Path, server: str) -> None:
         raise InvalidRequest(
             f"slurm.conf has slurmctld on {' and '.join(hosts)}, and a service beside each: they "
             "would look for vipu-server on their own host",
-            asked=f"--server {server}" if server else "no --server",
+            operation=f"--server {server}" if server else "no --server",
             would_work="--server tcp:HOST:PORT[,HOST:PORT], as all of them know vipu-server",
         )
 
@@ -61,7 +61,11 @@ def server_host(slurm_conf: Path, option: str | None, server: str | None) -> str
     if controller_hosts and _is_local(host):
         raise InvalidRequest(
             f"jobs on {controller_hosts} would look for vipu-server on their own host ({host})",
-            asked=f"--host {host}" if option else f"--server tcp:{host}" if server else "no --host",
+            operation=f"--host {host}"
+            if option
+            else f"--server tcp:{host}"
+            if server
+            else "no --host",
             would_work="--host with the name by which the nodes know vipu-server's host",
         )
     return host

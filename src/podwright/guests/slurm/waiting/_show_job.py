@@ -26,5 +26,5 @@ async def find(slurm: Slurm, name: str) -> JobRecord:
         )
     records = [] if reply.code else read_jobs(reply.out)
     if not records:
-        raise Unavailable(f"Slurm does not say: {reply.text[:200]}", asked=f"job {name}")
+        raise Unavailable(f"Slurm does not say: {reply.text[:200]}", operation=f"job {name}")
     return records[0]

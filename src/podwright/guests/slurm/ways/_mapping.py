@@ -195,7 +195,9 @@ class HostMapping(Way):
         try:
             await self.server.call("CreateAllocation", request, AllocationInfo)
         except WrongState as error:
-            raise Busy(error.problem, would_work=error.would_work, asked=error.asked) from None
+            raise Busy(
+                error.problem, would_work=error.would_work, operation=error.operation
+            ) from None
 
     async def _remove(self, allocation: AllocationInfo) -> None:
         """Remove an allocation with all that is in it. Raises WrongState where devices stay
