@@ -148,6 +148,11 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     assert said["uses"][0]["load"] == 90
     assert said["job"]["waited"] == 600
     assert said["advice"][0]["ask"] == "--gpus-per-node=1"
+    # Programs read these names: a field that gets a new name in Python keeps its name here.
+    assert set(said["uses"][0]) == {
+        *("node", "number", "uuid", "name", "total", "samples", "load", "peak", "memory"),
+        *("most", "busy", "held"),
+    }
 
 
 def sacct(**fields: str) -> str:

@@ -118,6 +118,8 @@ def tree(efficiency: Efficiency, *, series: bool = False) -> dict[str, Any]:
 def _use_tree(use: GpuUse, *, series: bool) -> dict[str, Any]:
     sizes = {"total": use.total >> 20, "most": use.most >> 20, "memory": use.memory / (1 << 20)}
     out = {**use._asdict(), **sizes, "series": [(t, load, m >> 20) for t, load, m in use.series]}
+    # The report's readers know the field as "held".
+    out["held"] = out.pop("had_process")
     return out if series else {key: value for key, value in out.items() if key != "series"}
 
 
