@@ -30,9 +30,11 @@ from podwright.wire import (
     METHODS,
     AcquireRequest,
     CreateRequest,
+    EnqueueRequest,
     JobInfo,
     JobReport,
     Named,
+    PoolHead,
     Repeat,
     UserRequest,
     Value,
@@ -60,6 +62,7 @@ from tests.controller.world import ALICE, ALL, ROOT
 #: The vendor's calls carry no id, so a client cannot make one again.
 WITHOUT_ID = {"CreatePartition", "RemovePartition", "ResetPartition"}
 ID = "the id of this request"
+FIRST = EnqueueRequest(pools=[PoolHead(cluster="pod16", job="job 7", owner="alice", sizes=[4])])
 JOBS = JobReport(jobs=[JobInfo(id="7", asked="4", needs="devices")])
 
 
@@ -88,7 +91,7 @@ def _comparable(name: str, before: Step, call: Step) -> bool:
 
 #: What is in memory alone, so that the next server may not know of it before the call is repeated.
 #: A move that it has not heard of is called off: the launch stays where it is.
-IN_MEMORY = {"ReportJobs", "AskToMove", "CallOffMove"}
+IN_MEMORY = {"Enqueue", "ReportJobs", "AskToMove", "CallOffMove"}
 CALLED_OFF = {"Move"}
 ROWS: list[tuple[str, Step, Step]] = [
     *(row for row in CALLS if _comparable(*row)),
@@ -101,6 +104,7 @@ ROWS: list[tuple[str, Step, Step]] = [
     ("Wait", nothing, join(True, acquire=AcquireRequest(spec=spec("p2"), create=True, ttl=99.0))),
     ("Wait", nothing, join(False, acquire=AcquireRequest(spec=spec("p2"), create=True, ttl=99.0))),
     ("ReportJobs", nothing, asks("ReportJobs", JOBS)),
+    ("Enqueue", nothing, asks("Enqueue", FIRST)),
 ]  # fmt: skip
 
 

@@ -385,7 +385,14 @@ def filled(kind: Any, path: tuple[str, ...], name: str, epoch: int) -> Any:
     return kind(**values)
 
 
-_SAMPLES: dict[Any, Any] = {str: "nothing", int: 1, bool: True, list[tuple[int, int]]: [(0, 0)]}
+_SAMPLES: dict[Any, Any] = {
+    str: "nothing",
+    int: 1,
+    float: 1.0,
+    list[int]: [1],
+    bool: True,
+    list[tuple[int, int]]: [(0, 0)],
+}
 
 
 def collides(method: Method, path: tuple[str, ...]) -> bool:

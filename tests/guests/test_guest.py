@@ -25,6 +25,8 @@ from podwright.guests.shared import (
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
+    EnqueueReply,
+    EnqueueRequest,
     GatewayRouting,
     JobInfo,
     PartitionInfo,
@@ -71,6 +73,8 @@ class Claims(Book[Key, Claim]):
 class Eight:
     """A server with eight devices."""
 
+    guest = ""
+
     def __init__(self) -> None:
         self.made: dict[str, tuple[str, list[tuple[int, int]]]] = {}
 
@@ -114,6 +118,9 @@ class Eight:
 
     async def relocate(self, name: str) -> None:
         raise AssertionError
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        return EnqueueReply()
 
     async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
         raise AssertionError

@@ -167,7 +167,7 @@ def _options(arguments: ServerArguments) -> ServingOptions:
     from pathlib import Path
 
     from podwright.cli.shared._places import own_key, state_folder
-    from podwright.controller import Visible, private_kinds
+    from podwright.controller import Sharing, Visible, private_kinds, weights_of
     from podwright.errors import InvalidRequest
     from podwright.server import ServingOptions
     from podwright.store import shows_password, storage_file
@@ -224,6 +224,7 @@ def _options(arguments: ServerArguments) -> ServingOptions:
             # On loopback, every caller of a user's own server is this user.
             arguments.anonymous_endpoints or arguments.user,
         ),
+        sharing=Sharing(arguments.sharing == "on", weights_of(arguments.share)),
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
     )

@@ -27,6 +27,7 @@ from podwright.controller.calls._call_table import CALLS
 from podwright.controller.calls._declared import BoundCall, declared
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
+from podwright.controller.queue._shares import Sharing
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._exclusive_allocations import kept_out
 from podwright.controller.state._caller import Caller
@@ -50,7 +51,8 @@ class Controller:
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
     for one call to a machine. machines: how those come in that an administrator registers.
-    visible: what callers see of others' things. sleep: how the timer waits. own_host: the host that
+    visible: what callers see of others' things. sharing: between schedulers and people. sleep:
+    how the timer waits. own_host: the host that
     the controller runs on, whose processes it can examine itself; None: it examines none.
     """
 
@@ -65,6 +67,7 @@ class Controller:
         driver_timeout: float = 30.0,
         machines: Machines | None = None,
         visible: Visible | None = None,
+        sharing: Sharing | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         own_host: OwnHost | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class Controller:
         self._services = make_services(
             self._core, version, machines or Machines(), visible or Visible(), sleep
         )
+        self._services.waiting.line.guests.set(sharing or Sharing())
         calls = declared(self._services, CALLS, self._check_serving)
         self._calls = {METHODS[name].function: call for name, call in calls.items()}
         self._keeper: asyncio.Task[None] | None = None

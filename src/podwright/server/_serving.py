@@ -16,7 +16,7 @@ from typing import cast
 
 from podwright._version import __version__
 from podwright.agents import Driver
-from podwright.controller import Controller, Machines, Visible
+from podwright.controller import Controller, Machines, Sharing, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.page import SiteProxy
@@ -81,7 +81,8 @@ class ServingOptions:
     names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
     in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
     accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
-    several machines. visible: what callers see of others' things.
+    several machines. visible: what callers see of others' things. sharing: between schedulers and
+    people.
     """
 
     storage: Path | str
@@ -109,6 +110,7 @@ class ServingOptions:
     other_pods: Mapping[str, str] = field(default_factory=dict)
     munge: str | None = None
     visible: Visible | None = None
+    sharing: Sharing | None = None
     administrators: frozenset[str] = frozenset()
 
 
@@ -200,6 +202,7 @@ async def _serve_shared(
         machines=_machines(options, lambda: server.calls.identity.secure),
         drivers=drivers,
         visible=options.visible,
+        sharing=options.sharing,
         anew=open_anew,
     )
 
@@ -335,6 +338,7 @@ async def _serve(
                     visible=(options.visible or Visible()).settled(
                         secure=options.secure or is_secure(records)
                     ),
+                    sharing=options.sharing,
                     own_host=ThisHost(hardware.local),
                 )
 

@@ -52,7 +52,16 @@ from podwright.wire._admin import (
 )
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
-from podwright.wire._jobs import JobInfo, JobList, JobReport
+from podwright.wire._jobs import (
+    EnqueueReply,
+    EnqueueRequest,
+    JobInfo,
+    JobList,
+    JobReport,
+    KeptPlace,
+    PartitionEnd,
+    PoolHead,
+)
 from podwright.wire._method import About, AuditEntry, May, Method, ObjectKind, Repeat, Rights
 from podwright.wire._methods import METHODS
 from podwright.wire._moving import (
@@ -179,6 +188,8 @@ __all__ = [
     "DiscoveredAgent",
     "DiscoveredList",
     "Empty",
+    "EnqueueReply",
+    "EnqueueRequest",
     "ErrorBody",
     "EventInfo",
     "EventList",
@@ -196,6 +207,7 @@ __all__ = [
     "JobMoves",
     "JobMovesRequest",
     "JobReport",
+    "KeptPlace",
     "LeaseInfo",
     "LeaseList",
     "LeaseRequest",
@@ -214,11 +226,13 @@ __all__ = [
     "NotFound",
     "ObjectKind",
     "OperationState",
+    "PartitionEnd",
     "PartitionInfo",
     "PartitionList",
     "PartitionName",
     "PartitionSpec",
     "PodwrightError",
+    "PoolHead",
     "QuotaInfo",
     "QuotaList",
     "ReadyState",

@@ -1,6 +1,7 @@
 """The values of podwright.v1 for jobs that wait in a scheduler's own queue.
 
-Listings show them beside the server's queue.
+Listings show them beside the server's queue. A scheduler also says which of its jobs waits first
+for devices of each pod. The server keeps devices for these jobs, in turn (`Enqueue`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,62 @@ class JobReport(Value):
     guest: str = ""
 
 
+class PoolHead(Value):
+    """The first job of a scheduler that waits for devices of a pool, and for nothing else.
+
+    cluster, allocation: the pool; an empty allocation: the whole cluster. job: empty: no job waits.
+    sizes: devices of each block that the job needs, each a power of two. Entries of several pools
+    with the same job are one request: it gets all of its blocks or none.
+    """
+
+    cluster: str
+    allocation: str = ""
+    job: str = ""
+    owner: str = ""
+    sizes: list[int] = []
+
+
+class PartitionEnd(Value):
+    """When a scheduler's own job ends at the latest. seconds: from now."""
+
+    partition: str
+    seconds: float
+
+
+class EnqueueRequest(Value):
+    """All pools that a scheduler uses, each with its first job. They replace those of its last
+    call. guest: the name of the scheduler, as in JobReport and CreateRequest. end_times: of the
+    jobs that hold devices, where the scheduler knows them.
+    """
+
+    guest: str = ""
+    pools: list[PoolHead] = []
+    end_times: list[PartitionEnd] = []
+
+
+class KeptPlace(Value):
+    """The devices of a pool that are kept for one request. Some may still be in use.
+
+    job: the caller's own job; empty: somebody else's request. offered: all of the devices are free,
+    and the caller may create partitions there.
+    """
+
+    cluster: str
+    allocation: str
+    job: str = ""
+    devices: list[tuple[int, int]] = []
+    offered: bool = False
+
+
+class EnqueueReply(Value):
+    """What is kept in the caller's pools. sharing: whether this server keeps devices for
+    schedulers; if not, each makes room in its own way.
+    """
+
+    sharing: bool = False
+    places: list[KeptPlace] = []
+
+
 class JobList(Value):
     """Jobs that schedulers said wait, scheduler by scheduler, each in its own order."""
 
@@ -56,6 +113,17 @@ CALLS = (
         None,
         AuditEntry.NOTHING,
         stored=False,
+    ),
+    Method(
+        "Enqueue",
+        EnqueueRequest,
+        EnqueueReply,
+        _SCHEDULERS,
+        Repeat.SAME,
+        None,
+        AuditEntry.NOTHING,
+        stored=False,
+        reveals="which devices are kept for others",
     ),
     Method("ListJobs", ListRequest, JobList, EVERYBODY, Repeat.READS),
 )

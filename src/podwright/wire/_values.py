@@ -349,7 +349,7 @@ class CreateRequest(Value):
     """Create a partition. wait: answer when it is ACTIVE or in ERROR, not at once.
     duration: seconds for which it will be needed, so that others know what to expect; 0: unknown.
     owner, owner_uid, job: whose it will be, and for which job of a scheduler's, where schedulers
-    and administrators ask in somebody's name.
+    and administrators ask in somebody's name. guest: the name under which the scheduler enqueues.
 
     request_id: chosen by a client that may have to ask again, since the answer got lost; asked
     twice under one id, it is done once. So in the requests below.
@@ -362,6 +362,7 @@ class CreateRequest(Value):
     owner: str = ""
     owner_uid: int = -1
     job: str = ""
+    guest: str = ""
 
 
 class PartitionName(Value):

@@ -13,6 +13,8 @@ from podwright.errors import AlreadyExists, NoCapacity, Unavailable
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
+    EnqueueReply,
+    EnqueueRequest,
     Explanation,
     GatewayRouting,
     JobInfo,
@@ -27,6 +29,8 @@ from podwright.wire import (
 
 class Controller:
     """devices: their number. did: the requests that it received, in order."""
+
+    guest = ""
 
     def __init__(self, devices: int = 16) -> None:
         self.size = devices
@@ -117,6 +121,10 @@ class Controller:
 
     async def relocate(self, name: str) -> None:
         raise AssertionError
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        self._answer()
+        return EnqueueReply()
 
     async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
         self.reported = jobs

@@ -235,6 +235,25 @@ class ServerArguments(NamedTuple):
         bool,
         Opt("let callers without credentials see the addresses of all devices", TRUST),
     ] = False
+    sharing: Annotated[
+        str,
+        Opt(
+            "keep devices for the first jobs of schedulers, in turn with people: on; off: each "
+            "scheduler makes room among its own jobs only",
+            LIFE,
+            choices=("on", "off"),
+        ),
+    ] = "on"
+    share: Annotated[
+        tuple[str, ...],
+        Opt(
+            "with --sharing on: the weight of a scheduler, by its name in vipu list queue, or of "
+            "people (default: 1 each), as in slurm=3; may be given several times",
+            LIFE,
+            "NAME=N",
+            repeated=True,
+        ),
+    ] = ()
     user: Annotated[bool, Opt("run this user's own server, silently, in the background", LIFE)] = (
         False
     )

@@ -9,6 +9,7 @@ from typing import Any
 from podwright.controller.calls._call_services import Services
 from podwright.controller.partitions import _partitions as partitions
 from podwright.controller.partitions import _repeated_requests as repeats
+from podwright.controller.requests._reserve import guest_key
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller, Role, in_name_of
 from podwright.controller.state._core import Entry
@@ -36,6 +37,7 @@ async def create_partition(
             CheckedSpec(spec, action, job=bool(request.job)),
             creator=caller.name,
             job=request.job,
+            guest=guest_key(caller.name, request.guest) if request.job else "",
             duration=request.duration,
         )
         return await _finished(services, entry, partitions.finish_create(core, entry), request.wait)

@@ -1,7 +1,7 @@
 """Jobs that wait in the queues of schedulers, shown beside the controller's own queue.
 
 Schedulers report them. They are not stored, and a scheduler that has reported nothing for five
-minutes has none.
+minutes has none. `Enqueue` names the jobs for which devices are to be kept (`_guest_queue`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,35 @@ import msgspec
 from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
 from podwright.controller.calls._list_pages import ListPage, bad_token
+from podwright.controller.partitions._partitions import MAX_DURATION
+from podwright.controller.queue._guest_queue import Need
+from podwright.controller.requests._exclusive_allocations import kept_out
+from podwright.controller.requests._reserve import guest_key
 from podwright.controller.state._caller import Caller
+from podwright.controller.state._core import Core
+from podwright.controller.state._records import PartitionRecord
 from podwright.errors import InvalidRequest
-from podwright.wire import Empty, JobInfo, JobList, JobReport, ListRequest
+from podwright.wire import (
+    CreateRequest,
+    Empty,
+    EnqueueReply,
+    EnqueueRequest,
+    JobInfo,
+    JobList,
+    JobReport,
+    KeptPlace,
+    ListRequest,
+    PartitionSpec,
+    PoolHead,
+)
 
 MOST: Final = 2000  #: jobs of a scheduler
 SCHEDULERS: Final = 16  #: who spoke last stays
 SILENT: Final = 300.0  #: seconds
 AWAY: Final = 150.0  #: seconds without a report; a service reports each minute at least
+POOLS: Final = 64  #: of one scheduler
+BLOCKS: Final = 64  #: of one job in one pool
+_ENQUEUE: Final = "enqueue"
 _WORDS: Final = 300  #: characters
 _GUEST: Final = 64  #: characters
 
@@ -31,12 +52,7 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
     Schedulers of one account are told apart by their guest's name. A name can replace no queue of
     another account, since the account is a part of the key.
     """
-    if len(request.guest) > _GUEST or not request.guest.isprintable():
-        raise InvalidRequest(
-            "the guest's name is too long or not printable",
-            operation="report jobs",
-            would_work=f"use at most {_GUEST} printable characters",
-        )
+    _check_guest(request.guest, "report jobs")
     if len(request.jobs) > MOST:
         raise InvalidRequest(
             f"{len(request.jobs)} jobs are more than are shown",
@@ -54,6 +70,93 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
     if jobs != before:
         services.core.journal.changes += 1
     return Empty()
+
+
+async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -> EnqueueReply:
+    """Take over a scheduler's first jobs, and return what is kept in its pools.
+
+    Raises InvalidRequest, NotFound for an unknown cluster or allocation, Denied for a pool in which
+    the scheduler may create nothing. Then nothing has changed.
+    """
+    core, queue = services.core, services.waiting.line.guests
+    _check_guest(request.guest, _ENQUEUE)
+    if len(request.pools) > POOLS:
+        raise InvalidRequest(
+            f"{len(request.pools)} pools are too many",
+            operation=_ENQUEUE,
+            would_work=f"the first {POOLS}",
+        )
+    owners: dict[str, str] = {}
+    needs: dict[str, list[Need]] = {}
+    for pool in request.pools:
+        need = _need(services, caller, pool)
+        if pool.job:
+            job = _clean(pool.job)
+            owners[job] = _clean(pool.owner)
+            needs.setdefault(job, []).append(need)
+    if not queue.enabled:
+        return EnqueueReply()
+    key = guest_key(caller.name, request.guest)
+    own = {
+        record.name: entry.seconds
+        for entry in request.end_times[:MOST]
+        if (record := _own_record(core, key, entry.partition)) is not None
+    }
+    now = core.now()
+    end_times = {name: now + seconds for name, seconds in own.items() if 0 < seconds < MAX_DURATION}
+    queue.enqueue(key, {job: (owners[job], tuple(needs[job])) for job in needs}, end_times)
+    services.waiting.line.start_ready()
+    places = [
+        KeptPlace(
+            cluster=pool.cluster,
+            allocation=pool.allocation,
+            job=job,
+            devices=[
+                (block.domain, block.offset + place)
+                for block in goal.blocks
+                for place in range(block.size)
+            ],
+            offered=offered,
+        )
+        for pool in request.pools
+        for job, goal, offered in queue.places(key, (pool.cluster, pool.allocation))
+    ]
+    return EnqueueReply(sharing=True, places=places)
+
+
+def _need(services: Services, caller: Caller, pool: PoolHead) -> Need:
+    """What a job needs of a pool. Raises InvalidRequest, NotFound, Denied."""
+    core = services.core
+    sizes = sorted(pool.sizes, reverse=True)
+    if len(sizes) > BLOCKS or any(size < 1 or size.bit_count() != 1 for size in sizes):
+        raise InvalidRequest(
+            f"a job of {sizes[:8]} devices does not consist of blocks",
+            operation=_ENQUEUE,
+            would_work=f"at most {BLOCKS} sizes, each a power of two",
+        )
+    if bool(sizes) != bool(pool.job):
+        raise InvalidRequest("a job has sizes, and sizes have a job", operation=_ENQUEUE)
+    spec = PartitionSpec(name="", size=1, cluster=pool.cluster, allocation=pool.allocation)
+    request = services.users.kept_to_grants(caller, CreateRequest(spec=spec))
+    request = kept_out(core, caller, request)
+    assert isinstance(request, CreateRequest)
+    core.inventory.candidates(pool.cluster, request.spec.allocation, _ENQUEUE)
+    return Need(pool.cluster, request.spec.allocation, tuple(sizes))
+
+
+def _own_record(core: Core, key: str, partition: str) -> PartitionRecord | None:
+    entry = core.partitions.get(partition)
+    record = entry.record if entry is not None else None
+    return record if record is not None and record.guest == key else None
+
+
+def _check_guest(guest: str, operation: str) -> None:
+    if len(guest) > _GUEST or not guest.isprintable():
+        raise InvalidRequest(
+            "the guest's name is too long or not printable",
+            operation=operation,
+            would_work=f"use at most {_GUEST} printable characters",
+        )
 
 
 async def list_jobs(services: Services, caller: Caller, request: ListRequest) -> JobList:

@@ -13,7 +13,7 @@ from podwright.controller.requests._exclusive_allocations import guard
 from podwright.controller.requests._explain import in_the_way
 from podwright.controller.requests._pool_hosts import known_hosts
 from podwright.controller.requests._refusals import failed, held_by_others, no_place
-from podwright.controller.requests._reserve import slip
+from podwright.controller.requests._reserve import lent_to, slip
 from podwright.controller.requests._spec import CheckedSpec, check_name
 from podwright.controller.state._caller import (
     Caller,
@@ -45,17 +45,20 @@ def place(
     spec: CheckedSpec,
     *,
     owner: str,
+    guest: str = "",
     duration: float = 0.0,
     instead_of: PartitionRecord | None = None,
 ) -> DeviceClaim:
     """Take devices for a partition in the first cluster that has them.
 
-    owner: whose it will be. duration: seconds for which they are needed, if that is known.
-    instead_of: a partition that goes.
+    owner: whose it will be. guest: the scheduler that asks, which may have what is kept for it.
+    duration: seconds for which they are needed, if that is known. instead_of: a partition that
+    goes.
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
-    claim = try_place(core, spec, owner=owner, duration=duration, instead_of=instead_of)
+    with lent_to(core, guest):
+        claim = try_place(core, spec, owner=owner, duration=duration, instead_of=instead_of)
     if claim is not None:
         return claim
     wanted = spec.spec
@@ -169,11 +172,12 @@ def make_record(
     owner: PartitionRecord | None = None,
     creator: str = "",
     job: str = "",
+    guest: str = "",
     duration: float = 0.0,
 ) -> PartitionRecord:
     """The record of a partition that is CREATING. owner: keep the owner of this one.
 
-    creator: who asked in the caller's name, for which job.
+    creator: who asked in the caller's name, for which job and as which scheduler.
     """
     spec = checked.spec
     site, placement = claim.site, claim.placement
@@ -209,6 +213,7 @@ def make_record(
         transient=transient,
         until=core.now() + duration if duration else 0.0,
         hosts=claim.hosts,
+        guest=guest,
     )
 
 
@@ -221,18 +226,20 @@ async def begin_create(
     transient: bool = False,
     creator: str = "",
     job: str = "",
+    guest: str = "",
     claim: DeviceClaim | None = None,
     duration: float = 0.0,
 ) -> Entry:
     """Decide and write down a new partition; its lock is held on return.
 
     lease_for: a lease on all of it that begins with it; partition, epoch and count are filled
-    in here. creator, job: who asks in the caller's name, and for which job. claim: its devices,
-    if they are claimed already. duration: seconds for which it is needed; 0: unknown.
+    in here. creator, job, guest: who asks in the caller's name, for which job, and as which
+    scheduler (`guest_key`). claim: its devices, if they are claimed already. duration: seconds
+    for which it is needed; 0: unknown.
     """
     try:
         _check_create(core, caller, checked, duration)
-        claim = claim or place(core, checked, owner=caller.name, duration=duration)
+        claim = claim or place(core, checked, owner=caller.name, guest=guest, duration=duration)
     except BaseException:
         give_back(core, claim)
         raise
@@ -248,6 +255,7 @@ async def begin_create(
             transient=transient,
             creator=creator,
             job=job,
+            guest=guest,
             duration=duration,
         )
         lease = whole_lease(lease_for, record) if lease_for else None

@@ -203,6 +203,9 @@ class Waiting:
             patience = self._acknowledged_within if waiter.owed else GONE_AFTER
             if waiter.seen < now - patience and not (waiter.asking or waiter.cancelled):
                 core.spawn(self._quietly_leave(waiter))
+        if self.line.guests:
+            self.line.guests.sweep()
+            self.line.start_ready()
 
     def info(self, waiter: Waiter, place: int = 0) -> WaiterInfo:
         """A waiter as callers see it. place: its place in the queue, if that is known already."""

@@ -3,7 +3,8 @@
 It is examined only when devices become free or a waiter joins, and then shape by shape: if the
 first waiter of a shape cannot start, no other waiter of that shape can. So a thousand waiters cost
 as much as a few. A waiter may start before one ahead of it only on devices that are not reserved
-for that one (`_reserve`).
+for that one (`_reserve`). Whether the next place in a pool is reserved for a waiter or for a
+scheduler's job is decided in `_guest_queue`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from podwright.controller.partitions import _partitions as partitions
+from podwright.controller.queue._guest_queue import GuestQueue
 from podwright.controller.queue._waiter import Order, Waiter
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._reserve import goal_for, overlap
@@ -36,6 +38,7 @@ class WaitingQueue:
         self._start = start
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
+        self.guests = GuestQueue(core, self._oldest)
         core.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
@@ -75,11 +78,12 @@ class WaitingQueue:
                 reservation.absorb()
         if name in self._named:
             self._look_at(name)
-        if self._shapes:
+        if self._shapes or self.guests:
             self.start_ready()
 
     def start_ready(self) -> None:
-        """Start all waiters that can start now, in the order of the queue."""
+        """Start all waiters that can start now, in the order of the queue, and keep places for the
+        schedulers' jobs."""
         heads: list[tuple[Order, Key]] = [(g[0].order, key) for key, g in self._shapes.items()]
         heapq.heapify(heads)
         tried = 0
@@ -89,6 +93,11 @@ class WaitingQueue:
             waiter = self._first(self._shapes[key])
             if waiter and self._try(waiter) and (group := self._shapes.get(key)):
                 heapq.heappush(heads, (group[0].order, key))
+        self.guests.plan()
+
+    def _oldest(self) -> float | None:
+        """Since when the first waiter for devices waits; None: there is none."""
+        return min((group[0].record.since for group in self._shapes.values()), default=None)
 
     def _first(self, group: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
@@ -175,10 +184,15 @@ class WaitingQueue:
         spec = waiter.spec
         for site in core.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
             for allocation in site.allocations:
-                other = core.reservations.get((site.cluster.name, allocation))
+                pool = (site.cluster.name, allocation)
+                other = core.reservations.get(pool)
                 if spec.allocation not in ("", allocation) or (
-                    other is not None and other.waiter != waiter.id and other.order < waiter.order
+                    other is not None
+                    and other.waiter != waiter.id
+                    and (other.guest or other.order < waiter.order)
                 ):
+                    continue
+                if other is None and self.guests and self.guests.precedes_people(pool):
                     continue
                 goal = goal_for(core, site, waiter.record.name, spec, allocation)
                 if goal and (best is None or goal.starts_at < best.starts_at):

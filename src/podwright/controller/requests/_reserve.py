@@ -9,7 +9,8 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -51,22 +52,107 @@ def goal_for(
     owner: whose request it is; the ends that others said count only where he may know them.
     """
     now = core.now()
-    busy: dict[int, list[Occupied]] = {}
-    for record in core.records():
-        if record.cluster == site.cluster.name and record.allocation == allocation:
-            end, known = end_of(record, now, seen=core.sight.partition_to(owner, record))
-            for block in record.blocks:
-                busy.setdefault(block.domain, []).append(Occupied(block, end, known, record.name))
-    for quarantined in core.quarantine.values():
-        if quarantined.cluster == site.cluster.name:
-            block = quarantined.block
-            busy.setdefault(block.domain, []).append(Occupied(block, now + 60, False, ""))
+    busy = _occupied(core, site, owner, allocation, {})
     best: Goal | None = None
     for blocks in islice(candidates(core, site, spec, allocation), MAX_CANDIDATES):
         goal = _goal(site, allocation, blocks, busy, now)
         if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
             best = goal
     return best
+
+
+def guest_goal(
+    core: Core,
+    site: IndexedCluster,
+    owner: str,
+    sizes: Sequence[int],
+    allocation: str,
+    end_times: Mapping[str, float],
+) -> Goal | None:
+    """The same for a scheduler's job: one block of each size, all of them in one goal.
+
+    A scheduler's block of n devices lies at a multiple of n, counted over all link domains, so only
+    such places are considered. sizes: the largest first; each block is chosen without those after
+    it. end_times: when partitions end, in seconds of `Core.now`, where schedulers said so.
+    """
+    now = core.now()
+    busy = _occupied(core, site, owner, allocation, end_times)
+    chosen: list[Goal] = []
+    for size in sizes:
+        best: Goal | None = None
+        spec = PartitionSpec(name="", size=size, cluster=site.cluster.name)
+        for blocks in islice(candidates(core, site, spec, allocation), MAX_CANDIDATES):
+            first, count = blocks[0], len(blocks)
+            if first.offset % first.size or (count > 1 and first.domain % count):
+                continue
+            if any(overlap(blocks, other.blocks) for other in chosen):
+                continue
+            goal = _goal(site, allocation, blocks, busy, now)
+            if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
+                best = goal
+        if best is None:
+            return None
+        chosen.append(best)
+    return Goal(
+        site,
+        allocation,
+        tuple(block for goal in chosen for block in goal.blocks),
+        max(goal.starts_at for goal in chosen),
+        all(goal.known for goal in chosen),
+        sum(goal.busy for goal in chosen),
+        tuple(dict.fromkeys(name for goal in chosen for name in goal.partitions)),
+    )
+
+
+def in_service(core: Core, goal: Goal) -> bool:
+    """Whether no machine of a goal is down, drained, or in another allocation by now."""
+    site = goal.site
+    usable = set(site.allocations.get(goal.allocation, ())) - site.drained - core.down
+    return usable.issuperset(site.parts(goal.blocks))
+
+
+def guest_key(account: str, guest: str) -> str:
+    """How the server knows a scheduler. Two of one account are told apart by the guest's name, and
+    no account can use the place of another's scheduler.
+    """
+    return f"{account}/{guest}"
+
+
+@contextmanager
+def lent_to(core: Core, guest: str) -> Iterator[None]:
+    """Make the devices that are kept for a scheduler's job available to its own requests.
+
+    Which of its jobs starts first is the scheduler's decision. What the request does not take is
+    kept again on return.
+    """
+    own = [r for r in core.reservations.values() if guest and r.guest == guest]
+    for reservation in own:
+        reservation.lift()
+    try:
+        yield
+    finally:
+        for reservation in own:
+            reservation.absorb()
+
+
+def _occupied(
+    core: Core, site: IndexedCluster, owner: str, allocation: str, end_times: Mapping[str, float]
+) -> dict[int, list[Occupied]]:
+    """The devices in use, by link domain. owner, end_times: see `goal_for` and `guest_goal`."""
+    now = core.now()
+    busy: dict[int, list[Occupied]] = {}
+    for record in core.records():
+        if record.cluster == site.cluster.name and record.allocation == allocation:
+            end, known = end_of(record, now, seen=core.sight.partition_to(owner, record))
+            if now < end_times.get(record.name, 0.0):
+                end, known = end_times[record.name], False
+            for block in record.blocks:
+                busy.setdefault(block.domain, []).append(Occupied(block, end, known, record.name))
+    for quarantined in core.quarantine.values():
+        if quarantined.cluster == site.cluster.name:
+            block = quarantined.block
+            busy.setdefault(block.domain, []).append(Occupied(block, now + 60, False, ""))
+    return busy
 
 
 def candidates(

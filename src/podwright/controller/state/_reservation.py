@@ -53,7 +53,8 @@ class Reservation:
     """A goal of a waiter, and the free part of it that nobody else may take.
 
     order: the waiter's rank in the queue. placements: the reserved parts of the goal. missing: its
-    other blocks. owner: the user who waits.
+    other blocks. owner: the user who waits. guest: the scheduler whose job waits; empty for
+    a waiter of the server's own queue.
     """
 
     waiter: str
@@ -61,6 +62,7 @@ class Reservation:
     goal: Goal
     planned_at: float
     owner: str = ""
+    guest: str = ""
     placements: list[Placement] = field(default_factory=list)
     missing: list[Block] = field(default_factory=list)
 

@@ -75,6 +75,8 @@ class Book(ABC, Generic[K, H]):
         self.away = 0  #: devices that nobody can have now
         self.closed = 0  #: blocks that are being emptied for a large job
         self.closed_for: K | None = None  #: that job
+        self.own_place = 0  #: devices that the server keeps for a job of this guest
+        self.others_places = 0  #: devices that the server keeps for others, in use or not
         self.moves: dict[K, int] = {}  #: where jobs are to move to: nobody else's, as bits
         #: May there be jobs that the guest has started by what it counted before that.
         self.unsettled = False
@@ -115,7 +117,7 @@ class Book(ABC, Generic[K, H]):
             return start
         reserved = group is not None and group == self.closed_for
         if reserved:
-            self.blocks.free |= self.closed & ~self.away & ~self.held_devices()
+            self.blocks.free |= self.closed & self.unheld()
         start = self.blocks.find(order)
         if reserved:
             self.blocks.free &= ~self.closed
@@ -153,6 +155,14 @@ class Book(ABC, Generic[K, H]):
             self.blocks.take(start, order)
             self.moves[who] = block(start, order)
 
+    def keep(self, own: int, for_others: int) -> bool:
+        """Record the places that the server keeps, as bits. Returns whether they have changed."""
+        if (own, for_others) == (self.own_place, self.others_places):
+            return False
+        self.own_place, self.others_places = own, for_others
+        self.count()
+        return True
+
     def stay(self) -> None:
         """Call all moves off, and open the block that they were to empty."""
         self.moves, self.unsettled = {}, False
@@ -179,8 +189,9 @@ class Book(ABC, Generic[K, H]):
         self.blocks.free = free & ~self._reserved_devices()
 
     def unheld(self) -> int:
-        """Devices that nobody holds, as bits, whether or not they are reserved."""
-        return self.blocks.capacity & ~self.away & ~self.held_devices()
+        """Devices that nobody holds and that are kept for no other guest, as bits. Those that are
+        closed are among them."""
+        return self.blocks.capacity & ~self.away & ~self.others_places & ~self.held_devices()
 
     def _reserved_devices(self) -> int:
         out = self.closed
@@ -212,7 +223,9 @@ class Book(ABC, Generic[K, H]):
                 job = self.job_of(device.partition)
                 if job is not None and device.state in ("DOWN", "DRAINED"):
                     broken.add(job)
-            elif device.state != "FREE":
+            elif device.state != "FREE" and not (
+                device.state == "RESERVED" and self.own_place & bit
+            ):
                 away |= bit
                 resetting |= bit if device.state == "RESETTING" else 0
         unknown = {}

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from podwright.client import Client
 from podwright.errors import NotFound
 from podwright.wire import (
     CreateRequest,
     DeviceInfo,
     Empty,
+    EnqueueReply,
+    EnqueueRequest,
     JobInfo,
     JobReport,
     PartitionInfo,
@@ -35,7 +39,12 @@ _V = TypeVar("_V", bound=Value)
 
 
 class GuestServer(Protocol):
-    """What a guest asks of the server. Everything raises wire.PodwrightError."""
+    """What a guest asks of the server. Everything raises wire.PodwrightError.
+
+    guest: the scheduler's name, under which it enqueues jobs and creates partitions for them.
+    """
+
+    guest: str
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
         """All devices of a pod."""
@@ -58,6 +67,12 @@ class GuestServer(Protocol):
         """A partition in error moves to healthy devices as soon as there are any."""
         ...
 
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        """Name the first job for each pool, and learn what is kept there. An older
+        server raises InvalidRequest or NotFound.
+        """
+        ...
+
     async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
         """Report all jobs that wait in the scheduler's queue, in its order. guest: its name, where
         another scheduler may report under the same account.
@@ -70,6 +85,7 @@ class ThreadedServer:
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
+        self.guest = ""
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="server")
         self._local = threading.local()
 
@@ -83,8 +99,7 @@ class ThreadedServer:
 
     async def create(self, spec: PartitionSpec, uid: int, user: str, job: str) -> PartitionInfo:
         """A partition of that user's, for that job; ACTIVE or in ERROR."""
-        request = CreateRequest(spec=spec, owner=user, owner_uid=uid, job=job)
-
+        request = CreateRequest(spec=spec, owner=user, owner_uid=uid, job=job, guest=self.guest)
         return await self.call("CreatePartition", request, PartitionInfo)
 
     async def remove(self, name: str, job: str) -> None:
@@ -104,6 +119,11 @@ class ThreadedServer:
                 ResetRequest(name=name, relocatable=True, force=True, wait=False),
             )
         )
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        """See GuestServer."""
+        request = msgspec.structs.replace(request, guest=self.guest)
+        return await self.call("Enqueue", request, EnqueueReply)
 
     async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
         """See GuestServer."""

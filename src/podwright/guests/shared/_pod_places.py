@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from podwright.wire import DeviceInfo
 
@@ -20,6 +20,13 @@ class PodPlaces:
     def place(self, device: DeviceInfo) -> int:
         """Where a device stands."""
         return device.device.domain * self.stride + device.device.offset
+
+    def bits(self, devices: Iterable[tuple[int, int]]) -> int:
+        """Devices by (link domain, offset), as bits, one for each place."""
+        out = 0
+        for domain, offset in devices:
+            out |= 1 << domain * self.stride + offset
+        return out & self.capacity
 
     def devices(self, start: int, order: int) -> list[tuple[int, int]]:
         """The (link domain, offset) of each device of a block."""

@@ -10,16 +10,28 @@ A job of several blocks gets all of them, in all of its pods, or none. The block
 all are free, and are then free for that job alone. A job that was offered its devices and did not
 take them waits twice as long for its next room, and so on. Room is made for one job of a pod at a
 time.
+
+The server chooses the block where it can, because it knows what other guests hold and wait for
+(`exchange`). The guest names its first jobs that have waited long enough, and closes what the
+server keeps for them. It counts no device that the server keeps for another guest, so that it
+starts nothing there. A server that is too old, or that is not to share pods, leaves the choice to
+the guest, which then knows of its own jobs only.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.guests.shared._book import Book
+from podwright.guests.shared._guest_server import GuestServer
 from podwright.placement.buddy_blocks import fit, soonest
+from podwright.wire import EnqueueReply, EnqueueRequest, PartitionEnd, PoolHead
 
 _log = logging.getLogger("podwright.guests")
 _DOUBLED = 6  # times at most
@@ -29,7 +41,8 @@ K = TypeVar("K", bound=Hashable)
 
 class Waits(NamedTuple):
     """A job that waits for devices and for nothing else. orders: what it wants of each pod, the
-    largest first. alone: its blocks are kept for it once they are free; served: they are.
+    largest first. alone: its blocks are kept for it once they are free; served: they are. name,
+    owner: as people know the job; an empty name: as `job` is.
     """
 
     priority: int
@@ -37,6 +50,13 @@ class Waits(NamedTuple):
     orders: dict[str, list[int]]
     alone: bool = False
     served: bool = False
+    name: str = ""
+    owner: str = ""
+
+    @property
+    def title(self) -> str:
+        """The job's name for people."""
+        return self.name or f"job {self.job}"
 
 
 class Room(Generic[K]):
@@ -55,6 +75,10 @@ class Room(Generic[K]):
     ) -> None:
         self._books, self._seconds = books, seconds
         self._clock, self._changed = clock, changed
+        self.shared = False  #: the server chooses the blocks
+        self._refusal = ""
+        self._due: dict[str, Waits] = {}  # pod -> the job that is to get room there
+        self._end_times: Mapping[K, str] = {}
         self._since: dict[K, float] = {}  # job -> when it was first there
         self._declined: dict[K, int] = {}  # job -> how often it did not take what it got
 
@@ -71,8 +95,8 @@ class Room(Generic[K]):
         firsts = first_in_line(waiting)
         first_jobs = {pod: first.job for first in firsts for pod in first.orders}
         for pod, book in self._books.items():
-            if book.emptied:
-                continue  # whoever moves jobs opens it
+            if book.emptied or self.shared:
+                continue  # whoever moves jobs opens it, or the server's reply does
             if book.closed_for != first_jobs.get(pod) or book.closed & book.away:
                 self._open(book)  # for somebody else now, or somewhere else: a machine failed
         now = self._clock()
@@ -80,15 +104,87 @@ class Room(Generic[K]):
         self._declined = {job: count for job, count in counts.items() if count}
         known = {job: at for job, at in self._since.items() if job not in declined}
         self._since = {first.job: known.get(first.job, now) for first in firsts}
+        self._due, self._end_times = {}, end_times
         for first in firsts:
             books = [self._books[pod] for pod in first.orders]
             doubled = min(self._declined.get(first.job, 0), _DOUBLED)
-            if now - self._since[first.job] < self._seconds * 2**doubled:
+            is_due = now - self._since[first.job] >= self._seconds * 2**doubled
+            if is_due and not any(book.emptied or book.moves for book in books):
+                self._due |= dict.fromkeys(first.orders, first)
+            if self.shared:
+                continue
+            if not is_due:
                 for book in books:
                     if not book.emptied:
                         self._open(book)
             elif not (first.served or any(b.moves for b in books) or all(b.closed for b in books)):
                 self._close(first, end_times)
+
+    async def exchange(self, servers: Mapping[str, GuestServer]) -> None:
+        """Name the jobs that are to get room, and take over what the servers keep.
+
+        servers: by pod. Raises PodwrightError; then the books are as before.
+        """
+        if self._seconds <= 0:
+            return
+        for server in {id(entry): entry for entry in servers.values()}.values():
+            pods = [pod for pod in servers if servers[pod] is server]
+            try:
+                reply = await server.enqueue(self._request(pods))
+            except (Denied, InvalidRequest, NotFound) as error:
+                if str(error) != self._refusal:
+                    _log.warning("the server keeps no devices for jobs: %s", error)
+                self._refusal, reply = str(error), EnqueueReply()
+            self.shared = reply.sharing
+            changed = [pod for pod in pods if self._take_over(pod, reply)]
+            if changed:
+                self._changed()
+
+    def _request(self, pods: Sequence[str]) -> EnqueueRequest:
+        heads = []
+        for pod in pods:
+            book, first = self._books[pod], self._due.get(pod)
+            head = PoolHead(cluster=book.cluster, allocation=book.allocation)
+            if first is not None:
+                sizes = [1 << order for order in first.orders[pod]]
+                head = msgspec.structs.replace(
+                    head, job=first.title, owner=first.owner, sizes=sizes
+                )
+            heads.append(head)
+        now = datetime.now().timestamp()
+        end_times = [
+            PartitionEnd(partition=holding.name, seconds=seconds)
+            for pod in pods
+            for job, holding in self._books[pod].holdings.items()
+            if (seconds := _timestamp(self._end_times.get(job, "")) - now) > 0
+        ]
+        return EnqueueRequest(pools=heads, end_times=end_times)
+
+    def _take_over(self, pod: str, reply: EnqueueReply) -> bool:
+        """Close and open blocks as the server says. Returns whether anything has changed."""
+        book, first = self._books[pod], self._due.get(pod)
+        own = for_others = 0
+        offered = False
+        for place in reply.places:
+            if (place.cluster, place.allocation) != (book.cluster, book.allocation):
+                continue
+            devices = book.line.bits(place.devices)
+            if first is not None and place.job == first.title:
+                own, offered = own | devices, place.offered
+            else:
+                for_others |= devices
+        changed = book.keep(own, for_others)
+        if book.emptied or not self.shared:
+            return changed
+        closes = bool(own) and first is not None and (not offered or first.alone)
+        if not closes:
+            changed = changed or bool(book.closed)
+            book.close(0)
+        elif first is not None and (book.closed, book.closed_for) != (own, first.job):
+            _log.info("job %s waits: %d devices of %s are kept", first.job, own.bit_count(), pod)
+            book.close(own, first.job, alone=first.alone)
+            changed = True
+        return changed
 
     def _close(self, first: Waits, end_times: Mapping[K, str]) -> None:
         books = {pod: self._books[pod] for pod in first.orders}
@@ -120,6 +216,14 @@ def first_in_line(waiting: Iterable[Waits]) -> list[Waits]:
             firsts.append(candidate)
             claimed |= candidate.orders.keys()
     return firsts
+
+
+def _timestamp(end: str) -> float:
+    """Seconds since 1970 of a time as text; 0 where it is not known or unlimited."""
+    try:
+        return datetime.fromisoformat(end).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _soonest(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, str]) -> int:

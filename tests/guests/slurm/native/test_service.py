@@ -19,6 +19,8 @@ from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
+    EnqueueReply,
+    EnqueueRequest,
     GatewayRouting,
     JobInfo,
     PartitionInfo,
@@ -33,6 +35,8 @@ POD = SlurmPod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
 
 class OnePod:
     """Sixteen devices, and partitions as requested. down: devices of failed machines."""
+
+    guest = ""
 
     def __init__(self) -> None:
         self.made: dict[str, PartitionInfo] = {}
@@ -92,6 +96,9 @@ class OnePod:
         self._check()
         ref = [DeviceRef(domain=0, offset=at) for at in range(12, 16)]
         self.made[name] = msgspec.structs.replace(self.made[name], gcds=[ref])
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        return EnqueueReply()
 
     async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
         self._check()

@@ -89,6 +89,9 @@ class Partitions:
     ) -> None:
         self.kubernetes = kubernetes
         self.places = {place.name: place for place in places}
+        self.guest = f"kubernetes {kubernetes}"[:64]
+        for place in places:
+            place.server.guest = self.guest
         self.books = {
             name: ClaimBook(kubernetes, place.cluster, place.allocation)
             for name, place in self.places.items()
@@ -134,6 +137,8 @@ class Partitions:
         uids = now.keys() | self._seen.keys()
         changed = {uid for uid in uids if now.get(uid) != self._seen.get(uid)}
         self._seen = now
+        if self.room is not None:
+            await self.room.exchange({name: place.server for name, place in self.places.items()})
         clock = self._clock()
         return changed | {
             uid
@@ -306,7 +311,7 @@ class Partitions:
         if now == self._reported and clock < self._reported_at + _REPORT_AGAIN_S:
             return
         for server in {id(place.server): place.server for place in self.places.values()}.values():
-            await server.report(now, f"kubernetes {self.kubernetes}"[:64])
+            await server.report(now, self.guest)
         self._reported, self._reported_at = now, clock
 
     # -- what is done ------------------------------------------------------------------------

@@ -94,7 +94,13 @@ class JobQueue:
         for place, queued in enumerate(ranked):
             for pod in queued.pods[:1]:
                 orders = [queued.order] * len(queued.instances)
-                yield Waits(len(ranked) - place, queued.key.uid, {pod: orders})
+                yield Waits(
+                    len(ranked) - place,
+                    queued.key.uid,
+                    {pod: orders},
+                    name=f"job {queued.key.namespace}/{queued.key.name}",
+                    owner=queued.key.namespace,
+                )
 
 
 def never(book: ClaimBook, queued: QueuedJob) -> str:

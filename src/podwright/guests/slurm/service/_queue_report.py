@@ -75,7 +75,7 @@ def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:
         JobInfo(
             id=str(job.job),
             place=place,
-            owner=_name(job.uid),
+            owner=user_name(job.uid),
             asked=request,
             needs=needs,
             priority=min(job.priority, 2**31 - 1),
@@ -87,7 +87,8 @@ def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:
     ]
 
 
-def _name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number where there is no such user here."""
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):

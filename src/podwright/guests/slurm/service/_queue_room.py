@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from podwright.guests.shared import Room, Waits
 from podwright.guests.slurm.service._pod_book import SETTLE_S, settled
 from podwright.guests.slurm.service._queue import Listed
+from podwright.guests.slurm.service._queue_report import user_name
 from podwright.placement.move_plans import likely_end
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class QueueRoom:
         declined, het.declined = het.declined, set()
         end_times = {job: listed_job.end for job, listed_job in jobs.items()}
         self._room.update(self.waiting(jobs), end_times | self._likely_ends(jobs), declined)
+
+    async def exchange(self) -> None:
+        """Name the first jobs to the server, and close what it keeps. Raises PodwrightError."""
+        await self._room.exchange(dict.fromkeys(self._service.books, self._service.server))
 
     def _likely_ends(self, jobs: Mapping[int, Listed]) -> dict[int, str]:
         """Return the likely ends of jobs without a time limit, whose ends Slurm does not know."""
@@ -80,7 +85,7 @@ class QueueRoom:
             waits = job.state == "PENDING" and job.priority > 0 and job.reason in _FOR_DEVICES
             if request and waits:
                 orders = {request[0].type: [request[1].bit_length() - 1]}
-                waiting.append(Waits(job.priority, job.job, orders))
+                waiting.append(Waits(job.priority, job.job, orders, owner=user_name(job.uid)))
         for leader, (priority, parts) in service.het.waiting(jobs.values()).items():
             leader_job = jobs.get(leader)
             if leader_job is None or leader_job.reason not in (*_FOR_DEVICES, *_ALSO):
@@ -89,5 +94,6 @@ class QueueRoom:
             for pod, size in sorted(parts.values(), key=lambda part: -part[1]):
                 orders.setdefault(pod.type, []).append(size.bit_length() - 1)
             served = not service.het.busy().isdisjoint(parts)
-            waiting.append(Waits(priority, leader, orders, alone=True, served=served))
+            owner = user_name(leader_job.uid)
+            waiting.append(Waits(priority, leader, orders, alone=True, served=served, owner=owner))
         return waiting

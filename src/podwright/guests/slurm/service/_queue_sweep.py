@@ -62,6 +62,7 @@ class Sweep:
                 if requested or service.clock() - last >= service.site.sweep_s:
                     last = service.clock()
                     await self.once()
+                await self._room.exchange()
                 await self._fallen.check()
                 await self._room.settle()
             except PodwrightError as error:

@@ -30,6 +30,8 @@ from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionSpec, ReadyState
 
 _log = logging.getLogger("podwright.slurm")
+#: The name under which the service enqueues jobs at vipu-server.
+GUEST = "slurm"
 #: Seconds for the last update to Slurm.
 CLOSE_S = 10.0
 
@@ -73,6 +75,7 @@ class Service(JobCalls):
     ) -> None:
         super().__init__(site, slurm, clock)
         self.server = server
+        server.guest = GUEST
         self.books = {pod.type: PodBook(pod) for pod in site.pods}
         self.figures = ServiceFigures()
         self.next_jobs: dict[str, str] = {}  #: pod -> its first waiting job and what it waits for

@@ -1,0 +1,303 @@
+"""The first jobs of the schedulers beside the controller, and the devices that are kept for them.
+
+A scheduler starts its jobs by itself, and knows only its own. Two schedulers that fill a pod with
+small jobs would each starve the other's large one, since neither leaves a block alone in which the
+other has a partition. So each scheduler names its first job that waits for devices alone
+(`Enqueue`), and the controller keeps a place for it, as it does for a waiter of its own queue
+(`_waiting_queue`). One request of a pool has a kept place at a time. Whose request comes next is
+decided among guests (`_shares`), not among jobs: each scheduler's own order stays its own.
+
+A kept place stays where it is until its job has started. Nothing else starts on it meanwhile, so
+the job waits at most until the last partition on it end_times. A place that moved to wherever the
+estimate is better today could move for ever, because the end of most partitions is only an
+estimate. The place changes only if its machines go out of service, or if another place is free at
+once.
+
+Once all of its devices are free, the place is offered: the scheduler may create partitions there.
+A scheduler that does not do so within OFFERED_S loses its place for a while, which doubles each
+time. One that is silent for SILENT_S has no jobs here. Nothing of this is stored: schedulers call
+every few seconds, and after a restart of the server the next call brings their jobs back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from podwright.controller.queue._shares import PEOPLE, Shares, Sharing, guest_name
+from podwright.controller.requests._reserve import guest_goal, in_service
+from podwright.controller.state._core import Core
+from podwright.controller.state._reservation import Goal, Reservation
+
+OFFERED_S: Final = 60.0  #: seconds in which an offered place is to be used
+SILENT_S: Final = 60.0  #: seconds without a call, after which a scheduler's jobs are forgotten
+REPLAN_S: Final = 5.0  #: seconds between looks for a place that is free at once
+MOST_GUESTS: Final = 16
+_DOUBLED: Final = 6  #: times at most
+_AGAIN: Final = 0.0  #: when a place was planned that is to be thought over at once
+
+Pool = tuple[str, str]
+
+
+class Need(NamedTuple):
+    """What a job needs of one cluster. allocation: empty: of any. sizes: of its blocks, the largest
+    first."""
+
+    cluster: str
+    allocation: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class FirstJob:
+    """A scheduler's first job that waits for devices.
+
+    guest: the scheduler (`guest_key`). since: when it was first named. offered_at: since when all
+    of its devices are free; 0: they are not. untaken: how often it did not take its offer.
+    not_before: until then nothing is kept for it.
+    """
+
+    guest: str
+    job: str
+    owner: str
+    needs: tuple[Need, ...]
+    since: float
+    offered_at: float = 0.0
+    untaken: int = 0
+    not_before: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The job, as messages and lists name it."""
+        return f"{self.job} of {guest_name(self.guest)}"
+
+
+@dataclass(slots=True)
+class _Guest:
+    seen: float
+    heads: dict[str, FirstJob] = field(default_factory=dict)
+    end_times: Mapping[str, float] = field(default_factory=dict)
+
+
+class GuestQueue:
+    """The first jobs of all schedulers.
+
+    oldest_waiter: since when the first waiter of the server's own queue waits for devices; None:
+    none does. enabled: whether devices are kept for schedulers. shares: decides whose turn it is.
+    """
+
+    def __init__(self, core: Core, oldest_waiter: Callable[[], float | None]) -> None:
+        self._core, self._oldest_waiter = core, oldest_waiter
+        self._guests: dict[str, _Guest] = {}
+        self.set(Sharing())
+
+    def set(self, sharing: Sharing) -> None:
+        """Share as the site says. Called before anybody waits."""
+        self.enabled, self.shares = sharing.enabled, Shares(sharing.weights)
+
+    def __bool__(self) -> bool:
+        return any(guest.heads for guest in self._guests.values())
+
+    # -- what schedulers say -----------------------------------------------------------------
+
+    def enqueue(
+        self,
+        key: str,
+        heads: Mapping[str, tuple[str, tuple[Need, ...]]],
+        end_times: Mapping[str, float],
+    ) -> None:
+        """Take over a scheduler's first jobs: job -> owner, needs. end_times: of its partitions, in
+        seconds of `Core.now`.
+        """
+        now = self._core.now()
+        guest = self._guests.setdefault(key, _Guest(now))
+        guest.seen, guest.end_times = now, end_times
+        while len(self._guests) > MOST_GUESTS:
+            self._forget(min(self._guests, key=lambda name: self._guests[name].seen))
+        for job, head in list(guest.heads.items()):
+            if heads.get(job) != (head.owner, head.needs):
+                self._drop(guest.heads.pop(job))
+        for job, (owner, needs) in heads.items():
+            if job not in guest.heads:
+                guest.heads[job] = FirstJob(key, job, owner, needs, now)
+
+    def places(self, key: str, pool: Pool) -> Iterator[tuple[str, Goal, bool]]:
+        """What is kept in a pool: the scheduler's own job or empty, the place, and whether it is
+        offered. An empty allocation stands for all of the cluster's."""
+        cluster, allocation = pool
+        for (place, name), reservation in self._core.reservations.items():
+            if place == cluster and allocation in ("", name):
+                head = self._head(reservation) if reservation.guest == key else None
+                offered = head is not None and bool(head.offered_at)
+                yield head.job if head else "", reservation.goal, offered
+
+    def sweep(self) -> None:
+        """Forget silent schedulers, and take back offers that were not used."""
+        now = self._core.now()
+        for key, guest in list(self._guests.items()):
+            if now - guest.seen > SILENT_S:
+                self._forget(key)
+        for head in self._heads():
+            if head.offered_at and now - head.offered_at > OFFERED_S:
+                head.untaken += 1
+                head.not_before = now + OFFERED_S * 2 ** min(head.untaken, _DOUBLED)
+                self._drop(head)
+        self._charge()
+
+    # -- whose turn it is --------------------------------------------------------------------
+
+    def precedes_people(self, pool: Pool) -> bool:
+        """Whether the next place that is kept in this pool is for a scheduler's job."""
+        waiting_since = self._oldest_waiter()
+        people = (self.shares.use(PEOPLE), waiting_since or 0.0)
+        barred = self._core.reservations.keys()
+        return any(
+            goal.pool == pool
+            for head in self._waiting()
+            if self._rank(head)[:2] < people and not self._places_of(head)
+            for goal in self._goals(head, barred) or ()
+        )
+
+    def plan(self) -> None:
+        """Keep a place for each job whose turn it is. A job of several pools gets all its places at
+        once, so that no two jobs can each keep what the other lacks. While it waits for that, no
+        job behind it gets a place in its pools.
+        """
+        if not self.enabled or not self:
+            return
+        self._charge()
+        core, now = self._core, self._core.now()
+        claimed: set[Pool] = set()
+        for head in sorted(self._waiting(), key=self._rank):
+            own = self._places_of(head)
+            if own:
+                self._think_over(head, own)
+                own = self._places_of(head)
+            if not own:
+                pools = [self._pools(need) for need in head.needs]
+                barred = claimed | core.reservations.keys()
+                goals = self._goals(head, barred)
+                if goals is None:
+                    if not any(self._feasible(head)):
+                        continue
+                    claimed.update(pool for needed in pools for pool in needed)
+                    continue
+                own = [self._keep(head, goal) for goal in goals]
+            claimed.update(place.goal.pool for place in own)
+            complete = bool(own) and not any(place.missing for place in own)
+            head.offered_at = (head.offered_at or now) if complete else 0.0
+
+    def _waiting(self) -> Iterator[FirstJob]:
+        now = self._core.now()
+        return (head for head in self._heads() if self.enabled and head.not_before <= now)
+
+    def _rank(self, head: FirstJob) -> tuple[float, float, str]:
+        return self.shares.use(head.guest), head.since, head.name
+
+    def _charge(self) -> None:
+        waiting = {head.guest for head in self._waiting()}
+        if self._oldest_waiter() is not None:
+            waiting.add(PEOPLE)
+        devices: Counter[str] = Counter()
+        if len(waiting) > 1:
+            for record in self._core.records():
+                devices[record.guest] += record.size
+            for reservation in self._core.reservations.values():
+                devices[reservation.guest] += reservation.reserved
+        self.shares.update(waiting, devices, self._core.now())
+
+    # -- places ------------------------------------------------------------------------------
+
+    def _goals(self, head: FirstJob, barred: Collection[Pool]) -> list[Goal] | None:
+        """A place for each need, in pools that are not barred; None unless there are all."""
+        end_times = {
+            name: end for guest in self._guests.values() for name, end in guest.end_times.items()
+        }
+        goals: list[Goal] = []
+        for need in head.needs:
+            best: Goal | None = None
+            for cluster, allocation in self._pools(need):
+                if (cluster, allocation) in barred or any(
+                    goal.pool == (cluster, allocation) for goal in goals
+                ):
+                    continue
+                site = self._core.inventory.sites[cluster]
+                goal = guest_goal(self._core, site, head.owner, need.sizes, allocation, end_times)
+                if goal and (best is None or goal.starts_at < best.starts_at):
+                    best = goal
+            if best is None:
+                return None
+            goals.append(best)
+        return goals
+
+    def _keep(self, head: FirstJob, goal: Goal) -> Reservation:
+        """Reserve a place for a job.
+
+        The goal counts the partitions that are written down. Devices may also belong to a start
+        that is not written down yet. Then the place is thought over at the next look.
+        """
+        order = (0, head.since, head.name)
+        place = Reservation(head.name, order, goal, self._core.now(), head.owner, head.guest)
+        if sum(block.size for block in place.missing) > goal.busy:
+            place.planned_at = _AGAIN
+        self._core.reservations[goal.pool] = place
+        return place
+
+    def _feasible(self, head: FirstJob) -> Sequence[Goal]:
+        return self._goals(head, ()) or ()
+
+    def _think_over(self, head: FirstJob, own: Sequence[Reservation]) -> None:
+        """Drop places that can no longer be had, and change to places that are free at once."""
+        core, now = self._core, self._core.now()
+        stale = any(place.planned_at == _AGAIN for place in own)
+        if stale or not all(in_service(core, place.goal) for place in own):
+            self._drop(head)
+            return
+        if not any(place.missing for place in own):
+            return
+        if any(now - place.planned_at < REPLAN_S for place in own):
+            return
+        for place in own:
+            place.planned_at = now
+            place.lift()
+        barred = core.reservations.keys() - {place.goal.pool for place in own}
+        goals = self._goals(head, barred)
+        for place in own:
+            place.absorb()
+        if goals and not any(goal.busy for goal in goals):
+            self._drop(head)
+
+    def _pools(self, need: Need) -> list[Pool]:
+        site = self._core.inventory.sites.get(need.cluster)
+        if site is None:
+            return []
+        return [(need.cluster, name) for name in site.allocations if need.allocation in ("", name)]
+
+    def _places_of(self, head: FirstJob) -> list[Reservation]:
+        return [
+            reservation
+            for reservation in self._core.reservations.values()
+            if reservation.guest == head.guest and reservation.waiter == head.name
+        ]
+
+    def _head(self, reservation: Reservation) -> FirstJob | None:
+        guest = self._guests.get(reservation.guest)
+        heads = guest.heads.values() if guest else ()
+        return next((head for head in heads if head.name == reservation.waiter), None)
+
+    def _heads(self) -> Iterator[FirstJob]:
+        return (head for guest in self._guests.values() for head in guest.heads.values())
+
+    def _drop(self, head: FirstJob) -> None:
+        """Keep nothing for a job any more. The caller has the freed devices looked at."""
+        head.offered_at = 0.0
+        for pool, reservation in list(self._core.reservations.items()):
+            if reservation.guest == head.guest and reservation.waiter == head.name:
+                reservation.lift()
+                del self._core.reservations[pool]
+
+    def _forget(self, key: str) -> None:
+        for head in self._guests.pop(key).heads.values():
+            self._drop(head)

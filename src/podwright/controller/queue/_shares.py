@@ -1,0 +1,93 @@
+"""Whose turn it is among those that share a pod: schedulers, and the people of the server's queue.
+
+Each is a guest. While a guest waits for devices, the device-seconds that it holds or has kept are
+added to its use. The waiting guest with the least use for its weight is served next. A guest that
+begins to wait starts at the least use of those that wait already. So nobody saves up turns by not
+using the pod, and nobody pays for the time in which there was enough for all.
+
+Bound: of two guests that both wait the whole time, neither is served twice as long as the other's
+use for its weight is less. So a guest waits for at most one request of each other guest, and for
+what the others' use is behind its own (docs/design/common-queue.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.errors import InvalidRequest
+
+#: The guest that all waiters of the server's own queue are.
+PEOPLE: Final = ""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a site shares its pods. enabled: keep devices for schedulers' jobs, in turn. weights: by
+    the name of a scheduler, or `people`; 1 where none is given.
+    """
+
+    enabled: bool = True
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+def weights_of(words: Iterable[str]) -> dict[str, float]:
+    """`NAME=N` as weights by name. Raises InvalidRequest."""
+    weights: dict[str, float] = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = 0.0
+        if not name.strip() or not 0 < weight < math.inf:
+            raise InvalidRequest(
+                f"{word[:80]!r} is no weight of a scheduler",
+                operation="--share",
+                would_work="NAME=N with N above 0, as in --share slurm=3 or --share people=1",
+            )
+        weights[name.strip()] = weight
+    return weights
+
+
+def guest_name(guest: str) -> str:
+    """The name of a scheduler, from `guest_key`: its guest's name, or else its account's."""
+    account, _, name = guest.partition("/")
+    return name or account
+
+
+class Shares:
+    """The use of each guest that waits, in device-seconds for a weight of 1.
+
+    weights: as in `Sharing`.
+    """
+
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        self._weights = dict(weights or {})
+        self._use: dict[str, float] = {}
+        self._devices: Mapping[str, int] = {}
+        self._at = 0.0
+
+    def update(self, waiting: Collection[str], devices: Mapping[str, int], now: float) -> None:
+        """Charge the guests for the time since the last update, then note who waits now.
+
+        devices: those that each guest has from now on. now: seconds that never go backwards.
+        """
+        seconds = max(0.0, now - self._at)
+        for guest in self._use:
+            self._use[guest] += seconds * self._devices.get(guest, 0) / self._weight(guest)
+        self._at, self._devices = now, devices
+        self._use = {guest: use for guest, use in self._use.items() if guest in waiting}
+        least = min(self._use.values(), default=0.0)
+        for guest in waiting:
+            self._use.setdefault(guest, least)
+
+    def _weight(self, guest: str) -> float:
+        name = guest_name(guest) if guest != PEOPLE else "people"
+        return self._weights.get(name, 1.0)
+
+    def use(self, guest: str) -> float:
+        """The use of a guest; 0 for one that does not wait."""
+        return self._use.get(guest, 0.0)
