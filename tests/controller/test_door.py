@@ -34,12 +34,14 @@ def test_the_door() -> None:
         "Machines",
         "OwnHost",
         "Role",
+        "Sharing",
         "StoreFault",
         "Visible",
         "damaged",
         "find_faults",
         "first_user",
         "private_kinds",
+        "weights_of",
         "with_new_chains",
     ]
 

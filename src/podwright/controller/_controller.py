@@ -81,7 +81,7 @@ class Controller:
         self._services = make_services(
             self._core, version, machines or Machines(), visible or Visible(), sleep
         )
-        self._services.waiting.line.guests.set(sharing or Sharing())
+        self._services.waiting.line.guests.configure(sharing or Sharing())
         calls = declared(self._services, CALLS, self._check_serving)
         self._calls = {METHODS[name].function: call for name, call in calls.items()}
         self._keeper: asyncio.Task[None] | None = None

@@ -43,8 +43,10 @@ class PoolHead(Value):
     """The first job of a scheduler that waits for devices of a pool, and for nothing else.
 
     cluster, allocation: the pool; an empty allocation: the whole cluster. job: empty: no job waits.
-    sizes: devices of each block that the job needs, each a power of two. Entries of several pools
-    with the same job are one request: it gets all of its blocks or none.
+    sizes: devices of each block that the job needs, each a power of two. due: it has waited so long
+    that devices are to be kept for it until there are enough; until then it gets what is free at
+    once, in turn with others. Entries of several pools with the same job are one request: it gets
+    all of its blocks or none.
     """
 
     cluster: str
@@ -52,6 +54,7 @@ class PoolHead(Value):
     job: str = ""
     owner: str = ""
     sizes: list[int] = []
+    due: bool = False
 
 
 class PartitionEnd(Value):

@@ -140,7 +140,17 @@ class User:
         """Look once."""
         raise NotImplementedError
 
+    def had(self) -> float:
+        """The device-seconds that its jobs have had so far."""
+        now = self.pod.now
+        return sum(
+            job.size * (min(now, job.started + job.seconds) - job.started)
+            for job in self.jobs
+            if job.started >= 0
+        )
+
     def ended(self) -> list[Job]:
+        """The jobs that are over and still hold devices."""
         now = self.pod.now
         return [j for j in self.jobs if 0 <= j.started <= now - j.seconds and j.ended < 0]
 
@@ -229,15 +239,19 @@ class People(User):
 
 @dataclass
 class Kept:
-    """A place that was kept. since: when. beside: the jobs that ran there then."""
+    """A place that was kept for a job of `user`. since: when. beside: the jobs that ran there."""
 
     since: float
     beside: list[Job]
+    user: User
 
     @property
     def until(self) -> float:
-        """When the last of them had to end."""
-        return max([self.since, *(job.started + job.seconds for job in self.beside)])
+        """When the last of them had to end. The user's own jobs count that were started before the
+        user learned of the place."""
+        known = self.since + 2 * TICK_S
+        own = [job for job in self.user.jobs if self.since <= job.started <= known]
+        return max([self.since, *(job.started + job.seconds for job in [*self.beside, *own])])
 
 
 class SharedPod:
@@ -276,10 +290,13 @@ class SharedPod:
 
     def _look(self) -> None:
         jobs = {job.name: job for user in self.users for job in user.jobs}
+        users = {user.name: user for user in self.users}
         core = self.world.controller._core
         for reservation in core.reservations.values():
             name = reservation.waiter.removeprefix("job ").partition(" of ")[0]
             if name in jobs and name not in self.kept and reservation.planned_at:
                 beside = [jobs[other] for other in reservation.goal.partitions]
-                self.kept[name] = Kept(self.now, beside)
+                user = users.get(name.rpartition("-")[0])
+                if user is not None:  # and no waiter of the server's own queue
+                    self.kept[name] = Kept(self.now, beside, user)
         self.used += sum(record.size for record in core.records())

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from podwright.controller import Sharing
 from tests.controller.world import virtually
 from tests.guests.common_queue.shared_pod import ROOM_S, Guest, Job, People, SharedPod, User
 
@@ -85,7 +86,7 @@ async def check_history(seed: int) -> None:
     for job in (job for user in pod.users for job in user.jobs):
         assert job.ended >= 0, f"seed {seed}: {job} never ended"
         kept = pod.kept.get(job.name)
-        if kept is not None and not job.name.startswith("people"):
+        if kept is not None:
             late = job.started - kept.until
             assert late <= KEEP_S, f"seed {seed}: {job} started {late} s late ({kept})"
 
@@ -101,3 +102,33 @@ async def test_a_kept_place_is_had_once_it_is_free(seed: int) -> None:
 @virtually
 async def test_a_kept_place_is_had_once_it_is_free_often(seed: int) -> None:
     await check_history(seed)
+
+
+@virtually
+async def test_shares_follow_weights_and_the_pod_stays_used() -> None:
+    pod = SharedPod()
+    await pod.world.start()
+    pod.world.controller._services.waiting.line.guests.configure(Sharing(weights={"slurm": 3.0}))
+    for name in ("slurm", "kubernetes"):
+        user(pod, name, stream(name, 300))
+    await pod.run(300.0)
+    before, used = {u.name: u.had() for u in pod.users}, pod.used
+    await pod.run(900.0)
+    had = {u.name: u.had() - before[u.name] for u in pod.users}
+    await pod.world.stop()
+    share = had["slurm"] / sum(had.values())
+    assert 0.675 <= share <= 0.825, had
+    assert (pod.used - used) / (64 * 900.0) >= 0.95
+
+
+@virtually
+async def test_without_sharing_a_scheduler_starves_another() -> None:
+    pod = SharedPod()
+    await pod.world.start()
+    pod.world.controller._services.waiting.line.guests.configure(Sharing(enabled=False))
+    user(pod, "kubernetes", stream("kubernetes", 200))
+    large = Job("slurm-large", 16, 50.0, due=20.0)
+    user(pod, "slurm", [large])
+    await pod.run(500.0)
+    assert large.started < 0
+    await pod.world.stop()

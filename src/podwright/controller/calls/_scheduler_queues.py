@@ -14,7 +14,7 @@ from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
 from podwright.controller.calls._list_pages import ListPage, bad_token
 from podwright.controller.partitions._partitions import MAX_DURATION
-from podwright.controller.queue._guest_queue import Need
+from podwright.controller.queue._guest_queue import FirstJob, Need
 from podwright.controller.requests._exclusive_allocations import kept_out
 from podwright.controller.requests._reserve import guest_key
 from podwright.controller.state._caller import Caller
@@ -88,11 +88,13 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
         )
     owners: dict[str, str] = {}
     needs: dict[str, list[Need]] = {}
+    due: dict[str, bool] = {}
     for pool in request.pools:
         need = _need(services, caller, pool)
         if pool.job:
             job = _clean(pool.job)
             owners[job] = _clean(pool.owner)
+            due[job] = due.get(job, True) and pool.due
             needs.setdefault(job, []).append(need)
     if not queue.enabled:
         return EnqueueReply()
@@ -104,7 +106,8 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     }
     now = core.now()
     end_times = {name: now + seconds for name, seconds in own.items() if 0 < seconds < MAX_DURATION}
-    queue.enqueue(key, {job: (owners[job], tuple(needs[job])) for job in needs}, end_times)
+    jobs = [FirstJob(key, job, owners[job], tuple(needs[job]), due[job], now) for job in needs]
+    queue.enqueue(key, jobs, end_times)
     services.waiting.line.start_ready()
     places = [
         KeptPlace(

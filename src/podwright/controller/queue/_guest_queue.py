@@ -7,7 +7,11 @@ other has a partition. So each scheduler names its first job that waits for devi
 (`_waiting_queue`). One request of a pool has a kept place at a time. Whose request comes next is
 decided among guests (`_shares`), not among jobs: each scheduler's own order stays its own.
 
-A kept place stays where it is until its job has started. Nothing else starts on it meanwhile, so
+A job that has not waited long gets no more than its turn: of what becomes free, a place that is
+free at once and that fits. So guests that both have more jobs than devices each get their share. A
+job that is due also has devices kept for it that are still in use. Every job is while people wait.
+
+Such a place stays where it is until its job has started. Nothing else starts on it meanwhile, so
 the job waits at most until the last partition on it end_times. A place that moved to wherever the
 estimate is better today could move for ever, because the end of most partitions is only an
 estimate. The place changes only if its machines go out of service, or if another place is free at
@@ -21,8 +25,9 @@ every few seconds, and after a restart of the server the next call brings their 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -54,15 +59,16 @@ class Need(NamedTuple):
 class FirstJob:
     """A scheduler's first job that waits for devices.
 
-    guest: the scheduler (`guest_key`). since: when it was first named. offered_at: since when all
-    of its devices are free; 0: they are not. untaken: how often it did not take its offer.
-    not_before: until then nothing is kept for it.
+    guest: the scheduler (`guest_key`). due: devices in use are kept for it, too. since: when it was
+    first named. offered_at: since when all of its devices are free; 0: they are not. untaken: how
+    often it did not take its offer. not_before: until then nothing is kept for it.
     """
 
     guest: str
     job: str
     owner: str
     needs: tuple[Need, ...]
+    due: bool
     since: float
     offered_at: float = 0.0
     untaken: int = 0
@@ -91,9 +97,10 @@ class GuestQueue:
     def __init__(self, core: Core, oldest_waiter: Callable[[], float | None]) -> None:
         self._core, self._oldest_waiter = core, oldest_waiter
         self._guests: dict[str, _Guest] = {}
-        self.set(Sharing())
+        self._contested = False  # do two guests wait
+        self.configure(Sharing())
 
-    def set(self, sharing: Sharing) -> None:
+    def configure(self, sharing: Sharing) -> None:
         """Share as the site says. Called before anybody waits."""
         self.enabled, self.shares = sharing.enabled, Shares(sharing.weights)
 
@@ -102,26 +109,24 @@ class GuestQueue:
 
     # -- what schedulers say -----------------------------------------------------------------
 
-    def enqueue(
-        self,
-        key: str,
-        heads: Mapping[str, tuple[str, tuple[Need, ...]]],
-        end_times: Mapping[str, float],
-    ) -> None:
-        """Take over a scheduler's first jobs: job -> owner, needs. end_times: of its partitions, in
-        seconds of `Core.now`.
+    def enqueue(self, key: str, jobs: Iterable[FirstJob], end_times: Mapping[str, float]) -> None:
+        """Take over a scheduler's first jobs. A job that it named before keeps its place.
+
+        end_times: of its partitions, in seconds of `Core.now`.
         """
         now = self._core.now()
         guest = self._guests.setdefault(key, _Guest(now))
         guest.seen, guest.end_times = now, end_times
         while len(self._guests) > MOST_GUESTS:
             self._forget(min(self._guests, key=lambda name: self._guests[name].seen))
+        named = {head.job: head for head in jobs}
         for job, head in list(guest.heads.items()):
-            if heads.get(job) != (head.owner, head.needs):
+            new = named.get(job)
+            if new is None or (new.owner, new.needs) != (head.owner, head.needs):
                 self._drop(guest.heads.pop(job))
-        for job, (owner, needs) in heads.items():
-            if job not in guest.heads:
-                guest.heads[job] = FirstJob(key, job, owner, needs, now)
+            else:
+                head.due = new.due
+        guest.heads = named | guest.heads
 
     def places(self, key: str, pool: Pool) -> Iterator[tuple[str, Goal, bool]]:
         """What is kept in a pool: the scheduler's own job or empty, the place, and whether it is
@@ -148,46 +153,48 @@ class GuestQueue:
 
     # -- whose turn it is --------------------------------------------------------------------
 
-    def precedes_people(self, pool: Pool) -> bool:
-        """Whether the next place that is kept in this pool is for a scheduler's job."""
-        waiting_since = self._oldest_waiter()
-        people = (self.shares.use(PEOPLE), waiting_since or 0.0)
-        barred = self._core.reservations.keys()
-        return any(
-            goal.pool == pool
-            for head in self._waiting()
-            if self._rank(head)[:2] < people and not self._places_of(head)
-            for goal in self._goals(head, barred) or ()
-        )
+    def plan(self, *, before_people: bool = False) -> None:
+        """Keep a place for each job whose turn it is. before_people: only for those whose turn is
+        before that of the server's own queue.
 
-    def plan(self) -> None:
-        """Keep a place for each job whose turn it is. A job of several pools gets all its places at
-        once, so that no two jobs can each keep what the other lacks. While it waits for that, no
-        job behind it gets a place in its pools.
+        A job of several pools gets all its places at once, so that no two jobs can each keep what
+        the other lacks. While it waits for that, no job behind it gets a place in its pools.
         """
         if not self.enabled or not self:
             return
         self._charge()
-        core, now = self._core, self._core.now()
+        limit = (math.inf, math.inf)
+        if before_people:
+            limit = (self.shares.use(PEOPLE), self._oldest_waiter() or 0.0)
         claimed: set[Pool] = set()
         for head in sorted(self._waiting(), key=self._rank):
-            own = self._places_of(head)
-            if own:
-                self._think_over(head, own)
-                own = self._places_of(head)
-            if not own:
-                pools = [self._pools(need) for need in head.needs]
-                barred = claimed | core.reservations.keys()
-                goals = self._goals(head, barred)
-                if goals is None:
-                    if not any(self._feasible(head)):
-                        continue
-                    claimed.update(pool for needed in pools for pool in needed)
-                    continue
-                own = [self._keep(head, goal) for goal in goals]
-            claimed.update(place.goal.pool for place in own)
-            complete = bool(own) and not any(place.missing for place in own)
-            head.offered_at = (head.offered_at or now) if complete else 0.0
+            if self._rank(head)[:2] >= limit:
+                break
+            places = self._planned(head, claimed)
+            claimed.update(place.goal.pool for place in places)
+            complete = bool(places) and not any(place.missing for place in places)
+            head.offered_at = (head.offered_at or self._core.now()) if complete else 0.0
+
+    def _planned(self, head: FirstJob, claimed: set[Pool]) -> list[Reservation]:
+        """The places of a job, which are planned where it has none yet."""
+        if places := self._places_of(head):
+            self._think_over(head, places)
+        if places := self._places_of(head):
+            return places
+        goals = self._goals(head, claimed | self._core.reservations.keys())
+        if not self._is_due(head):
+            # It is kept only from others who wait: without them its scheduler decides alone.
+            return self._keep_free(head, goals or ()) if self._contested else []
+        if goals is not None:
+            return [self._keep(head, goal) for goal in goals]
+        if self._goals(head, ()):
+            claimed.update(pool for need in head.needs for pool in self._pools(need))
+        return []
+
+    def _is_due(self, head: FirstJob) -> bool:
+        """Whether devices in use are kept for a job, too. While people wait they are, because the
+        server's own queue keeps them for its waiters from the start."""
+        return head.due or self._oldest_waiter() is not None
 
     def _waiting(self) -> Iterator[FirstJob]:
         now = self._core.now()
@@ -201,7 +208,8 @@ class GuestQueue:
         if self._oldest_waiter() is not None:
             waiting.add(PEOPLE)
         devices: Counter[str] = Counter()
-        if len(waiting) > 1:
+        self._contested = len(waiting) > 1
+        if self._contested:
             for record in self._core.records():
                 devices[record.guest] += record.size
             for reservation in self._core.reservations.values():
@@ -238,36 +246,51 @@ class GuestQueue:
         The goal counts the partitions that are written down. Devices may also belong to a start
         that is not written down yet. Then the place is thought over at the next look.
         """
-        order = (0, head.since, head.name)
-        place = Reservation(head.name, order, goal, self._core.now(), head.owner, head.guest)
+        place = self._reservation(head, goal)
         if sum(block.size for block in place.missing) > goal.busy:
             place.planned_at = _AGAIN
         self._core.reservations[goal.pool] = place
         return place
 
-    def _feasible(self, head: FirstJob) -> Sequence[Goal]:
-        return self._goals(head, ()) or ()
+    def _reservation(self, head: FirstJob, goal: Goal) -> Reservation:
+        order = (0, head.since, head.name)
+        return Reservation(head.name, order, goal, self._core.now(), head.owner, head.guest)
 
-    def _think_over(self, head: FirstJob, own: Sequence[Reservation]) -> None:
+    def _keep_free(self, head: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
+        """Reserve places if all of them are free at once; else none, and nothing has changed."""
+        free = [self._reservation(head, goal) for goal in goals if not goal.busy]
+        if free and len(free) == len(goals) and not any(place.missing for place in free):
+            self._core.reservations.update((place.goal.pool, place) for place in free)
+            return free
+        for place in free:  # somebody else is about to start there
+            place.lift()
+        return []
+
+    def _think_over(self, head: FirstJob, places: Sequence[Reservation]) -> None:
         """Drop places that can no longer be had, and change to places that are free at once."""
         core, now = self._core, self._core.now()
-        stale = any(place.planned_at == _AGAIN for place in own)
-        if stale or not all(in_service(core, place.goal) for place in own):
+        stale = any(place.planned_at == _AGAIN for place in places)
+        if stale or not all(in_service(core, place.goal) for place in places):
             self._drop(head)
             return
-        if not any(place.missing for place in own):
+        if not any(place.missing for place in places):
             return
-        if any(now - place.planned_at < REPLAN_S for place in own):
+        if not self._is_due(head):
+            self._drop(head)  # its scheduler has started something there
             return
-        for place in own:
+        if any(now - place.planned_at < REPLAN_S for place in places):
+            return
+        pools = {place.goal.pool for place in places}
+        for place in places:
             place.planned_at = now
             place.lift()
-        barred = core.reservations.keys() - {place.goal.pool for place in own}
-        goals = self._goals(head, barred)
-        for place in own:
+        goals = self._goals(head, core.reservations.keys() - pools) or ()
+        if free := self._keep_free(head, goals):
+            for pool in pools - {place.goal.pool for place in free}:
+                del core.reservations[pool]
+            return
+        for place in places:
             place.absorb()
-        if goals and not any(goal.busy for goal in goals):
-            self._drop(head)
 
     def _pools(self, need: Need) -> list[Pool]:
         site = self._core.inventory.sites.get(need.cluster)

@@ -18,7 +18,7 @@ from podwright.controller.partitions import _partitions as partitions
 from podwright.controller.queue._guest_queue import GuestQueue
 from podwright.controller.queue._waiter import Order, Waiter
 from podwright.controller.requests import _quotas as quotas
-from podwright.controller.requests._reserve import goal_for, overlap
+from podwright.controller.requests._reserve import goal_at, goal_for, in_service, overlap
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._core import Core
 from podwright.controller.state._reservation import DeviceClaim, Goal, Reservation
@@ -84,6 +84,7 @@ class WaitingQueue:
     def start_ready(self) -> None:
         """Start all waiters that can start now, in the order of the queue, and keep places for the
         schedulers' jobs."""
+        self.guests.plan(before_people=True)
         heads: list[tuple[Order, Key]] = [(g[0].order, key) for key, g in self._shapes.items()]
         heapq.heapify(heads)
         tried = 0
@@ -180,6 +181,8 @@ class WaitingQueue:
         core, now = self._core, self._core.now()
         if old is not None and now - old.planned_at < REPLAN:
             return old
+        if old is None:
+            self.guests.plan(before_people=True)
         best: Goal | None = None
         spec = waiter.spec
         for site in core.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
@@ -192,14 +195,12 @@ class WaitingQueue:
                     and (other.guest or other.order < waiter.order)
                 ):
                     continue
-                if other is None and self.guests and self.guests.precedes_people(pool):
-                    continue
                 goal = goal_for(core, site, waiter.record.name, spec, allocation)
                 if goal and (best is None or goal.starts_at < best.starts_at):
                     best = goal
         if old is not None:
-            if best is not None and (best.pool, best.blocks) == (old.goal.pool, old.goal.blocks):
-                old.goal, old.planned_at = best, now
+            if (stays := self._same_place(waiter, old, best)) is not None:
+                old.goal, old.planned_at = stays, now
                 return old
             core.reservations.pop(old.goal.pool).lift()
         if best is None:
@@ -209,6 +210,22 @@ class WaitingQueue:
         reservation = Reservation(waiter.id, waiter.order, best, now, waiter.record.name)
         core.reservations[best.pool] = reservation
         return reservation
+
+    def _same_place(self, waiter: Waiter, old: Reservation, best: Goal | None) -> Goal | None:
+        """The place of a reservation as it stands now; None if `best` is to take its place.
+
+        The ends of most partitions are estimates: each is expected to last as long again as it has
+        so far. Nothing new starts on a reserved place, so the partitions there grow old, and the
+        estimate moves away. A place that followed the estimate would change for ever. So it changes
+        only for one that by announced ends is free earlier. A place that is free at once was tried
+        before (`_place`).
+        """
+        goal = old.goal
+        if best is None or not in_service(self._core, goal):
+            return None
+        now = goal_at(self._core, goal.site, waiter.record.name, goal.allocation, goal.blocks)
+        sooner = best.known and now.known and best.starts_at < now.starts_at
+        return None if sooner else now
 
 
 def _order(waiter: Waiter) -> Order:

@@ -61,6 +61,14 @@ def goal_for(
     return best
 
 
+def goal_at(
+    core: Core, site: IndexedCluster, owner: str, allocation: str, blocks: tuple[Block, ...]
+) -> Goal:
+    """A given place as it stands now. owner: see `goal_for`."""
+    busy = _occupied(core, site, owner, allocation, {})
+    return _goal(site, allocation, blocks, busy, core.now())
+
+
 def guest_goal(
     core: Core,
     site: IndexedCluster,

@@ -85,6 +85,7 @@ class ThreadedServer:
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
+        self._clients: list[Client] = []
         self.guest = ""
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="server")
         self._local = threading.local()
@@ -140,14 +141,17 @@ class ThreadedServer:
         return await self._run(ask)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, and the connections of those that wait for no answer."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for client in self._clients:
+            client.close()
 
     async def _run(self, work: Callable[[Client], _T]) -> _T:
         def call() -> _T:
             client: Client | None = getattr(self._local, "client", None)
             if client is None:
                 client = self._local.client = self._connect()
+                self._clients.append(client)
             return work(client)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -12,10 +12,10 @@ take them waits twice as long for its next room, and so on. Room is made for one
 time.
 
 The server chooses the block where it can, because it knows what other guests hold and wait for
-(`exchange`). The guest names its first jobs that have waited long enough, and closes what the
-server keeps for them. It counts no device that the server keeps for another guest, so that it
-starts nothing there. A server that is too old, or that is not to share pods, leaves the choice to
-the guest, which then knows of its own jobs only.
+(`exchange`). The guest names its first jobs, says which have waited long enough, and closes
+what the server keeps for them. It counts no device that the server keeps for another guest, so that
+it starts nothing there. A server that is too old, or that is not to share pods, leaves the choice
+to the guest, which then knows of its own jobs only.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ K = TypeVar("K", bound=Hashable)
 
 class Waits(NamedTuple):
     """A job that waits for devices and for nothing else. orders: what it wants of each pod, the
-    largest first. alone: its blocks are kept for it once they are free; served: they are. name,
-    owner: as people know the job; an empty name: as `job` is.
+    largest first. alone: its blocks are kept for it once they are free; served: they are.
+    started: the guest has started it already, so room is due at once. name, owner: as people know
+    the job; an empty name: as `job` is.
     """
 
     priority: int
@@ -50,6 +51,7 @@ class Waits(NamedTuple):
     orders: dict[str, list[int]]
     alone: bool = False
     served: bool = False
+    started: bool = False
     name: str = ""
     owner: str = ""
 
@@ -77,7 +79,7 @@ class Room(Generic[K]):
         self._clock, self._changed = clock, changed
         self.shared = False  #: the server chooses the blocks
         self._refusal = ""
-        self._due: dict[str, Waits] = {}  # pod -> the job that is to get room there
+        self._first: dict[str, tuple[Waits, bool]] = {}  # pod -> its first job; is room due
         self._end_times: Mapping[K, str] = {}
         self._since: dict[K, float] = {}  # job -> when it was first there
         self._declined: dict[K, int] = {}  # job -> how often it did not take what it got
@@ -90,8 +92,6 @@ class Room(Generic[K]):
         end_times: when each job that is known ends, as text that sorts; empty: not known. declined:
         those that since the last look did not take what they were offered.
         """
-        if self._seconds <= 0:
-            return
         firsts = first_in_line(waiting)
         first_jobs = {pod: first.job for first in firsts for pod in first.orders}
         for pod, book in self._books.items():
@@ -104,13 +104,15 @@ class Room(Generic[K]):
         self._declined = {job: count for job, count in counts.items() if count}
         known = {job: at for job, at in self._since.items() if job not in declined}
         self._since = {first.job: known.get(first.job, now) for first in firsts}
-        self._due, self._end_times = {}, end_times
+        self._first, self._end_times = {}, end_times
         for first in firsts:
             books = [self._books[pod] for pod in first.orders]
             doubled = min(self._declined.get(first.job, 0), _DOUBLED)
-            is_due = now - self._since[first.job] >= self._seconds * 2**doubled
-            if is_due and not any(book.emptied or book.moves for book in books):
-                self._due |= dict.fromkeys(first.orders, first)
+            waited = now - self._since[first.job]
+            is_due = first.started or waited >= self._seconds * 2**doubled
+            is_due = is_due and self._seconds > 0
+            if not any(book.emptied or book.moves for book in books):
+                self._first |= dict.fromkeys(first.orders, (first, is_due))
             if self.shared:
                 continue
             if not is_due:
@@ -125,8 +127,6 @@ class Room(Generic[K]):
 
         servers: by pod. Raises PodwrightError; then the books are as before.
         """
-        if self._seconds <= 0:
-            return
         for server in {id(entry): entry for entry in servers.values()}.values():
             pods = [pod for pod in servers if servers[pod] is server]
             try:
@@ -143,12 +143,13 @@ class Room(Generic[K]):
     def _request(self, pods: Sequence[str]) -> EnqueueRequest:
         heads = []
         for pod in pods:
-            book, first = self._books[pod], self._due.get(pod)
+            book = self._books[pod]
+            first, is_due = self._first.get(pod, (None, False))
             head = PoolHead(cluster=book.cluster, allocation=book.allocation)
             if first is not None:
                 sizes = [1 << order for order in first.orders[pod]]
                 head = msgspec.structs.replace(
-                    head, job=first.title, owner=first.owner, sizes=sizes
+                    head, job=first.title, owner=first.owner, sizes=sizes, due=is_due
                 )
             heads.append(head)
         now = datetime.now().timestamp()
@@ -162,7 +163,8 @@ class Room(Generic[K]):
 
     def _take_over(self, pod: str, reply: EnqueueReply) -> bool:
         """Close and open blocks as the server says. Returns whether anything has changed."""
-        book, first = self._books[pod], self._due.get(pod)
+        book = self._books[pod]
+        first, _ = self._first.get(pod, (None, False))
         own = for_others = 0
         offered = False
         for place in reply.places:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Slurm shows the reason None while it looks at a job again.
 _FOR_DEVICES = ("Licenses", "None")
+#: Above all priorities of Slurm, which has 32 bits for them.
+_STARTED = 1 << 32
 _ALSO = ("Resources", "Priority", "Reservation")
 
 
@@ -77,9 +79,23 @@ class QueueRoom:
                 book.unsettled = False
 
     def waiting(self, jobs: Mapping[int, Listed]) -> list[Waits]:
-        """Return the jobs that wait for devices."""
+        """Return the jobs that wait for devices.
+
+        A job that waits in its prolog comes first: Slurm has started it for devices that somebody
+        else got in the meantime. Only the server can keep others for it.
+        """
         service = self._service
         waiting = []
+        if self._room.shared:
+            for number, (pod_type, order) in list(service.in_prolog.items()):
+                started = jobs.get(number)
+                if started is None or started.over or started.state == "PENDING":
+                    del service.in_prolog[number]  # its next try brings it back
+                    continue
+                owner = user_name(started.uid)
+                waiting.append(
+                    Waits(_STARTED, number, {pod_type: [order]}, started=True, owner=owner)
+                )
         for job in jobs.values():
             request = None if job.het else job.request(service.site.pods)
             waits = job.state == "PENDING" and job.priority > 0 and job.reason in _FOR_DEVICES

@@ -81,6 +81,8 @@ class Service(JobCalls):
         self.next_jobs: dict[str, str] = {}  #: pod -> its first waiting job and what it waits for
         self.counts = Counts(slurm, self.hidden)
         self.het = Heterogeneous(site, slurm, self.books, self.counts, clock)
+        #: Jobs that wait in their prolog for devices: the pod and the order of their block.
+        self.in_prolog: dict[int, tuple[str, int]] = {}
         self.had: set[tuple[int, int]] = set()  #: starts that held their devices: job, restart
         self._closed = False
 
@@ -155,6 +157,7 @@ class Service(JobCalls):
 
     def waited(self, job: HookJob, seconds: float, *, in_vain: bool) -> None:
         """Count the wait in the figures."""
+        self.in_prolog.pop(job.job, None)
         self.figures.waited += 1
         self.figures.waited_s += seconds
         self.figures.refused += in_vain
@@ -269,10 +272,12 @@ class Service(JobCalls):
         while True:
             holding = book.take(job.job, order, restart=job.restart or 0, leader=job.het_job)
             if holding is not None:
+                self.in_prolog.pop(job.job, None)
                 return holding
             if self.het.give_way():
                 continue
-            if not book.closed:
+            if not book.closed or book.closed_for == job.job:
+                self.in_prolog[job.job] = (book.pod.type, order)
                 raise Busy(f"no free block of {1 << order} devices for job {job.job}")
             book.close(0)  # Slurm started the job before the block was closed
 

@@ -1,0 +1,226 @@
+"""What is kept for schedulers: who may use it, when it is given on, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from podwright.controller.queue._guest_queue import OFFERED_S, SILENT_S
+from podwright.controller.queue._shares import PEOPLE, Shares, weights_of
+from podwright.errors import Denied, InvalidRequest, NoCapacity, NotFound
+from podwright.fabric import preset
+from podwright.wire import (
+    CreateRequest,
+    EnqueueReply,
+    EnqueueRequest,
+    PartitionEnd,
+    PartitionSpec,
+    PoolHead,
+    RemoveRequest,
+)
+from tests.controller.test_privacy import SCHEDULER
+from tests.controller.world import ALICE, ROOT, World
+
+
+def head(job: str = "", *sizes: int, due: bool = True, cluster: str = "pod16") -> PoolHead:
+    return PoolHead(cluster=cluster, job=job, owner="alice", sizes=list(sizes), due=due)
+
+
+async def enqueue(world: World, guest: str, *pools: PoolHead, **more: Any) -> EnqueueReply:
+    request = EnqueueRequest(guest=guest, pools=list(pools) or [head()], **more)
+    reply: EnqueueReply = await world.controller.enqueue(SCHEDULER, request)
+    return reply
+
+
+async def create(world: World, guest: str, name: str, first: int, size: int) -> None:
+    devices = [(0, first + place) for place in range(size)]
+    spec = PartitionSpec(name=name, cluster="pod16", devices=devices)
+    request = CreateRequest(
+        spec=spec, owner="alice", owner_uid=1001, job=f"job {name}", guest=guest
+    )
+    await world.controller.create_partition(SCHEDULER, request)
+
+
+async def remove(world: World, name: str) -> None:
+    request = RemoveRequest(name=name, job=f"job {name}", force=True)
+    await world.controller.remove_partition(SCHEDULER, request)
+
+
+async def test_a_place_is_kept_until_it_is_free_and_then_offered(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await create(world, "a", "a2", 8, 8)
+    (place,) = (await enqueue(world, "b", head("job 7", 8))).places
+    assert (place.job, place.offered, len(place.devices)) == ("job 7", False, 8)
+    first = place.devices[0][1]
+    assert [(p.job, p.devices) for p in (await enqueue(world, "a")).places] == [
+        ("", place.devices)
+    ], "the other learns where, and not for whom"
+    await remove(world, "a1" if first == 0 else "a2")
+    with pytest.raises(NoCapacity):
+        await create(world, "a", "a3", first, 4)
+    with pytest.raises(NoCapacity):
+        await world.create("p1", 4, caller=ALICE)
+    (place,) = (await enqueue(world, "b", head("job 7", 8))).places
+    assert place.offered
+    await create(world, "b", "b1", first, 8)
+    assert not (await enqueue(world, "b")).places, "it has what it waited for"
+
+
+async def test_a_scheduler_decides_which_of_its_jobs_starts_on_its_place(world: World) -> None:
+    await enqueue(world, "a", head("job 1", 16))
+    await create(world, "a", "a9", 0, 4)
+    (place,) = (await enqueue(world, "a", head("job 1", 16))).places
+    assert not place.offered
+    assert len(place.devices) == 16
+
+
+async def test_the_one_that_had_least_is_next(world: World) -> None:
+    await create(world, "a", "a1", 0, 16)
+    await enqueue(world, "a", head("job 1", 16))
+    await enqueue(world, "b", head("job 2", 16))
+    await world.time.advance(5.0)
+    await remove(world, "a1")  # a has the place, as it was first
+    await create(world, "a", "a2", 0, 16)
+    await enqueue(world, "a", head("job 3", 16))
+    (place,) = (await enqueue(world, "b", head("job 2", 16))).places
+    assert place.job == "job 2", "a has had 16 devices while both waited"
+
+
+async def test_an_offer_that_nobody_takes_is_given_on(world: World) -> None:
+    both = (head("job 1", 16), head("job 2", 16))
+    await enqueue(world, "a", both[0])
+    await enqueue(world, "b", both[1])
+    for _ in range(int(OFFERED_S) + 3):
+        await world.time.advance(1.0)
+        a, b = await enqueue(world, "a", both[0]), await enqueue(world, "b", both[1])
+    assert [place.job for place in b.places] == ["job 2"]
+    assert [place.job for place in a.places] == [""]
+
+
+async def test_a_silent_scheduler_keeps_nothing(world: World) -> None:
+    await enqueue(world, "a", head("job 1", 16))
+    with pytest.raises(NoCapacity):
+        await world.create("p1", 4)
+    await world.time.advance(SILENT_S + 2.0)
+    await world.create("p1", 4)
+
+
+async def test_a_restarted_server_learns_it_again(world: World) -> None:
+    await create(world, "a", "a1", 0, 16)
+    await enqueue(world, "b", head("job 1", 16))
+    await world.restart()
+    assert not (await enqueue(world, "a")).places
+    (place,) = (await enqueue(world, "b", head("job 1", 16))).places
+    assert place.job == "job 1"
+
+
+async def test_one_account_cannot_use_the_place_of_another(world: World) -> None:
+    await enqueue(world, "a", head("job 1", 16))
+    request = CreateRequest(
+        spec=PartitionSpec(name="p1", size=4, cluster="pod16"),
+        owner="alice",
+        owner_uid=1001,
+        job="job 9",
+        guest="a",
+    )
+    with pytest.raises(NoCapacity):
+        await world.controller.create_partition(replace(SCHEDULER, name="other"), request)
+
+
+async def test_a_job_that_is_not_due_gets_its_turn_only(world: World) -> None:
+    assert not (await enqueue(world, "a", head("job 1", 4, due=False))).places, "it is alone"
+    await create(world, "a", "a1", 0, 16)
+    await enqueue(world, "b", head("job 2", 4, due=False))
+    assert not (await enqueue(world, "a", head("job 3", 4, due=False))).places, "nothing is free"
+    await remove(world, "a1")
+    (place,) = (await enqueue(world, "b", head("job 2", 4, due=False))).places
+    assert (place.job, place.offered) == ("job 2", True)
+
+
+async def test_a_job_of_two_pools_gets_both_or_none() -> None:
+    second = replace(preset("pod16"), name="other")
+    machines = [
+        replace(domain, machines=tuple(replace(m, name=f"x-{m.name}") for m in domain.machines))
+        for domain in second.domains
+    ]
+    world = World([preset("pod16"), replace(second, domains=tuple(machines))])
+    await world.start()
+    try:
+        pools = (head("job 1", 16), head("job 1", 16, cluster="other"))
+        await enqueue(world, "b", head("job 2", 16, cluster="other"))
+        places = (await enqueue(world, "a", *pools)).places
+        assert [place.job for place in places] == [""], "the other pool's place is somebody else's"
+        places = (await enqueue(world, "c", head("job 3", 16))).places
+        assert places == [], "its turn is after a's"
+        await enqueue(world, "b")
+        places = (await enqueue(world, "a", *pools)).places
+        assert [(place.cluster, place.job, place.offered) for place in places] == [
+            ("pod16", "job 1", True), ("other", "job 1", True)
+        ]  # fmt: skip
+    finally:
+        await world.stop()
+
+
+async def test_a_machine_out_of_service_moves_the_place(world: World) -> None:
+    (place,) = (await enqueue(world, "a", head("job 1", 8))).places
+    core = world.controller._core
+    site = core.inventory.sites["pod16"]
+    machine = site.refs[0][place.devices[0][1]].machine
+    core.down.add(machine)
+    (moved,) = (await enqueue(world, "a", head("job 1", 8))).places
+    assert moved.devices != place.devices
+    core.down.clear()
+
+
+async def test_announced_ends_choose_the_place(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await create(world, "a", "a2", 8, 8)
+    await world.time.advance(5.0)
+    ends = [PartitionEnd(partition="a1", seconds=900.0), PartitionEnd(partition="a2", seconds=60.0)]
+    await enqueue(world, "a", head(), end_times=ends)
+    (place,) = (await enqueue(world, "b", head("job 1", 8))).places
+    assert place.devices[0] == (0, 8)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        head("job 1", 3),
+        head("job 1", 0),
+        head("job 1"),
+        head("", 4),
+        head("job 1", *([1] * 65)),
+    ],
+)
+async def test_what_is_refused(world: World, pool: PoolHead) -> None:
+    with pytest.raises(InvalidRequest):
+        await enqueue(world, "a", pool)
+    with pytest.raises(InvalidRequest):
+        await enqueue(world, "a" * 65)
+    with pytest.raises(InvalidRequest):
+        await enqueue(world, "a", *[head()] * 65)
+    with pytest.raises(NotFound):
+        await enqueue(world, "a", head("job 1", 4, cluster="nonesuch"))
+    with pytest.raises(Denied):
+        await world.controller.enqueue(ALICE, EnqueueRequest(pools=[head("job 1", 4)]))
+    assert not (await world.controller.enqueue(ROOT, EnqueueRequest(pools=[head()]))).places
+
+
+def test_a_guest_that_begins_to_wait_starts_at_the_least_use() -> None:
+    shares = Shares({"b": 2.0})
+    shares.update(["x/a", "x/b"], {"x/a": 10, "x/b": 10}, 0.0)
+    shares.update(["x/a", "x/b"], {}, 10.0)
+    assert (shares.use("x/a"), shares.use("x/b")) == (100.0, 50.0)
+    shares.update(["x/a", "x/b", PEOPLE], {}, 20.0)
+    assert shares.use(PEOPLE) == 50.0
+    shares.update(["x/b"], {}, 30.0)
+    shares.update(["x/a", "x/b"], {}, 40.0)
+    assert shares.use("x/a") == 50.0, "what it had before it waited does not count"
+
+
+@pytest.mark.parametrize("text", ["slurm", "slurm=", "=3", "slurm=0", "slurm=-1", "slurm=inf"])
+def test_wrong_weights_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        weights_of([text])
