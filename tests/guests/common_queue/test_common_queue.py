@@ -111,14 +111,14 @@ async def test_shares_follow_weights_and_the_pod_stays_used() -> None:
     pod.world.controller._services.waiting.line.guests.configure(Sharing(weights={"slurm": 3.0}))
     for name in ("slurm", "kubernetes"):
         user(pod, name, stream(name, 300))
-    await pod.run(300.0)
+    await pod.run(600.0)
     before, used = {u.name: u.had() for u in pod.users}, pod.used
-    await pod.run(900.0)
+    await pod.run(1500.0)
     had = {u.name: u.had() - before[u.name] for u in pod.users}
     await pod.world.stop()
     share = had["slurm"] / sum(had.values())
     assert 0.675 <= share <= 0.825, had
-    assert (pod.used - used) / (64 * 900.0) >= 0.95
+    assert (pod.used - used) / (64 * 1500.0) >= 0.95
 
 
 @virtually

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 SHOWN: Final = 5  #: partitions that a refusal names, the largest first
 
 
+def _who(waiter: str) -> str:
+    """A waiter of the server's own queue by its id, or a scheduler's job as it is named."""
+    return waiter if " of " in waiter else f"waiter {waiter}"
+
+
 def in_the_way(
     core: Core, site: IndexedCluster, spec: PartitionSpec, refusal: Refusal, owner: str
 ) -> dict[str, Any]:
@@ -156,7 +161,7 @@ def lines_of(data: Mapping[str, Any]) -> list[str]:
         ("drained", "is drained"),
     ):
         lines += [f"machine {machine} {words}" for machine in data.get(key, ())]
-    lines += [f"devices are kept for waiter {waiter}" for waiter in data.get("kept_for", ())]
+    lines += [f"devices are kept for {_who(waiter)}" for waiter in data.get("kept_for", ())]
     if hidden_waiters := data.get("kept_for_others"):
         lines.append(f"devices are kept for {other_waiters(hidden_waiters)}")
     return lines
@@ -202,9 +207,7 @@ def of_partition(core: Core, entry: Entry, caller: Caller) -> Explanation:
     for reservation in core.reservations.values():
         if entry.name in reservation.goal.partitions:
             seen = core.sight.waiter(caller, reservation.owner)
-            lines.append(
-                f"{f'waiter {reservation.waiter}' if seen else 'another'} waits for its devices"
-            )
+            lines.append(f"{_who(reservation.waiter) if seen else 'another'} waits for its devices")
     if entry.site is not None:
         machines = list(entry.parts())
         lines += [f"machine {m} does not answer" for m in machines if m in core.down]

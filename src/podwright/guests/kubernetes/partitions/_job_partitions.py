@@ -274,6 +274,14 @@ class Partitions:
             return f"try {failed.count} failed: {failed.text}"
         if not queued.pods:
             return "no V-IPU controller's nodes are those that nodeSelector names"
+        for pod in queued.pods:
+            book = self.books[pod]
+            if book.closed_for == queued.key.uid:
+                free = (book.closed & book.unheld()).bit_count()
+                return (
+                    f"{book.closed.bit_count()} IPUs are kept for it until all of them are free: "
+                    f"{free} are now"
+                )
         reasons = [never(self.books[pod], queued) for pod in queued.pods]
         if all(reasons):
             return reasons[0]
