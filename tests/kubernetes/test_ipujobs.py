@@ -357,5 +357,6 @@ def test_all_that_the_operator_may_do(jobs: World) -> None:
         "events": "create",
         "nodes": "get list watch",
         "pods": "create delete get list watch",
+        "priorityclasses.scheduling.k8s.io": "list",
         "secrets": "create",
     }

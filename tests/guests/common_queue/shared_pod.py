@@ -7,7 +7,8 @@ scheduler as small as one can be: it starts its jobs in their order, and any tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +26,9 @@ from podwright.wire import (
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,
-    WaiterName,
     WaitRequest,
 )
-from tests.controller.world import BOB, World
+from tests.controller.world import BOB, ROOT, World
 
 SCHEDULER = Caller("schedulers", 990, Role.SCHEDULER)
 ROOM_S = 60.0  #: seconds that a guest's first job waits before it asks for room
@@ -108,7 +108,8 @@ class Connection:
 
     async def remove(self, name: str, job: str) -> None:
         request = RemoveRequest(name=name, job=job, force=True)
-        await self._world.controller.remove_partition(SCHEDULER, request)
+        with suppress(NotFound):
+            await self._world.controller.remove_partition(SCHEDULER, request)
 
     async def relocate(self, name: str) -> None:
         raise AssertionError
@@ -140,6 +141,14 @@ class User:
         """Look once."""
         raise NotImplementedError
 
+    def revive(self, partitions: Collection[str]) -> None:
+        """Begin again after a kill in the middle of anything. partitions: what there is."""
+        for job in self.jobs:
+            if job.name in partitions and job.started < 0:
+                job.started = self.pod.now
+            elif job.name not in partitions and job.started >= 0 > job.ended:
+                job.ended = self.pod.now
+
     def had(self) -> float:
         """The device-seconds that its jobs have had so far."""
         now = self.pod.now
@@ -156,20 +165,20 @@ class User:
 
 
 class Guest(User):
-    """A scheduler with jobs in their order. deaf: it calls the server no more."""
+    """A scheduler with jobs in their order."""
 
     def __init__(self, pod: SharedPod, name: str, jobs: Iterable[Job]) -> None:
         super().__init__(pod, name, jobs)
         self.server = Connection(pod.world, name)
-        self.book = Claims(name)
-        self.room: Room[str] = Room(
-            {"pod64": self.book}, ROOM_S, pod.world.time.monotonic, lambda: None
-        )
-        self.takes_offers, self.deaf = True, False
+        self.revive(())
+
+    def revive(self, partitions: Collection[str]) -> None:
+        super().revive(partitions)
+        self.book = Claims(self.name)
+        clock = self.pod.world.time.monotonic
+        self.room: Room[str] = Room({"pod64": self.book}, ROOM_S, clock, lambda: None)
 
     async def tick(self) -> None:
-        if self.deaf:
-            return
         for job in self.ended():
             await self.server.remove(job.name, f"job {job.name}")
             job.ended = self.pod.now
@@ -185,7 +194,7 @@ class Guest(User):
         end_times = dict.fromkeys([job.name for job in self.jobs if job.ended < 0], "")
         self.room.update(waits, end_times)
         for job in waiting:
-            if self.takes_offers and self.book.find(job.order) is not None:
+            if self.book.find(job.order) is not None:
                 await self._start(job)
 
     async def _start(self, job: Job) -> None:
@@ -214,7 +223,8 @@ class People(User):
     async def tick(self) -> None:
         controller = self.pod.world.controller
         for job in self.ended():
-            await controller.remove_partition(BOB, RemoveRequest(name=job.name))
+            with suppress(NotFound):  # a kill came in the middle, and the next server went on
+                await controller.remove_partition(BOB, RemoveRequest(name=job.name))
             job.ended = self.pod.now
         for job in self.waiting:
             if job.name in self._ids:
@@ -222,19 +232,14 @@ class People(User):
             else:
                 spec = PartitionSpec(name=job.name, size=job.size, cluster="pod64")
                 request = WaitRequest(create=CreateRequest(spec=spec), timeout=0.0)
-            reply = await controller.wait(BOB, request)
+            try:
+                reply = await controller.wait(BOB, request)
+            except NotFound:  # a kill came before the server had written the waiter down
+                self._ids.pop(job.name, None)
+                continue
             self._ids[job.name] = reply.waiter.id
             if reply.partition is not None:
                 job.started = self.pod.now
-
-    async def leave(self) -> None:
-        """All who wait go away."""
-        for name, waiter in self._ids.items():
-            if any(job.name == name for job in self.waiting):
-                try:
-                    await self.pod.world.controller.leave(BOB, WaiterName(id=waiter))
-                except NotFound:
-                    continue
 
 
 @dataclass
@@ -263,6 +268,7 @@ class SharedPod:
         #: By job: the first place that was kept for it.
         self.kept: dict[str, Kept] = {}
         self.used = 0.0  #: device-seconds
+        self.cut_off: list[asyncio.Task[None]] = []  #: the looks that the last kill ended
 
     @property
     def now(self) -> float:
@@ -287,6 +293,19 @@ class SharedPod:
             self._look()
         for task in looks.values():
             await task
+
+    async def kill(self, steps: int) -> None:
+        """Kill the server and all users at once, in the middle of a look, and start them again.
+
+        steps: of the event loop, from the beginning of the look.
+        """
+        self.cut_off = [asyncio.ensure_future(user.tick()) for user in self.users]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        controller = await self.world.restart()
+        reply = await controller.list_partitions(ROOT, ListRequest())
+        for user in self.users:
+            user.revive({info.name for info in reply.partitions})
 
     def _look(self) -> None:
         jobs = {job.name: job for user in self.users for job in user.jobs}

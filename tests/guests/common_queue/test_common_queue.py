@@ -47,6 +47,7 @@ async def test_a_stream_of_small_jobs_starves_no_large_one(many: str, one: str) 
 
 
 SIZES = (1, 2, 4, 4, 8, 8, 16, 16, 32, 64)
+MOST_S = 6000.0
 KEEP_S = 30.0  #: beyond the last end on a kept place: looks of two guests, and the place's reset
 
 
@@ -68,14 +69,17 @@ def history(seed: int) -> dict[str, list[Job]]:
     }
 
 
-async def played(histories: dict[str, list[Job]], most: float = 6000.0) -> SharedPod:
-    """The pod after all jobs have ended, or after `most` seconds."""
+async def played(histories: dict[str, list[Job]], *, kills: Random | None = None) -> SharedPod:
+    """The pod after all jobs have ended, or after MOST_S seconds. kills: everything is killed now
+    and then."""
     pod = SharedPod()
     await pod.world.start()
     for name, jobs in histories.items():
         user(pod, name, sorted(jobs, key=lambda job: job.due))
-    while pod.now < most and any(job.ended < 0 for u in pod.users for job in u.jobs):
+    while pod.now < MOST_S and any(job.ended < 0 for u in pod.users for job in u.jobs):
         await pod.run(20.0)
+        if kills is not None and pod.now < MOST_S / 2 and kills.random() < 0.3:
+            await pod.kill(kills.randrange(200))
     await pod.world.check()
     await pod.world.stop()
     return pod
@@ -91,7 +95,26 @@ async def check_history(seed: int) -> None:
             assert late <= KEEP_S, f"seed {seed}: {job} started {late} s late ({kept})"
 
 
-@pytest.mark.parametrize("seed", range(8))
+async def check_under_kills(seed: int) -> None:
+    """Every job ends, and what is held belongs to a job (`World.check` sees the devices)."""
+    pod = await played(history(seed), kills=Random(seed))
+    assert all(job.ended >= 0 for user in pod.users for job in user.jobs), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@virtually
+async def test_nothing_is_lost_under_kills(seed: int) -> None:
+    await check_under_kills(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2000, 2100))
+@virtually
+async def test_nothing_is_lost_under_kills_often(seed: int) -> None:
+    await check_under_kills(seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
 @virtually
 async def test_a_kept_place_is_had_once_it_is_free(seed: int) -> None:
     await check_history(seed)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import Any
 
 import pytest
 
-from podwright.errors import NoCapacity
+from podwright.errors import Denied, NoCapacity
 from podwright.guests.kubernetes.partitions import _job_partitions
 from podwright.wire import ReadyState
 from tests.guests.kubernetes.conftest import World
@@ -46,6 +47,57 @@ async def test_a_job_runs_and_gives_back(world: World) -> None:
     await world.until(lambda: not world.kube.names("IPUJob"), "gone")
     writes = [one for one in world.kube.writes if not one.startswith(("create", "delete"))]
     assert len(writes) <= 8, writes
+
+
+def ranked(ipus: int, name: str) -> dict[str, Any]:
+    """Return the spec of a job with a PriorityClass."""
+    template = {"spec": {**WORKERS["template"]["spec"], "priorityClassName": name}}
+    return job(ipus, workers={"template": template})
+
+
+async def test_the_job_of_the_highest_priority_comes_first(world: World) -> None:
+    world.kube.priority("low", -5)
+    world.kube.priority("high", 100)
+    world.kube.priority("usual", 10, default=True)
+    line = world.operator.partitions.line if world.operator else None
+    assert line is not None
+    await world.until(lambda: line.priorities.get("high") == 100, "the classes")
+    world.kube.create(job(16), "first")
+    await world.pods("first-worker-0")
+    for name, spec in (("a", ranked(16, "low")), ("b", job(16)), ("c", ranked(16, "high"))):
+        world.kube.create(spec, name)
+    await world.until(lambda: len(line.waiting) == 3, "all three wait")
+    assert [queued.key.name for queued in line.ranked()] == ["c", "b", "a"]
+    await world.until(
+        lambda: [job.priority for job in world.controller.reported] == [100, 10, -5], "the report"
+    )
+    for name, following in (("first", "c"), ("c", "b"), ("b", "a")):
+        world.kube.run(f"{name}-worker-0")
+        world.kube.end(f"{name}-worker-0")
+        await world.until(partial(_has_pod, world, following), following)
+
+
+def _has_pod(world: World, name: str) -> bool:
+    return f"{name}-worker-0" in world.kube.names()
+
+
+async def test_without_the_right_to_read_classes_all_jobs_are_equal(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused() -> dict[str, int]:
+        raise Denied("priorityclasses is forbidden")
+
+    world.kube.priority("high", 100)
+    line = world.operator.partitions.line if world.operator else None
+    assert line is not None
+    await world.until(lambda: "high" in line.priorities, "the classes")
+    monkeypatch.setattr(world.kube, "priorities", refused)
+    await world.until(lambda: line.priorities == {"": 0}, "the refusal")
+    world.kube.create(ranked(16, "high"))
+    await world.pods("job-worker-0")
+    refusals = [r for r in caplog.records if "priorityClassName" in r.getMessage()]
+    assert len(refusals) == 1
+    assert "podwright kubernetes manifests" in refusals[0].getMessage()
 
 
 async def test_each_change_is_an_event(world: World) -> None:

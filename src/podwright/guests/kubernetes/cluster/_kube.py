@@ -7,12 +7,25 @@ server does not answer or refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 Object = Mapping[str, Any]
 #: Called for each change with the kind (`IPUJob`, `Pod`, `Node`), the event and the object.
 Told = Callable[[str, str, Object], None]
+
+
+def priority_values(classes: Iterable[Object]) -> dict[str, int]:
+    """Return the value of each PriorityClass by its name, and under "" that of the default: of the
+    class with `globalDefault`, or 0.
+    """
+    values = {"": 0}
+    for item in classes:
+        value = int(item.get("value") or 0)
+        values[item["metadata"]["name"]] = value
+        if item.get("globalDefault"):
+            values[""] = value
+    return values
 
 
 class Kube(Protocol):
@@ -36,6 +49,12 @@ class Kube(Protocol):
 
     async def nodes(self) -> list[Object]:
         """Return all nodes."""
+        ...
+
+    async def priorities(self) -> dict[str, int]:
+        """Return the value of each PriorityClass, and under "" that of the default. Raises Denied
+        where the operator lacks the right.
+        """
         ...
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:

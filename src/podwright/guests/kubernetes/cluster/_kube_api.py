@@ -23,7 +23,7 @@ from podwright.errors import (
     Unavailable,
     WrongState,
 )
-from podwright.guests.kubernetes.cluster._kube import Object, Told
+from podwright.guests.kubernetes.cluster._kube import Object, Told, priority_values
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
 from podwright.guests.kubernetes.cluster._request_queue import NOW, RequestQueue, ranked
 from podwright.guests.kubernetes.job._crd import GROUP, KIND, PLURAL, VERSION
@@ -71,6 +71,13 @@ class KubeApi:
     async def nodes(self) -> list[Object]:
         """Return all nodes."""
         return await self._pages("/api/v1/nodes")
+
+    async def priorities(self) -> dict[str, int]:
+        """Return the value of each PriorityClass, and under "" that of the default. Raises Denied
+        where the operator lacks the right.
+        """
+        classes = await self._pages("/apis/scheduling.k8s.io/v1/priorityclasses")
+        return priority_values(classes)
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""

@@ -8,7 +8,7 @@ import itertools
 from typing import Any
 
 from podwright.errors import NotFound, WrongState
-from podwright.guests.kubernetes.cluster._kube import Object, Told
+from podwright.guests.kubernetes.cluster._kube import Object, Told, priority_values
 from podwright.guests.kubernetes.job._crd import API_VERSION, KIND
 from podwright.guests.kubernetes.job._sightings import UID_LABEL
 
@@ -52,6 +52,10 @@ class FakeKube:
     async def nodes(self) -> list[Object]:
         """Return all nodes."""
         return [copy.deepcopy(entry) for key, entry in self.objects.items() if key[0] == "Node"]
+
+    async def priorities(self) -> dict[str, int]:
+        """Return the value of each PriorityClass, and under "" that of the default."""
+        return priority_values(e for key, e in self.objects.items() if key[0] == "PriorityClass")
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""
@@ -179,6 +183,11 @@ class FakeKube:
         item = self.objects.get(("Node", "", name)) or {"metadata": {"name": name}}
         item["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
         self._put(("Node", "", name), item, "MODIFIED")
+
+    def priority(self, name: str, value: int, *, default: bool = False) -> None:
+        """Create or change a PriorityClass."""
+        item = {"metadata": {"name": name}, "value": value, "globalDefault": default}
+        self.objects["PriorityClass", "", name] = item
 
     def names(self, kind: str = "Pod") -> list[str]:
         """Return the names of all objects of a kind."""

@@ -69,6 +69,7 @@ class IpuJob:
     replicas: int = 0
     launcher: Mapping[str, Any] | None = None
     template: Mapping[str, Any] = field(default_factory=dict)
+    priority_class: str = ""
     restart: RestartPolicy = _NEVER
     clean: str = "None"
     ttl: int = 0
@@ -131,6 +132,7 @@ def read_job(item: Mapping[str, Any]) -> IpuJob:
         replicas=_number(spec, "modelReplicasPerWorker", problems) or 0,
         launcher=launcher,
         template=template,
+        priority_class=str((template.get("spec") or {}).get("priorityClassName") or ""),
         restart=_restart(spec.get("restartPolicy") or {}, problems),
         clean=spec.get("cleanPodPolicy") or "None",
         ttl=_ttl(spec.get("interactive"), problems),

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from podwright.errors import PodwrightError, WrongState
+from podwright.errors import Denied, PodwrightError, WrongState
 from podwright.guests.kubernetes.cluster._kube import Kube, Object
 from podwright.guests.kubernetes.cluster._request_queue import LATER, NOW, SOON, ranked
 from podwright.guests.kubernetes.job._crd import KIND
@@ -116,6 +116,7 @@ class Operator:
         """Read what exists, before anything is decided."""
         await self.partitions.refresh()
         await self._look_at_nodes()
+        await self._look_at_priorities()
 
     async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         last_problem = ""
@@ -155,6 +156,22 @@ class Operator:
         nodes = await self.kube.nodes()
         self._lost = frozenset(node["metadata"]["name"] for node in nodes if _is_lost(node))
 
+    async def _look_at_priorities(self) -> None:
+        """Read the PriorityClasses. Without the right to read them all jobs have one priority."""
+        try:
+            priorities = await self.kube.priorities()
+        except Denied as error:
+            priorities = {"": 0}
+            if self.partitions.line.priorities != priorities:
+                _log.warning(
+                    "priorityClassName of jobs counts for nothing: %s. Apply the manifests of this "
+                    "release: podwright kubernetes manifests",
+                    error,
+                )
+        if priorities != self.partitions.line.priorities:
+            self.partitions.line.priorities = priorities
+            self._queue_wanted.set()
+
     async def _refreshing(self) -> None:
         last_problem = ""
         while True:
@@ -190,6 +207,7 @@ class Operator:
         holders = self.partitions.holders()
         jobs = await self.kube.jobs()
         await self._look_at_nodes()
+        await self._look_at_priorities()
         for item in jobs:
             meta = item["metadata"]
             self.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))

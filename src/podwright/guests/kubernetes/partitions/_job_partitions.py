@@ -211,6 +211,7 @@ class Partitions:
             order=job.order,
             pods=tuple(pods),
             not_before=old.not_before if old else self._pause(uid),
+            priority_class=job.priority_class,
         )
         self._jobs[uid] = job
         if old == queued:
@@ -312,6 +313,7 @@ class Partitions:
                 if queued.key.uid in self._explanations
                 else "",
                 since=queued.created,
+                priority=max(-(2**31), min(self.line.priority(queued), 2**31 - 1)),
             )
             for number, queued in enumerate(self.line.ranked(), 1)
         ]

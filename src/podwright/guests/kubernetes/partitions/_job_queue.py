@@ -1,7 +1,7 @@
 """The queue of jobs, and which of them gets its IPUs now. Pure, except that it writes the books.
 
-The oldest job comes first. Jobs that fit may overtake one that does not, until room is made for it
-(`guests.Room`). A job gets all of its partitions or none, and all from one controller.
+The job of the highest priority comes first, and of equal ones the oldest. Jobs that fit may
+overtake one that does not, until room is made for it (`guests.Room`). A job gets all of its partitions or none, and all from one controller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class QueuedJob:
 
     created: seconds since 1970. order: each partition has 2**order IPUs. pods: the names of the
     books that it may be in. not_before: the time, by the operator's clock, before which it is not
-    tried again after a failed start.
+    tried again after a failed start. priority_class: the name of its PriorityClass; empty: the
+    cluster's default.
     """
 
     key: JobKey
@@ -31,11 +32,7 @@ class QueuedJob:
     order: int
     pods: tuple[str, ...]
     not_before: float = 0.0
-
-    @property
-    def rank(self) -> tuple[float, str]:
-        """The sort key of the queue: the oldest job is first."""
-        return self.created, self.key.uid
+    priority_class: str = ""
 
 
 class Granted(NamedTuple):
@@ -48,14 +45,22 @@ class Granted(NamedTuple):
 
 @dataclass(slots=True)
 class JobQueue:
-    """All queued jobs, by uid."""
+    """All queued jobs, by uid. priorities: as `Kube.priorities` returns them."""
 
     kubernetes: str
     waiting: dict[str, QueuedJob] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+
+    def priority(self, queued: QueuedJob) -> int:
+        """The priority of a job; 0 for a class that is not known."""
+        return self.priorities.get(queued.priority_class, 0)
 
     def ranked(self) -> list[QueuedJob]:
         """The queued jobs in order, the first one first."""
-        return sorted(self.waiting.values(), key=lambda queued: queued.rank)
+        return sorted(
+            self.waiting.values(),
+            key=lambda queued: (-self.priority(queued), queued.created, queued.key.uid),
+        )
 
     def grant(self, books: Mapping[str, ClaimBook], now: float) -> list[Granted]:
         """Grant blocks to all jobs that fit now, and take these jobs out of the queue."""
@@ -89,7 +94,7 @@ class JobQueue:
         return ()
 
     def waits(self, books: Mapping[str, ClaimBook]) -> Iterable[Waits]:
-        """Yield the queued jobs for `guests.Room`. The oldest has the highest priority."""
+        """Yield the queued jobs for `guests.Room`. The first has the highest priority."""
         ranked = self.ranked()
         for place, queued in enumerate(ranked):
             for pod in queued.pods[:1]:

@@ -32,6 +32,7 @@ RIGHTS: Final[Rights] = (
     ("", ("secrets",), ("create",)),
     ("", ("events",), ("create",)),
     ("", ("nodes",), ("get", "list", "watch")),
+    ("scheduling.k8s.io", ("priorityclasses",), ("list",)),
 )
 
 
