@@ -1,7 +1,8 @@
 """The queue of jobs, and which of them gets its IPUs now. Pure, except that it writes the books.
 
 The job of the highest priority comes first, and of equal ones the oldest. Jobs that fit may
-overtake one that does not, until room is made for it (`guests.Room`). A job gets all of its partitions or none, and all from one controller.
+overtake one that does not, until room is made for it (`guests.Room`). A job gets all of its
+partitions or none, and all from one controller.
 """
 
 from __future__ import annotations
