@@ -304,6 +304,23 @@ def test_a_full_pod_is_waited_for_with_its_reason(jobs: World) -> None:
     jobs.nothing_is_left()
 
 
+def test_the_job_of_the_higher_priority_class_comes_first(jobs: World) -> None:
+    item = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    apply(jobs.lab, json.dumps(item | {"metadata": {"name": "urgent"}}))
+    jobs.create("full", 16)
+    jobs.until("the first job", lambda: jobs.pods() == ["full-worker-0"])
+    jobs.create("usual", 16)
+    jobs.is_said("usual", "Pending")
+    containers = [{"name": "main", "image": "busybox"}]
+    template = {"spec": {"containers": containers, "priorityClassName": "urgent"}}
+    jobs.create("urgent", 16, workers={"template": template})
+    jobs.is_said("urgent", "Pending")
+    jobs.end("full-worker-0")
+    jobs.until("the urgent job", lambda: "urgent-worker-0" in jobs.pods())
+    assert "usual-worker-0" not in jobs.pods()
+    jobs.nothing_is_left()
+
+
 @pytest.mark.parametrize(
     ("verb", "what", "answer"),
     [

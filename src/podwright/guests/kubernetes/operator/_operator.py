@@ -407,6 +407,9 @@ class Operator:
             elif isinstance(action, MakePod):
                 more |= await self._make_pod(job, action)
             elif isinstance(action, Want):
+                known = self.partitions.line.priorities
+                if len(known) > 1 and job.priority_class not in known:
+                    await self._look_at_priorities()  # a class that is newer than the last sweep
                 self.partitions.enqueue(job, action.instances)
                 self._queue_wanted.set()
         return more
