@@ -248,7 +248,7 @@ def sentence(book: PodBook, size: int, job: int = 0, *, reason: str = "") -> str
     order = size.bit_length() - 1
     pod = book.pod.type
     if job and book.closed_for == job:
-        emptied, of = (book.closed & ~book.held_devices()).bit_count(), book.closed.bit_count()
+        emptied, of = (book.closed & book.unheld()).bit_count(), book.closed.bit_count()
         subject = "a block is" if of == size else f"{of} devices are"
         words = f"waits for {size} devices of {pod}: {subject} emptied for it, {emptied} are free"
         return f"{words}{_movers(book)}"
@@ -256,6 +256,8 @@ def sentence(book: PodBook, size: int, job: int = 0, *, reason: str = "") -> str
         return f"{size} devices of {pod} are free for it: {free_but(reason)}"
     largest = max((1 << k for k, count in enumerate(wholes) if count), default=0)
     rest = "; a block is emptied for another job" if book.closed else ""
+    if count := (book.others_places & ~book.held_devices()).bit_count():
+        rest += f"; {count} are kept for others who share the pod"
     if free < size:
         return f"waits for {size} devices of {pod}: {free} are free{rest}"
     together = f"{free} are free, at most {largest} together{rest}"

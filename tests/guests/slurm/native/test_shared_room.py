@@ -1,0 +1,174 @@
+"""Room on a pod that others share: the server says which devices are kept, and for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.guests.slurm.service import Service, Site
+from podwright.guests.slurm.service._job_calls import Busy
+from podwright.guests.slurm.service._queue_room import QueueRoom
+from podwright.guests.slurm.service._queue_sweep import sentence
+from podwright.slurm.site.commands import FakeSlurm
+from podwright.wire import EnqueueReply, EnqueueRequest, KeptPlace
+from tests.guests.slurm.native.test_room import Clock, listed
+from tests.guests.slurm.native.test_service import POD, OnePod, Queue, ask
+
+
+def devices(first: int, count: int) -> list[tuple[int, int]]:
+    return [(0, first + place) for place in range(count)]
+
+
+class SharedPod(OnePod):
+    """Sixteen devices of which some are kept. places: of the next replies. refusal: raised instead.
+    requests: what the service has said.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[KeptPlace] = []
+        self.refusal: PodwrightError | None = None
+        self.requests: list[EnqueueRequest] = []
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
+        if self.refusal is not None:
+            raise self.refusal
+        self.requests.append(request)
+        return EnqueueReply(sharing=True, places=self.places)
+
+    def keep(self, job: str, first: int, count: int, *, offered: bool = False) -> None:
+        place = KeptPlace(
+            cluster=POD.cluster,
+            allocation=POD.allocation,
+            job=job,
+            devices=devices(first, count),
+            offered=offered,
+        )
+        self.places = [place]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def server() -> SharedPod:
+    return SharedPod()
+
+
+@pytest.fixture
+async def service(server: SharedPod, clock: Clock) -> AsyncIterator[Service]:
+    site = Site(pods=(POD,), patience_s=0.05, room_s=60)
+    made = Service(site, server, FakeSlurm(Queue()), clock=clock)
+    await made.refresh()
+    task = asyncio.create_task(made.counts.run())
+    yield made
+    task.cancel()
+
+
+async def test_the_first_job_is_named_and_its_place_closed_until_it_is_offered(
+    service: Service, server: SharedPod, clock: Clock
+) -> None:
+    room, book = QueueRoom(service), service.books["pod16"]
+    await service.begin_job(ask(1, 8))
+    await service.begin_job(ask(2, 4))
+    jobs = {
+        1: listed(1, 8, "RUNNING", end="2100-01-01T00:00:00"),
+        2: listed(2, 4, "RUNNING"),
+        9: listed(9, 8, "PENDING", priority=7),
+    }
+    room.update(jobs)
+    await room.exchange()
+    (pool,) = server.requests[-1].pools
+    assert (pool.job, pool.sizes, pool.due) == ("job 9", [8], False)
+    (end,) = (e for e in server.requests[-1].end_times if e.partition == "slurm_1")
+
+    assert end.seconds > 1e9
+    clock.now = 60
+    room.update(jobs)
+    server.keep("job 9", 8, 8)
+    await room.exchange()
+    assert server.requests[-1].pools[0].due
+    assert service.hidden()["ipu_x4"] == 4, "those beside job 2 are free and closed"
+    assert sentence(book, 8, 9).endswith("a block is emptied for it, 4 are free")
+    await service.end_job(ask(2, 4))
+    server.keep("job 9", 8, 8, offered=True)
+    await room.exchange()
+    assert service.hidden()["ipu_x8"] == 0
+
+
+async def test_devices_that_are_kept_for_others_are_not_counted(
+    service: Service, server: SharedPod
+) -> None:
+    room, book = QueueRoom(service), service.books["pod16"]
+    await service.begin_job(ask(1, 4))
+    server.keep("", 0, 8)
+    await room.exchange()
+    assert service.hidden()["ipu_x4"] == 4, "of those that are free, four are kept for others"
+    await service.end_job(ask(1, 4))
+    assert service.hidden()["ipu_x4"] == 8, "what job 1 had is not given out again"
+    assert "8 are kept for others who share the pod" in sentence(book, 16)
+    server.places = []
+    await room.exchange()
+    assert service.hidden()["ipu_x4"] == 0
+
+
+async def test_a_job_that_waits_in_its_prolog_comes_first_and_is_due_at_once(
+    service: Service, server: SharedPod
+) -> None:
+    room, book = QueueRoom(service), service.books["pod16"]
+    for job in (1, 2):
+        await service.begin_job(ask(job, 8))
+    await room.exchange()
+    with pytest.raises(Busy):
+        await service.give(ask(3, 8))
+    assert not room.waiting({}), "this start is over"
+    with pytest.raises(Busy):
+        await service.give(ask(3, 8))
+    jobs = {3: listed(3, 8, "CONFIGURING"), 9: listed(9, 16, "PENDING", priority=1 << 31)}
+    room.update(jobs)
+    server.keep("job 3", 8, 8)
+    await room.exchange()
+    (pool,) = server.requests[-1].pools
+    assert (pool.job, pool.sizes, pool.due) == ("job 3", [8], True)
+    with pytest.raises(Busy):
+        await service.give(ask(3, 8))
+    assert book.closed, "its own place stays closed until it is free"
+    await service.end_job(ask(2, 8))
+    server.keep("job 3", 8, 8, offered=True)
+    await room.exchange()
+    await service.begin_job(ask(3, 8))
+    assert book.holdings[3].start == 8
+    room.update({3: listed(3, 8, "RUNNING")})
+    await room.exchange()
+    assert not server.requests[-1].pools[0].job
+
+
+async def test_an_older_server_leaves_room_to_the_service(
+    service: Service, server: SharedPod, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    room, book = QueueRoom(service), service.books["pod16"]
+    server.refusal = InvalidRequest("the server does not know the call Enqueue")
+    for job in (1, 2, 3, 4):
+        await service.begin_job(ask(job, 4))
+    jobs = {job: listed(job, 4, "RUNNING") for job in (1, 2, 3, 4)}
+    jobs[9] = listed(9, 8, "PENDING", priority=7)
+    for clock.now in (0, 60):
+        room.update(jobs)
+        await room.exchange()
+    assert book.closed.bit_count() == 8
+    assert sum("keeps no devices" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_a_silent_server_changes_nothing(service: Service, server: SharedPod) -> None:
+    room, book = QueueRoom(service), service.books["pod16"]
+    server.keep("", 0, 8)
+    await room.exchange()
+    server.refusal = Unavailable("down")
+    with pytest.raises(Unavailable):
+        await room.exchange()
+    assert book.others_places == 0xFF
