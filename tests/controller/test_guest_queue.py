@@ -174,6 +174,17 @@ async def test_a_machine_out_of_service_moves_the_place(world: World) -> None:
     core.down.clear()
 
 
+async def test_a_device_that_is_ill_is_in_no_place(world: World) -> None:
+    (place,) = (await enqueue(world, "a", head("job 1", 8))).places
+    core = world.controller._core
+    site = core.inventory.sites["pod16"]
+    ill = site.refs[0][place.devices[3][1]]
+    site.unhealthy[ill.machine] = frozenset({ill.index})
+    (moved,) = (await enqueue(world, "a", head("job 1", 8))).places
+    assert not set(moved.devices) & set(place.devices)
+    site.unhealthy.clear()
+
+
 async def test_announced_ends_choose_the_place(world: World) -> None:
     await create(world, "a", "a1", 0, 8)
     await create(world, "a", "a2", 8, 8)

@@ -12,7 +12,7 @@ free at once and that fits. So guests that both have more jobs than devices each
 job that is due also has devices kept for it that are still in use. Every job is while people wait.
 
 Such a place stays where it is until its job has started. Nothing else starts on it meanwhile, so
-the job waits at most until the last partition on it end_times. A place that moved to wherever the
+the job waits at most until the last partition on it ends. A place that moved to wherever the
 estimate is better today could move for ever, because the end of most partitions is only an
 estimate. The place changes only if its machines go out of service, or if another place is free at
 once.

@@ -113,10 +113,18 @@ def guest_goal(
 
 
 def in_service(core: Core, goal: Goal) -> bool:
-    """Whether no machine of a goal is down, drained, or in another allocation by now."""
+    """Whether all devices of a goal are healthy, and no machine of it is down, drained, or in
+    another allocation by now."""
     site = goal.site
     usable = set(site.allocations.get(goal.allocation, ())) - site.drained - core.down
-    return usable.issuperset(site.parts(goal.blocks))
+    return usable.issuperset(site.parts(goal.blocks)) and _healthy(site, goal.blocks)
+
+
+def _healthy(site: IndexedCluster, blocks: Sequence[Block]) -> bool:
+    return not any(site.unhealthy.values()) or all(
+        site.unhealthy.get(machine, frozenset()).isdisjoint(indices)
+        for machine, indices in site.parts(blocks).items()
+    )
 
 
 def guest_key(account: str, guest: str) -> str:
@@ -175,8 +183,10 @@ def candidates(
     def fits(block: Block) -> bool:
         machines = cluster.domains[block.domain].machines
         last = (block.offset + block.size - 1) // per
-        return last < len(machines) and all(
-            machines[at].name in usable for at in range(block.offset // per, last + 1)
+        return (
+            last < len(machines)
+            and all(machines[at].name in usable for at in range(block.offset // per, last + 1))
+            and _healthy(site, (block,))
         )
 
     if spec.profile:

@@ -77,12 +77,17 @@ class Room(Generic[K]):
     ) -> None:
         self._books, self._seconds = books, seconds
         self._clock, self._changed = clock, changed
-        self.shared = False  #: the server chooses the blocks
+        self._shared: set[str] = set()  # pods whose server chooses the blocks
         self._refusal = ""
         self._first: dict[str, tuple[Waits, bool]] = {}  # pod -> its first job; is room due
         self._end_times: Mapping[K, str] = {}
         self._since: dict[K, float] = {}  # job -> when it was first there
         self._declined: dict[K, int] = {}  # job -> how often it did not take what it got
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server keeps devices for the guest's jobs."""
+        return bool(self._shared)
 
     def update(
         self, waiting: Iterable[Waits], end_times: Mapping[K, str], declined: Collection[K] = ()
@@ -95,7 +100,7 @@ class Room(Generic[K]):
         firsts = first_in_line(waiting)
         first_jobs = {pod: first.job for first in firsts for pod in first.orders}
         for pod, book in self._books.items():
-            if book.emptied or self.shared:
+            if book.emptied or pod in self._shared:
                 continue  # whoever moves jobs opens it, or the server's reply does
             if book.closed_for != first_jobs.get(pod) or book.closed & book.away:
                 self._open(book)  # for somebody else now, or somewhere else: a machine failed
@@ -113,7 +118,7 @@ class Room(Generic[K]):
             is_due = is_due and self._seconds > 0
             if not any(book.emptied or book.moves for book in books):
                 self._first |= dict.fromkeys(first.orders, (first, is_due))
-            if self.shared:
+            if not self._shared.isdisjoint(first.orders):
                 continue
             if not is_due:
                 for book in books:
@@ -135,7 +140,9 @@ class Room(Generic[K]):
                 if str(error) != self._refusal:
                     _log.warning("the server keeps no devices for jobs: %s", error)
                 self._refusal, reply = str(error), EnqueueReply()
-            self.shared = reply.sharing
+            self._shared = self._shared.difference(pods)
+            if reply.sharing:
+                self._shared |= set(pods)
             changed = [pod for pod in pods if self._take_over(pod, reply)]
             if changed:
                 self._changed()
@@ -176,7 +183,7 @@ class Room(Generic[K]):
             else:
                 for_others |= devices
         changed = book.keep(own, for_others)
-        if book.emptied or not self.shared:
+        if book.emptied or pod not in self._shared:
             return changed
         closes = bool(own) and first is not None and (not offered or first.alone)
         if not closes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pwd
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from podwright.errors import PodwrightError
@@ -87,6 +88,7 @@ def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:
     ]
 
 
+@lru_cache(maxsize=4096)
 def user_name(uid: int) -> str:
     """Return the name of a user, or the number where there is no such user here."""
     try:
