@@ -20,6 +20,8 @@ from podwright.wire import (
     EventsRequest,
     ExplainRequest,
     Explanation,
+    JobInfo,
+    JobList,
     PartitionName,
     PartitionSpec,
     ServerInfo,
@@ -150,6 +152,29 @@ def test_list_and_remove_waiters(vipu: Told) -> None:
     assert json.loads(vipu.out)[0]["place"] == 1
     assert vipu("remove waiter w1", Empty()) == 0
     assert vipu.out == "remove waiter (w1): success.\n"
+
+
+def test_list_queue_has_people_and_the_jobs_of_schedulers(vipu: Told) -> None:
+    line = WaiterList(waiters=[waits(1, 600.0).waiter])
+    job = JobInfo(
+        id="7",
+        scheduler="slurm",
+        place=1,
+        owner="bob",
+        asked="16 devices",
+        reserved=8,
+        estimate=60.0,
+    )
+    assert vipu("list queue", line, JobList(jobs=[job])) == 0
+    rows = [[cell.strip() for cell in row.split("|")] for row in vipu.out.splitlines()]
+    assert [row[0] for row in rows if len(row) > 1] == ["Guest", "people", "slurm"]
+    assert rows[-1][1:7] == ["1", "7", "bob", "16 devices", "8", "10 min"]
+    assert vipu("list queue --json", line, JobList(jobs=[job])) == 0
+    found = json.loads(vipu.out)
+    assert [(row["guest"], row["id"], row["reserved"]) for row in found] == [
+        ("people", "w1", line.waiters[0].reserved),
+        ("slurm", "7", 8),
+    ]
 
 
 WHY = Explanation(

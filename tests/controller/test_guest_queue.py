@@ -15,6 +15,9 @@ from podwright.wire import (
     CreateRequest,
     EnqueueReply,
     EnqueueRequest,
+    JobInfo,
+    JobReport,
+    ListRequest,
     PartitionEnd,
     PartitionSpec,
     PoolHead,
@@ -86,6 +89,19 @@ async def test_the_one_that_had_least_is_next(world: World) -> None:
     await enqueue(world, "a", head("job 3", 16))
     (place,) = (await enqueue(world, "b", head("job 2", 16))).places
     assert place.job == "job 2", "a has had 16 devices while both waited"
+
+
+async def test_the_list_of_jobs_says_what_is_kept_for_each(world: World) -> None:
+    await create(world, "a", "a1", 0, 8)
+    await enqueue(world, "b", head("job 7", 16))
+    jobs = [JobInfo(id="7", owner="alice", reserved=99), JobInfo(id="8", owner="alice")]
+    await world.controller.report_jobs(SCHEDULER, JobReport(jobs=jobs, guest="b"))
+    await world.controller.report_jobs(SCHEDULER, JobReport(jobs=jobs, guest="a"))
+    found = (await world.controller.list_jobs(ROOT, ListRequest())).jobs
+    assert [(job.scheduler, job.id, job.reserved) for job in found] == [
+        ("a", "7", 0), ("a", "8", 0), ("b", "7", 8), ("b", "8", 0)
+    ]  # fmt: skip
+    assert [job.id for job in found if job.estimate] == ["7"]
 
 
 async def test_an_offer_that_nobody_takes_is_given_on(world: World) -> None:

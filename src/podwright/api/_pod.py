@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         DeviceInfo,
         EventInfo,
         Explanation,
+        JobInfo,
         LeaseInfo,
         PartitionInfo,
         QuotaInfo,
@@ -308,6 +309,11 @@ class Pod:
         """Return the server's queue; the waiter that is served first is first."""
         with self._lock:
             return self._client.list_waiters()
+
+    def jobs(self) -> list[JobInfo]:
+        """Return the jobs that wait in schedulers' queues, each scheduler's in its own order."""
+        with self._lock:
+            return self._client.list_jobs()
 
     def leave(self, waiter: str) -> None:
         """Take a waiter out of the queue, by its id. Raises `NotFound`."""

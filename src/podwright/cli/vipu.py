@@ -251,6 +251,8 @@ def _listing(noun: Callable[..., Parser]) -> None:
             child.add_argument(
                 f"--{key}", default="", metavar=key[0].upper(), help=f"only those of this {key}"
             )
+    queue = noun("queue", "list_queue", "List all who wait: people, and schedulers' jobs.")
+    add_options(queue)
     attributes = noun("ipu-attr", "list_attributes", "List the attributes of each device.")
     add_options(attributes, sortable=False)
 

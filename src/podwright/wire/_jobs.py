@@ -14,7 +14,8 @@ from podwright.wire._values import Empty, ListRequest
 class JobInfo(Value):
     """A job that waits for devices in a scheduler's queue. scheduler: who said so; the server
     writes it. place: in that queue, from 1. needs: what it waits for, in words. since: seconds
-    since 1970; 0: unknown.
+    since 1970; 0: unknown. reserved: how many devices the server keeps for it. estimate: seconds
+    until all of its devices are expected to be free; 0: not known. The server writes both.
     """
 
     id: str
@@ -27,6 +28,8 @@ class JobInfo(Value):
     since: float = 0.0
     cluster: str = ""
     allocation: str = ""
+    reserved: int = 0
+    estimate: float = 0.0
 
 
 class JobReport(Value):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from podwright.api import Pod
 from podwright.cli.shared import _json
@@ -12,7 +13,7 @@ from podwright.cli.shared._listing import ListView
 from podwright.cli.shared._tables import Table
 from podwright.client import Client
 from podwright.errors import InvalidRequest
-from podwright.wire import EventInfo, Explanation, PartitionSpec, WaiterInfo
+from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
 def waiter_table(waiters: list[WaiterInfo]) -> Table:
@@ -41,6 +42,69 @@ def list_waiters(pod: Pod) -> ListView:
     """`vipu list waiters`."""
     waiters = pod.waiters()
     return ListView(waiters, waiter_table(waiters))
+
+
+class QueueRow(NamedTuple):
+    """A request that waits. guest: the scheduler in whose queue it is, or `people` for the server's
+    own. place: in that queue. devices: what it requests, in words. reserved: the number of devices
+    that are kept for it. estimate: seconds until it can start; 0: not known. since: seconds since
+    1970.
+    """
+
+    guest: str
+    place: int
+    id: str
+    owner: str
+    devices: str
+    reserved: int
+    estimate: float
+    since: float
+    needs: str
+
+
+def queue_rows(waiters: Iterable[WaiterInfo], jobs: Iterable[JobInfo]) -> list[QueueRow]:
+    """Return all who wait: the server's own queue first, then scheduler by scheduler."""
+    people: list[tuple[str, WaiterInfo | JobInfo]] = [
+        ("people", entry) for entry in waiters if entry.state == "WAITING"
+    ]
+    guests = [(entry.scheduler, entry) for entry in jobs]
+    return [
+        QueueRow(
+            guest=guest,
+            place=entry.place,
+            id=entry.id,
+            owner=entry.owner,
+            devices=entry.asked,
+            reserved=entry.reserved,
+            estimate=entry.estimate,
+            since=entry.since,
+            needs=entry.needs,
+        )
+        for guest, entry in (*people, *guests)
+    ]
+
+
+def list_queue(pod: Pod) -> ListView:
+    """`vipu list queue`: all who wait for devices, people and schedulers' jobs."""
+    from podwright.client import span
+
+    rows = queue_rows(pod.waiters(), pod.jobs())
+    header = ("Guest", "Place", "Id", "Owner", "For", "Kept", "Estimate", "Needs")
+    cells: list[tuple[object, ...]] = [
+        (
+            row.guest,
+            row.place,
+            row.id,
+            row.owner,
+            row.devices,
+            row.reserved or "",
+            span(row.estimate) if row.estimate else "",
+            row.needs,
+        )
+        for row in rows
+    ]
+    table = Table(header, cells, "Id", ("Estimate", "Kept", "Owner"))
+    return ListView([row._asdict() for row in rows], table)
 
 
 def remove_waiter(arguments: argparse.Namespace, pod: Pod) -> int:

@@ -149,6 +149,10 @@ def _list_waiters(arguments: _Arguments, pod: Pod) -> ListView:
     return _vipu_queue.list_waiters(pod)
 
 
+def _list_queue(arguments: _Arguments, pod: Pod) -> ListView:
+    return _vipu_queue.list_queue(pod)
+
+
 def _get_partition(arguments: _Arguments, pod: Pod) -> int:
     info = pod.get(arguments.name)
     if arguments.ipuof_configs:
@@ -336,6 +340,7 @@ LISTS: dict[str, Callable[[_Arguments, Pod], ListView]] = {
     "list_leases": _list_leases,
     "list_attributes": _list_attributes,
     "list_waiters": _list_waiters,
+    "list_queue": _list_queue,
     "list_quotas": _list_quotas,
 }
 #: The actions of `vipu`. `vipu-admin` uses these too for what administrators see as users do.

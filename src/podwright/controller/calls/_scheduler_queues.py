@@ -178,13 +178,29 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
                 continue
             if page.full:
                 return JobList(jobs=page.items, next_page_token=page.token)
-            page.add(f"{job.place}/{name}", job)
+            page.add(f"{job.place}/{name}", _with_place(services, name, job))
     return JobList(jobs=page.items, next_page_token=page.token)
+
+
+def _with_place(services: Services, scheduler: str, job: JobInfo) -> JobInfo:
+    """A job with what the server keeps for it. scheduler: as the queues are named."""
+    core = services.core
+    places = services.waiting.line.guests.places_of_job(scheduler, f"job {job.id}")
+    if not places:
+        return job
+    starts_at = max(place.goal.starts_at for place in places)
+    return msgspec.structs.replace(
+        job,
+        reserved=sum(place.reserved for place in places),
+        estimate=max(0.0, starts_at - core.now()),
+    )
 
 
 def _short(job: JobInfo, scheduler: str, place: int) -> JobInfo:
     texts = {name: _clean(getattr(job, name)) for name in ("id", "owner", "asked", "needs")}
-    return msgspec.structs.replace(job, scheduler=scheduler, place=place, **texts)
+    return msgspec.structs.replace(
+        job, scheduler=scheduler, place=place, reserved=0, estimate=0.0, **texts
+    )
 
 
 def _clean(text: str) -> str:

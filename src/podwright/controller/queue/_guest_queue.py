@@ -138,6 +138,18 @@ class GuestQueue:
                 offered = head is not None and bool(head.offered_at)
                 yield head.job if head else "", reservation.goal, offered
 
+    def places_of_job(self, scheduler: str, job: str) -> list[Reservation]:
+        """What is kept for a job. scheduler: the account, or the account and the guest's name."""
+        account, _, name = scheduler.partition("/")
+        return [
+            place
+            for key, guest in self._guests.items()
+            if key.startswith(f"{account}/") and name in ("", key.partition("/")[2])
+            for head in guest.heads.values()
+            if head.job == job
+            for place in self._places_of(head)
+        ]
+
     def sweep(self) -> None:
         """Forget silent schedulers, and take back offers that were not used."""
         now = self._core.now()
