@@ -163,7 +163,7 @@ def test_list_queue_has_people_and_the_jobs_of_schedulers(vipu: Told) -> None:
         owner="bob",
         asked="16 devices",
         reserved=8,
-        estimate=60.0,
+        estimate=600.0,
     )
     assert vipu("list queue", line, JobList(jobs=[job])) == 0
     rows = [[cell.strip() for cell in row.split("|")] for row in vipu.out.splitlines()]
