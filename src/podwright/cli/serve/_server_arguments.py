@@ -247,8 +247,8 @@ class ServerArguments(NamedTuple):
     share: Annotated[
         tuple[str, ...],
         Opt(
-            "with --sharing on: the weight of a scheduler, by its name in vipu list queue, or of "
-            "people (default: 1 each), as in slurm=3; may be given several times",
+            "with --sharing on: the weight of slurm, of 'kubernetes NAME' or of people (default: 1 "
+            "each), as in slurm=3; may be given several times",
             LIFE,
             "NAME=N",
             repeated=True,
