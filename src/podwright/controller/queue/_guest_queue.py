@@ -199,7 +199,8 @@ class GuestQueue:
             return self._keep_free(head, goals or ()) if self._contested else []
         if goals is not None:
             return [self._keep(head, goal) for goal in goals]
-        if self._goals(head, ()):
+        if len(head.needs) > 1 and self._goals(head, ()):
+            # One of its pools has a kept place already. The others are not given to jobs behind it.
             claimed.update(pool for need in head.needs for pool in self._pools(need))
         return []
 

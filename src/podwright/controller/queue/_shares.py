@@ -5,9 +5,9 @@ added to its use. The waiting guest with the least use for its weight is served 
 begins to wait starts at the least use of those that wait already. So nobody saves up turns by not
 using the pod, and nobody pays for the time in which there was enough for all.
 
-Bound: of two guests that both wait the whole time, neither is served twice as long as the other's
-use for its weight is less. So a guest waits for at most one request of each other guest, and for
-what the others' use is behind its own (docs/design/common-queue.md).
+Of two guests that wait, the one with more use is never served before the other. A guest that is
+ahead of the others therefore waits until their use has grown past its own, and then for at most one
+more request of each of them (docs/design/common-queue.md).
 """
 
 from __future__ import annotations

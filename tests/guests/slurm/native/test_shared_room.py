@@ -127,6 +127,8 @@ async def test_a_job_that_waits_in_its_prolog_comes_first_and_is_due_at_once(
     with pytest.raises(Busy):
         await service.give(ask(3, 8))
     assert not room.waiting({}), "this start is over"
+    room.update({})
+    assert not service.in_prolog
     with pytest.raises(Busy):
         await service.give(ask(3, 8))
     jobs = {3: listed(3, 8, "CONFIGURING"), 9: listed(9, 16, "PENDING", priority=1 << 31)}

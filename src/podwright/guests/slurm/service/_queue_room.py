@@ -42,6 +42,9 @@ class QueueRoom:
 
     def update(self, jobs: Mapping[int, Listed]) -> None:
         """Close and open blocks as the present queue needs."""
+        in_prolog = self._service.in_prolog
+        for number in [job for job in in_prolog if job not in jobs or not _in_prolog(jobs[job])]:
+            del in_prolog[number]  # its start is over; its next try brings it back
         het = self._service.het
         declined, het.declined = het.declined, set()
         end_times = {job: listed_job.end for job, listed_job in jobs.items()}
@@ -87,15 +90,11 @@ class QueueRoom:
         service = self._service
         waiting = []
         if self._room.shared:
-            for number, (pod_type, order) in list(service.in_prolog.items()):
-                started = jobs.get(number)
-                if started is None or started.over or started.state == "PENDING":
-                    del service.in_prolog[number]  # its next try brings it back
-                    continue
-                owner = user_name(started.uid)
-                waiting.append(
-                    Waits(_STARTED, number, {pod_type: [order]}, started=True, owner=owner)
-                )
+            for number, (pod_type, order) in service.in_prolog.items():
+                if number in jobs and _in_prolog(jobs[number]):
+                    orders = {pod_type: [order]}
+                    owner = user_name(jobs[number].uid)
+                    waiting.append(Waits(_STARTED, number, orders, started=True, owner=owner))
         for job in jobs.values():
             request = None if job.het else job.request(service.site.pods)
             waits = job.state == "PENDING" and job.priority > 0 and job.reason in _FOR_DEVICES
@@ -113,3 +112,8 @@ class QueueRoom:
             owner = user_name(leader_job.uid)
             waiting.append(Waits(priority, leader, orders, alone=True, served=served, owner=owner))
         return waiting
+
+
+def _in_prolog(job: Listed) -> bool:
+    """Return whether a job may still be in its prolog: Slurm has started it, and it is not over."""
+    return not job.over and job.state != "PENDING"
