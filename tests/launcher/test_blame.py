@@ -188,6 +188,25 @@ def _of_mpirun() -> Iterator[Death]:
             **others(TERM, 2),
         },
     )
+    # An instance that poprun ends between fork and exec has no script that could report.
+    yield Death(
+        "instance",
+        "mpirun",
+        "instance 1 on h2 ended with exit code 4",
+        {
+            **ALIVE,
+            GUARDIAN: answering(
+                GUARDIAN,
+                on.EngineWrote(
+                    b"mpirun noticed that process rank 0 with PID 9 on node h1 exited on\n"
+                    b"signal 15 (Terminated).\n"
+                ),
+                engine(TERM, ""),
+            ),
+            "h2": answering("h2", on.InstanceEnded(1, 4)),
+            **others(TERM, 2),
+        },
+    )
 
 
 def _of_others() -> Iterator[Death]:

@@ -142,8 +142,11 @@ class Blame:
         """Take mpirun's message that names an instance whose script a signal ended.
 
         early: see `report`. mpirun also names scripts that poprun itself has ended. The earlier
-        cause then stays.
+        cause then stays. A process that mpirun has just forked does not yet ignore SIGTERM as the
+        script does, so its end by SIGTERM does not explain the failure of another instance.
         """
-        first = self.report(Rank.INSTANCE, cause, GUARDIAN, now)
-        if not first and early and self._rank == Rank.INSTANCE:
+        if self.report(Rank.INSTANCE, cause, GUARDIAN, now) or self._rank != Rank.INSTANCE:
+            return
+        assert self.cause
+        if early and self._weight(cause) >= self._weight(self.cause):
             self._take(Rank.INSTANCE, cause)
