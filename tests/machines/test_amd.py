@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from podwright.agents.gpu import open_machine
 from podwright.errors import Internal
 from podwright.fabric import HGX8, Machine
-from podwright.hosts.gpus import open_libraries, take_inventory
+from podwright.hosts.gpus import LibraryError, open_libraries, take_inventory
 from podwright.testing._amd_standin import VARIABLE
 from podwright.testing._nvml_standin import VARIABLE as NVML
 from tests.machines.node import HGX
@@ -51,6 +52,15 @@ def test_both_vendors_in_one_machine(oam: Path, described: Path) -> None:
     assert found.gpus[0].links == (-1, 18, *[0] * 8)
     assert found.gpus[9].links == (0, 0, *[1] * 7, -1)
     assert all(len(gpu.paths) == 10 for gpu in found.gpus)
+
+
+def test_a_stand_in_is_not_mixed_with_real_gpus(oam: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_real(environ: Mapping[str, str], root: str) -> None:
+        raise LibraryError("a real library was opened")
+
+    monkeypatch.setattr("podwright.hosts.gpus._nvml.open_nvml", open_real)
+    assert take_inventory({VARIABLE: str(oam)}).notes == ()
+    assert take_inventory({}).notes == ("nvidia: a real library was opened",)
 
 
 @pytest.mark.parametrize(
