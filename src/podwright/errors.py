@@ -28,6 +28,42 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+#: Commands that stand at the beginning of a hint. A command keeps its lower-case letter.
+_COMMANDS = frozenset(
+    [
+        "apt",
+        "chmod",
+        "git",
+        "kubectl",
+        "pip",
+        "podwright",
+        "poprun",
+        "rsync",
+        "sacct",
+        "sacctmgr",
+        "salloc",
+        "sbatch",
+        "scancel",
+        "scontrol",
+        "sinfo",
+        "squeue",
+        "srun",
+        "ssh",
+        "systemctl",
+        "vipu",
+    ]
+)
+
+
+def as_sentence(text: str) -> str:
+    """Return a text as a sentence: with a capital letter, unless it begins with a name, and with a
+    full stop.
+    """
+    first = text.split(" ", 1)[0].rstrip(",;:")
+    if first.isalpha() and first not in _COMMANDS:
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith("?") else f"{text.rstrip('.')}."
+
 
 class PodwrightError(Exception):
     """The base of all refusals.
@@ -54,7 +90,8 @@ class PodwrightError(Exception):
         """Return the whole refusal as one line."""
         parts = [p.rstrip(".") for p in (self.operation, self.problem) if p]
         head = ": ".join(parts)
-        return f"{head}. {self.would_work.rstrip('.')}." if self.would_work else f"{head}."
+        head = head if head.endswith("?") else f"{head}."
+        return f"{head} {as_sentence(self.would_work)}" if self.would_work else head
 
     def to_json(self) -> dict[str, Any]:
         """Return the refusal as a JSON object for the wire. `error_from_json` is the inverse."""

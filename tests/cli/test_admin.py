@@ -219,7 +219,7 @@ def test_lists_as_tables_and_as_json(server: Server, run: Run) -> None:
     _, out, _ = run("get agent ag1")
     assert "Address:" in out
     code, _, err = run("get agent ag2")
-    expected = "vipu-admin: get agent ag2: there is no agent ag2. there are: ag1.\n"
+    expected = "vipu-admin: get agent ag2: there is no agent ag2. There are: ag1.\n"
     assert (code, err) == (1, expected)
 
 
@@ -329,7 +329,7 @@ def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: 
         ["ag2", "c1", "a1", "DRAINED", "4", "4", "-"],
     ]
     code, _, err = run("drain machine ag9")
-    assert (code, "there is no machine ag9. there are: ag1, ag2" in err) == (1, True)
+    assert (code, "there is no machine ag9. There are: ag1, ag2" in err) == (1, True)
 
 
 def test_a_backup_is_checked_before_it_is_written(server: Server, run: Run, tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_what_is_known_of_one(gc: Gc) -> None:
         ("gc-info -l --partition p1 --all-partitions", "not allowed with"),
         ("gc-info -l --al-partitions", "did you mean '--all-partitions'?"),
         ("gc-monitor --interval 0", "'0' is not a time in seconds above 0"),
-        ("gc-monitor --partition px", "there is no partition 'px'. there are: p1"),
+        ("gc-monitor --partition px", "there is no partition 'px'. There are: p1"),
     ],
 )
 def test_what_is_wrong_is_said(gc: Gc, line: str, words: str) -> None:

@@ -177,13 +177,13 @@ def test_create_options(vipu: Vipu, options: str, changes: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", "create partition p1: --size is missing. say --size N."),
+        ("", "create partition p1: --size is missing. Say --size N."),
         ("--size 0", "'0' is not a whole number above 0"),
         ("--size four", "'four' is not a whole number above 0"),
         ("--size 4 --num-gcds 0", "'0' is not a whole number above 0"),
         ("--size 4 --num-ilds -1", "'-1' is not a whole number, 0 or more"),
         ("--size 4 --routing ring", "not 'ring'; did you mean 'ringswnc'?"),
-        ("--size 4 --sync-type fast", "'fast' is not a sync type. it is one of: c2-compatible"),
+        ("--size 4 --sync-type fast", "'fast' is not a sync type. It is one of: c2-compatible"),
         (
             "--size 4 --reconfigurable --sync-type pod-native-default",
             "a reconfigurable partition has sync type c2-compatible, not pod-native-default",
@@ -193,7 +193,7 @@ def test_create_options(vipu: Vipu, options: str, changes: dict[str, Any]) -> No
         ("--devices 0:3-1", "'0:3-1' is not DOMAIN:OFFSET"),
         ("--devices 0:0-4,0:2", "--devices names 0:2 twice"),
         ("--devices 0:0-9999999", "is not DOMAIN:OFFSET"),
-        ("--size 2 --devices 0:0", "--size says 2, --devices names 1. leave out --size."),
+        ("--size 2 --devices 0:0", "--size says 2, --devices names 1. Leave out --size."),
         ("--size 4 --num-gcd 2", "unknown option '--num-gcd'; did you mean '--num-gcds'?"),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_refusal_is_one_line(vipu: Vipu) -> None:
     assert vipu("create partition p1 --size 4", error) == 1
     assert (vipu.out, vipu.err) == (
         "",
-        "vipu: create partition p1: there is one of that name. choose another.\n",
+        "vipu: create partition p1: there is one of that name. Choose another.\n",
     )
 
 
@@ -248,7 +248,7 @@ def test_ending_a_lease(vipu: Vipu) -> None:
     assert vipu("remove lease l7", LeaseList(leases=[kept])) == 0
     assert "nobody gets its devices before host n1 did their part" in vipu.err
     assert vipu("remove lease l8", leases) == 1
-    assert vipu.err == "vipu: there is no lease 'l8'. there are: l7.\n"
+    assert vipu.err == "vipu: there is no lease 'l8'. There are: l7.\n"
 
 
 def test_list_partitions_in_layout_c(vipu: Vipu) -> None:
@@ -372,7 +372,7 @@ def test_get_one_gcd(vipu: Vipu) -> None:
     assert vipu.out.splitlines()[-1].startswith("1   | 0:1")
     assert "0   | 0:0" not in vipu.out
     assert vipu("get partition p1 --gcd 2", partition(size=2, gcds=2)) == 1
-    assert vipu.err == ("vipu: get partition p1: there is no GCD 2. it has 2, counted from 0.\n")
+    assert vipu.err == ("vipu: get partition p1: there is no GCD 2. It has 2, counted from 0.\n")
 
 
 def test_ipuof_configuration_of_one_gcd_is_json_alone(vipu: Vipu) -> None:
@@ -437,7 +437,7 @@ pod16   | ipu    | 16   | 12   | 2    | looped   | mesh         | yes
     assert vipu("get cluster pod16", CLUSTERS) == 0
     assert "ILD Sizes:    8 8\n" in vipu.out
     assert vipu("get cluster pod17", CLUSTERS) == 1
-    assert vipu.err == "vipu: there is no cluster 'pod17'. there are: pod16.\n"
+    assert vipu.err == "vipu: there is no cluster 'pod17'. There are: pod16.\n"
 
 
 def test_allocations(vipu: Vipu) -> None:

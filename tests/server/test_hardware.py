@@ -93,7 +93,7 @@ async def test_another_preset_over_a_store_in_use_is_refused() -> None:
     records = await _after("pod64", ("meta", "schema"), ("partition", "p1"))
     with pytest.raises(
         wire.WrongState,
-        match=r"serve pod16: the store holds partitions of pod64, not of pod16\. leave the option",
+        match=r"serve pod16: the store holds partitions of pod64, not of pod16\. Leave the option",
     ):
         choose(records, preset_name="pod16")
     assert not choose(records, preset_name="pod64").news
@@ -107,7 +107,7 @@ async def test_an_empty_store_takes_another_preset() -> None:
 
 def test_an_unknown_preset_lists_them() -> None:
     with pytest.raises(
-        wire.InvalidRequest, match=r"no preset 'pod15'; did you mean pod\d+\?\. one of pod4, pod8"
+        wire.InvalidRequest, match=r"no preset 'pod15'; did you mean pod\d+\? One of pod4, pod8"
     ):
         choose({}, preset_name="pod15")
 

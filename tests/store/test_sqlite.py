@@ -124,7 +124,7 @@ async def test_a_full_disk_applies_nothing_and_heals(path: Path) -> None:
     store = SQLiteStore(path, connect=connect)
     await store.open()
     await store.commit(put("fits"))
-    with pytest.raises(Unavailable, match=r"disk of the store .* is full\. free some space"):
+    with pytest.raises(Unavailable, match=r"disk of the store .* is full\. Free some space"):
         await store.commit([*put("small"), *put("large", 200_000)])
     await store.commit(put("fits, too"))
     made[0].execute("PRAGMA max_page_count = 1000")

@@ -237,7 +237,7 @@ def test_defaults_of_a_bare_request() -> None:
         ({"ipulink_routing_type": 9}, "ipulink_routing_type 9 is not known"),
         ({"gw_routing_type": 1}, "gw_routing_type 1 is not known"),
         ({"sync_type": 77}, "sync_type 77 is not known"),
-        ({"ipus": [{"topology_id": 1}]}, "no cluster is named. give cluster_id"),
+        ({"ipus": [{"topology_id": 1}]}, "no cluster is named. Give cluster_id"),
         (
             {"cluster_id": "c", "ipus": [{"routing_id": 1}, {"routing_id": 1}]},
             r"routing ids \[1, 1\] do not number the devices",
@@ -282,7 +282,7 @@ def test_ipuof_configuration_of_one_gcd_and_of_all() -> None:
     ("state", "gcd", "kind", "says"),
     [
         ("ACTIVE", 2, wire.NotFound, "there is no GCD 2. a GCD from 0 to 1"),
-        ("PENDING", None, wire.WrongState, "it is PENDING. wait until it is ACTIVE"),
+        ("PENDING", None, wire.WrongState, "it is PENDING. Wait until it is ACTIVE"),
         ("ERROR", 0, wire.WrongState, "it is ERROR. vipu reset partition p1"),
     ],
 )

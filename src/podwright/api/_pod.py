@@ -182,10 +182,10 @@ class Pod:
         self, request: AcquireRequest, wait: bool, progress: Callable[[str], None] | None
     ) -> AcquireReply:
         with self.client() as client:
-            if not wait:
-                return client.acquire(request)
-            from podwright.client import acquire_in_line
+            from podwright.client import acquire_in_line, acquire_now
 
+            if not wait:
+                return acquire_now(client, request)
             return acquire_in_line(client, request, progress or _unheard)
 
     def create(

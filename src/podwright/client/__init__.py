@@ -36,8 +36,11 @@ if TYPE_CHECKING:
         OUR_TURN,
         QUESTION,
         acquire_in_line,
+        acquire_now,
         span,
+        take_back,
         wait_in_line,
+        withdraw,
     )
 
 __all__ = [
@@ -63,6 +66,7 @@ __all__ = [
     "UnixTransport",
     "VirmTransport",
     "acquire_in_line",
+    "acquire_now",
     "contexts_as_toml",
     "contexts_path",
     "contexts_schema",
@@ -72,9 +76,22 @@ __all__ = [
     "server_for_proxy",
     "span",
     "start_server",
+    "take_back",
     "wait_in_line",
+    "withdraw",
     "write_contexts",
 ]
+
+_OF_WAITING_LINE = (
+    "OUR_TURN",
+    "QUESTION",
+    "acquire_in_line",
+    "acquire_now",
+    "span",
+    "take_back",
+    "wait_in_line",
+    "withdraw",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -98,7 +115,7 @@ def __getattr__(name: str) -> Any:
         from podwright.client import _contexts
 
         return {"contexts_as_toml": _contexts.as_toml, "contexts_schema": _contexts.schema}[name]
-    if name in ("OUR_TURN", "QUESTION", "acquire_in_line", "span", "wait_in_line"):
+    if name in _OF_WAITING_LINE:
         from podwright.client import _waiting_line
 
         return getattr(_waiting_line, name)

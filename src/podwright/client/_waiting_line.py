@@ -3,6 +3,9 @@
 The call that joins the queue carries an id, so it can be repeated when its answer was lost without
 taking a second place. The client acknowledges what the server gives by a call on it. The server
 takes back what is not acknowledged in time, so a client that dies in between leaves nothing behind.
+
+A client that is interrupted in the middle of a call does not know whether the server has carried it
+out. It repeats the call under the same id, which tells, and gives back what it was given.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from podwright.client._client import Client
-from podwright.errors import NotFound, PodwrightError, Unavailable
+from podwright.errors import Fenced, NotFound, PodwrightError, Unavailable
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -54,11 +57,14 @@ def wait_in_line(
     change. between: called after each call to the server; it may raise. question: seconds that one
     call may take.
     """
-    request = replace(request, request_id=os.urandom(16).hex(), acknowledges=True)
-    reply = _persisting(lambda: client.wait(request), between, report, first=True)
-    waiter = reply.waiter.id
+    inner = request.acquire or request.create
+    request_id = (inner.request_id if inner else "") or os.urandom(16).hex()
+    request = replace(request, request_id=request_id, acknowledges=True)
     last_report = ""
+    reply: WaitReply | None = None
     try:
+        reply = _persisting(lambda: client.wait(request), between, report, first=True)
+        waiter = reply.waiter.id
         while reply.partition is None or (request.acquire is not None and reply.lease is None):
             line = _standing(reply.waiter)
             if line != last_report:
@@ -71,12 +77,53 @@ def wait_in_line(
         _persisting(lambda: _acknowledge(client, given), between, report)
     except NotFound:
         raise  # the queue has dropped us
-    except BaseException:
-        with contextlib.suppress(PodwrightError):
-            client.leave(waiter)
-            report(f"{waiter} has left the queue")
+    except BaseException as error:
+        refused = reply is None and isinstance(error, PodwrightError)
+        if not refused:
+            with contextlib.suppress(PodwrightError):
+                report(f"{withdraw(client, request, reply)} has left the queue")
         raise
     return reply
+
+
+def withdraw(client: Client, request: WaitRequest, reply: WaitReply | None = None) -> str:
+    """Leave the queue, and give back what was given. Return the waiter's id.
+
+    reply: the last answer. None: it is not known whether the server has the request, which then
+    must have the id of the first call. Raises NotFound if the queue has dropped the waiter.
+    """
+    if reply is None:
+        reply = client.wait(request)
+    if reply.waiter.state == "STARTING":  # it is known soon what it is given
+        reply = client.wait(WaitRequest(id=reply.waiter.id, timeout=QUESTION))
+    client.leave(reply.waiter.id)  # gives back what was not acknowledged
+    with contextlib.suppress(NotFound, Fenced):
+        if reply.lease is not None:
+            client.release(reply.lease.id, reply.lease.epoch)
+        elif reply.partition is not None and reply.created:
+            made = client.get_partition(reply.partition.name)
+            if made.created_at == reply.partition.created_at:
+                client.remove_partition(made.name)
+    return reply.waiter.id
+
+
+def acquire_now(client: Client, request: AcquireRequest) -> AcquireReply:
+    """Acquire without waiting in the queue. An interrupted call gives the lease back."""
+    request = replace(request, request_id=request.request_id or os.urandom(16).hex())
+    try:
+        return client.acquire(request)
+    except PodwrightError:
+        raise
+    except BaseException:
+        with contextlib.suppress(PodwrightError):
+            take_back(client, request)
+        raise
+
+
+def take_back(client: Client, request: AcquireRequest) -> None:
+    """Release what an interrupted Acquire may have given. request: with the id of that call."""
+    reply = client.acquire(request)
+    client.release(reply.lease.id, reply.lease.epoch)
 
 
 def acquire_in_line(

@@ -234,7 +234,8 @@ def test_the_plan_can_be_seen(
     assert out.startswith("salloc --exclusive --time=15 --job-name=podwright-bench")
     assert "--partition=gpu" in out
     assert "8 nodes: each by itself, then at most 6 rounds of pairs." in out
-    assert main(["node", "bench"]) == 2 or "which nodes?" in capsys.readouterr().err
+    assert main(["node", "bench"]) == 2
+    assert "no nodes are named. Add --nodes=8" in capsys.readouterr().err
 
 
 def test_gpus_are_held_against_their_data_sheet() -> None:

@@ -136,7 +136,7 @@ class Cgroups:
         raise WrongState(
             f"processes of an earlier partition {name} are left on this machine: {left}",
             operation=f"a cgroup for partition {name}",
-            would_work="end them, or give the partition another name",
+            would_work="end these processes, or give the partition another name",
         )
 
     def _numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:

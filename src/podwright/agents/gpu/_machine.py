@@ -338,7 +338,7 @@ class GpuMachine:
                 if time.monotonic() >= until:
                     raise Internal(
                         f"{self._named(gpu)} is held by {names(holders)}",
-                        would_work="end them, and reset the partition or remove it again",
+                        would_work="end these processes, then reset the partition or remove it",
                     )
                 time.sleep(0.1)
 

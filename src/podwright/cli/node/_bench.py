@@ -77,7 +77,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if not inside or arguments.dry_run:
         if not (arguments.nodes or arguments.nodelist or inside):
             raise InvalidRequest(
-                "which nodes?", would_work="--nodes=8, or --nodelist=n[1-8], or inside a job"
+                "no nodes are named",
+                would_work="add --nodes=8 or --nodelist=n[1-8], or run it in a job",
             )
         return _submit(arguments, inside)
     if len(inside) < 1:

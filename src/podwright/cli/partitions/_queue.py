@@ -12,7 +12,7 @@ from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
 from podwright.cli.shared._tables import Table
 from podwright.client import Client
-from podwright.errors import InvalidRequest
+from podwright.errors import InvalidRequest, as_sentence
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
@@ -173,7 +173,7 @@ def explanation(explained: Explanation) -> str:
     if explained.nearest is not None:
         lines.append(f"Would start now: {command(explained.nearest)}")
     elif explained.would_work:
-        lines.append(f"{explained.would_work[:1].upper()}{explained.would_work[1:]}.")
+        lines.append(as_sentence(explained.would_work))
     return "\n".join(lines)
 
 

@@ -128,6 +128,8 @@ def said(error: PodwrightError, prog: str) -> str:
     """Return a refusal in a command's words. V-IPU's own text for no connection has a line of its
     own.
     """
+    from podwright.errors import as_sentence
+
     if error.data.get("reason") and error.data.get("address"):
-        return f"{error.problem}\n{error.would_work[:1].upper()}{error.would_work[1:]}."
+        return f"{error.problem}\n{as_sentence(error.would_work)}"
     return f"{prog}: {error.message}"

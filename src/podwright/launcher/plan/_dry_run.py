@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from podwright.errors import InvalidRequest, Unavailable
+from podwright.errors import InvalidRequest, Unavailable, as_sentence
 
 if TYPE_CHECKING:
     from podwright.launcher.plan._plan import Plan
@@ -35,8 +35,8 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
             explanation = server.client.explain_acquire(plan.request)
             good, lines = explanation.starts_now, explanation.lines
             if not good:
-                lines = [_sentence(explanation.problem), *lines]
-                lines += [_sentence(explanation.would_work)] if explanation.would_work else []
+                sentences = [explanation.problem, *lines, explanation.would_work]
+                lines = [as_sentence(sentence) for sentence in sentences if sentence]
         else:
             from podwright.launcher.plan._vendor_partition import would_borrow
 
@@ -44,10 +44,6 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
     finally:
         server.client.close()
     return good, [f"server {server.address} ({server.how})", *lines]
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:

@@ -7,6 +7,7 @@ the same partition meanwhile. A partition that was made for a launch stays if `p
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple
 
@@ -67,10 +68,19 @@ def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool
         client.remove_partition(match.name)
     if match.partition is None or match.unfit:
         spec = msgspec.structs.replace(request.spec, name=match.name)
-        created = client.create_partition(spec)
+        try:
+            created = client.create_partition(spec)
+        except PodwrightError:
+            raise
+        except BaseException:
+            # An interrupted call may have created it. Nobody else draws the same name.
+            if not request.spec.name:
+                with contextlib.suppress(PodwrightError):
+                    client.remove_partition(match.name, force=True)
+            raise
         try:
             return _active(created), True
-        except PodwrightError:
+        except BaseException:
             client.remove_partition(match.name, force=True)
             raise
     partition = match.partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,8 @@ class LaunchPartition:
         self._trace, self._end = trace, end
         self.lease: Lease | Borrowed | None = None
         self.environment: dict[str, str] = {}
+        #: The last request, which has an id of its own.
+        self._request: AcquireRequest | None = None
         #: When the wait for devices was over, if the server reported that.
         self._turn_at = 0
 
@@ -73,7 +76,7 @@ class LaunchPartition:
         trace.begin("partition")
         trace.begin("waiting")
         self._turn_at = 0
-        self.lease = lease = self._acquire(plan, remotes, run)
+        lease = self._acquire(plan, remotes, run)
         partition = lease.partition
         turn = self._turn_at or (_made_at(partition.created_at) if lease.created else requested_at)
         turn = min(max(turn, requested_at), clock())
@@ -83,6 +86,8 @@ class LaunchPartition:
         return lease
 
     def _acquire(self, plan: Plan, remotes: Remotes, run: str) -> Lease | Borrowed:
+        from msgspec.structs import replace
+
         from podwright.client import OUR_TURN  # while mpirun is starting
 
         output = self._output
@@ -104,9 +109,13 @@ class LaunchPartition:
         def on_retry(error: PodwrightError) -> None:
             output.warn(f"{error.message} Trying again.")
 
+        request = in_name_of(plan.wanted.request(), plan.program)
+        request = replace(request, hosts=hosts_of(plan), run=run)
         try:
-            lease = _acquire(server, plan, on_retry, report, between, run)
-        except BaseException:
+            self.lease = lease = self._ask(server, plan, request, on_retry, report, between)
+        except BaseException as error:
+            if not isinstance(error, PodwrightError):
+                self._take_back(server, plan)
             server.client.close()
             raise
         self._announce(plan, lease)
@@ -114,17 +123,74 @@ class LaunchPartition:
         self.environment = partition_environment(
             lease.partition, plan.server_host or host, plan.server_port or port, self._environ
         )
-        try:
-            gpus = visible_gpus(lease.partition, len(plan.instances))
-            if gpus or lease.partition.hosts:
-                check_hosts(lease.partition, [i.host for i in plan.instances])
-        except PodwrightError:
-            lease.release()
-            raise
+        gpus = visible_gpus(lease.partition, len(plan.instances))
+        if gpus or lease.partition.hosts:
+            check_hosts(lease.partition, [i.host for i in plan.instances])
         self.environment |= gpus
         if plan.move and not (lease.renewed and lease.partition.movable):
             output.warn(f"partition {lease.partition.name} is not movable: this launch stays on it")
         return lease
+
+    def _ask(
+        self,
+        server: FoundServer,
+        plan: Plan,
+        request: AcquireRequest,
+        on_retry: Callable[[PodwrightError], None],
+        report: Callable[[str], None],
+        between: Callable[[], None],
+    ) -> Lease | Borrowed:
+        """Return the lease on an ACTIVE partition. A partition that does not become ACTIVE is tried
+        again.
+
+        report, between: see `acquire_in_line`; used if the plan says to wait.
+        """
+        from msgspec.structs import replace
+
+        from podwright.client import acquire_in_line
+        from podwright.launcher.watchers._lease import VENDORS_ALONE, Borrowed, Lease
+
+        client, attempts = server.client, plan.attempts
+        while True:
+            attempts -= 1
+            self._request = request = replace(request, request_id=os.urandom(16).hex())
+            try:
+                if server.info.apis == VENDORS_ALONE:
+                    from podwright.launcher.plan._vendor_partition import borrow
+
+                    return Borrowed(client, *borrow(client, request), keep=request.keep)
+                if plan.waits:
+                    reply = acquire_in_line(
+                        client, request, report, between=between, question=_QUESTION
+                    )
+                    return Lease(client, reply)
+                return Lease(client, client.acquire(request))
+            except (WrongState, TimedOut, Internal) as error:
+                if attempts <= 0:
+                    raise
+                on_retry(error)
+
+    def _take_back(self, server: FoundServer, plan: Plan) -> None:
+        """Give back what the server may have given while a signal interrupted the request.
+
+        The signal may also have come between the answer and the moment when the lease was noted. A
+        second signal does not interrupt (`Signals`).
+        """
+        from podwright.client import take_back, withdraw
+        from podwright.launcher.watchers._lease import VENDORS_ALONE
+        from podwright.wire import WaitRequest
+
+        request = self._request
+        if self.lease or request is None or server.info.apis == VENDORS_ALONE:
+            return
+        with contextlib.suppress(PodwrightError):
+            if plan.waits:
+                wanted = WaitRequest(
+                    acquire=request, request_id=request.request_id, acknowledges=True
+                )
+                withdraw(server.client, wanted)
+            else:
+                take_back(server.client, request)
 
     def _find_server(self, plan: Plan) -> FoundServer:
         return (self._find or find)(plan, self._environ)
@@ -250,45 +316,3 @@ def _called(program: Sequence[str]) -> str:
     if len(names) > 1 and not inline and first.rstrip("0123456789.") in _INTERPRETERS:
         return names[1]
     return first
-
-
-def _acquire(
-    server: FoundServer,
-    plan: Plan,
-    on_retry: Callable[[PodwrightError], None],
-    report: Callable[[str], None],
-    between: Callable[[], None],
-    run: str,
-) -> Lease | Borrowed:
-    """Return the lease on an ACTIVE partition. A partition that does not become ACTIVE is tried
-    again.
-
-    tell, between: see `acquire_in_line`; used if the plan says to wait. run: the name of the run,
-    which all its processes have in their environment.
-    """
-    from msgspec.structs import replace
-
-    from podwright.launcher.watchers._lease import VENDORS_ALONE, Borrowed, Lease
-
-    client, attempts = server.client, plan.attempts
-    request = in_name_of(plan.wanted.request(), plan.program)
-    request = replace(request, hosts=hosts_of(plan), run=run)
-    while True:
-        attempts -= 1
-        try:
-            if server.info.apis == VENDORS_ALONE:
-                from podwright.launcher.plan._vendor_partition import borrow
-
-                return Borrowed(client, *borrow(client, request), keep=request.keep)
-            if plan.waits:
-                from podwright.client import acquire_in_line
-
-                reply = acquire_in_line(
-                    client, request, report, between=between, question=_QUESTION
-                )
-                return Lease(client, reply)
-            return Lease(client, client.acquire(request))
-        except (WrongState, TimedOut, Internal) as error:
-            if attempts <= 0:
-                raise
-            on_retry(error)
