@@ -376,7 +376,7 @@ async def test_an_agent_that_is_too_new_is_left_alone(
     """The server reports that, and sends no change there until one of the two was upgraded."""
     remote = await pair.connect()
     monkeypatch.setattr(_agent_server, "OLDEST_PEER", PROTOCOL + 1)
-    with pytest.raises(WrongState, match=r"its agent is too new .* upgrade vipu-server") as caught:
+    with pytest.raises(WrongState, match=r"its agent is too new .* Upgrade vipu-server") as caught:
         await remote.describe()
     assert caught.value.data["incompatible"]
     changes: list[Callable[[], Awaitable[None]]] = [
@@ -398,5 +398,5 @@ async def test_an_agent_that_is_too_old_is_left_alone(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_peer_protocol, "OLDEST_PEER", PROTOCOL + 1)
-    with pytest.raises(WrongState, match="upgrade vipu-agent on ag1"):
+    with pytest.raises(WrongState, match="Upgrade vipu-agent on ag1"):
         await (await pair.connect()).describe()

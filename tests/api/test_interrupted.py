@@ -90,7 +90,11 @@ def test_a_lease_without_waiting(server: Server, sent: bool) -> None:
 
 @pytest.mark.parametrize(
     ("number", "sent", "wait"),
-    [*((*interruption, "yes") for interruption in INTERRUPTIONS), (1, False, "no"), (1, True, "no")],
+    [
+        *((*interruption, "yes") for interruption in INTERRUPTIONS),
+        (1, False, "no"),
+        (1, True, "no"),
+    ],
 )
 def test_a_launch(server: Server, number: int, sent: bool, wait: str) -> None:
     transport = InterruptedTransport(str(server.socket), number, sent=sent)

@@ -96,7 +96,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("create partition p --size 3", 2, ["3 IPUs", "use a size of 2 or 4"]),
+        ("create partition p --size 3", 2, ["3 IPUs", "Use a size of 2 or 4"]),
         ("create partition p --size 32", 2, ["32"]),
         ("create partition p --size 16", 75, ["16"]),
         ("create partition p --size 1000000000000", 2, ["1000000000000"]),

@@ -139,7 +139,7 @@ def test_a_server_that_was_never_there_is_not_waited_for(vipu: Told) -> None:
 
 def test_priority_needs_the_line(vipu: Told) -> None:
     assert vipu("create partition p1 --size 4 --priority 3") == 2
-    assert "add --wait" in vipu.err
+    assert "Add --wait" in vipu.err
 
 
 def test_list_and_remove_waiters(vipu: Told) -> None:

@@ -96,7 +96,7 @@ def test_a_server_of_ours_is_called_in_our_protocol() -> None:
             assert client.list_partitions() == [info]
             with pytest.raises(Held) as caught:
                 client.reset_partition("p1")
-    assert caught.value.message == "reset: u2 holds it. wait."
+    assert caught.value.message == "reset: u2 holds it. Wait."
     assert caught.value.data == {"holder": "u2"}
 
 

@@ -110,7 +110,7 @@ def test_a_reading_call_is_sent_again_once(tmp_path: Path) -> None:
         assert len(server.calls) == 3
     with stub(tmp_path / "t", Vanishing(2)) as server, client(server.path) as ours:
         ours.get_partition("p1")
-        with pytest.raises(Unavailable, match="try again when it runs"):
+        with pytest.raises(Unavailable, match="Try again when it runs"):
             ours.get_partition("p1")
         assert len(server.calls) == 3
 

@@ -84,7 +84,7 @@ def test_what_nobody_heard_of_is_given_back_after_a_restart(lease: bool) -> None
         assert await _names(pod) == []
         assert pod.controller._core.leases == {}
         assert not any(kind == WAITER for kind, _ in pod.written())
-        with pytest.raises(NotFound, match="join again"):
+        with pytest.raises(NotFound, match="Join again"):
             await client.query()
 
     asyncio.run(life())

@@ -91,7 +91,7 @@ async def test_who_waits_for_longer_is_told_that_the_server_has_ended() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert "try again" in str(caught.value.details())
+    assert "Try again" in str(caught.value.details())
     assert served.calls.under_way == 0
 
 

@@ -182,7 +182,7 @@ def test_a_set_that_it_cannot_make_is_refused_before_anything_changes(
     gpus = nvml.gpus()
     with pytest.raises(InvalidRequest, match=r"no partition of GPUs 1, 2. .*0-1, 2-3, 4-5, 6-7"):
         manager.check(gpus[1:3])
-    with pytest.raises(InvalidRequest, match="another size"):
+    with pytest.raises(InvalidRequest, match="Choose another size"):
         manager.check(gpus[:3])
     assert daemon.active == []
 

@@ -211,7 +211,11 @@ async def test_requests_that_cannot_be_are_refused_and_change_nothing(
     controller = await Pool(service).controller()
     for size, hosts, problem in (
         (2, (), "cluster pool is a pool, and no host is named.*--host HOST"),
-        (2, ("n9",), "nothing attaches devices of cluster pool to host n9.*one of n1, n2, n3"),
+        (
+            2,
+            ("n9",),
+            "nothing attaches devices of cluster pool to host n9.*Choose one of n1, n2, n3",
+        ),
         (2, ("n1", "n1.example.org"), "a host is named twice"),
         (3, ("n1", "n2"), "3 devices do not divide evenly over 2 hosts"),
     ):

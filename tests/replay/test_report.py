@@ -221,7 +221,7 @@ def test_a_slurm_conf_counts_with_what_it_includes(
         (["--example", "--gpus", "nowhere.toml"], "nowhere.toml: cannot be read"),
         (["--example", "--html", "nowhere/r.html"], "there is no such folder"),
         (["--example", "--html", "."], "it is a folder"),
-        (["--example", "--ways", "static:8x4", "--policy", "lowest"], "native among the ways"),
+        (["--example", "--ways", "static:8x4", "--policy", "lowest"], "Add native to the ways"),
     ],
 )
 def test_mistakes_say_what_would_work(

@@ -199,7 +199,7 @@ def test_a_second_server_is_refused_and_the_first_undisturbed(start: Start, fold
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--preset", "pod15"], 2, "one of pod4, pod8, pod16, pod32, pod64, pod128, pod256"),
+        (["--preset", "pod15"], 2, "Choose one of pod4, pod8, pod16, pod32, pod64, pod128, pod256"),
         (["--prest", "pod16"], 2, "did you mean '--preset'?"),
         (["--api-port", "70000"], 2, "port from 1 to 65535"),
         (["--api-host", "0.0.0.0"], 2, "--listen-anywhere"),

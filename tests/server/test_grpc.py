@@ -98,7 +98,7 @@ async def test_every_refusal_has_its_status_and_reason(
             await call
         error = caught.value
         assert error.code() is grpc.StatusCode[kind.code]
-        assert error.details() == "it: a problem. that."
+        assert error.details() == "it: a problem. That."
         body = dict(error.trailing_metadata())[messages.ERROR_KEY]
         assert json.loads(body) == refusal.to_json()
 

@@ -107,7 +107,8 @@ async def test_an_empty_store_takes_another_preset() -> None:
 
 def test_an_unknown_preset_lists_them() -> None:
     with pytest.raises(
-        wire.InvalidRequest, match=r"no preset 'pod15'; did you mean pod\d+\? One of pod4, pod8"
+        wire.InvalidRequest,
+        match=r"no preset 'pod15'; did you mean pod\d+\? Choose one of pod4, pod8",
     ):
         choose({}, preset_name="pod15")
 

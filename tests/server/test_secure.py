@@ -101,7 +101,7 @@ async def test_a_user_stays_in_the_allocations_granted(secure: Secure) -> None:
     made = await secure.ask(alice, _create("p1"))
     assert getattr(made, "allocation", "") == "a2"
     both = await secure.user("bob", "user", "a1", "a2")
-    with pytest.raises(InvalidRequest, match="say which one with --allocation: a1, a2"):
+    with pytest.raises(InvalidRequest, match="Say which one with --allocation: a1, a2"):
         await secure.ask(both, _create("p2"))
 
 

@@ -115,7 +115,7 @@ def test_anothers_folder_is_refused(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(folder: Path) -> None:
     (folder / "f").write_text("")
-    with pytest.raises(wire.Unavailable, match="name another place"):
+    with pytest.raises(wire.Unavailable, match="Name another place"):
         SocketPlace(folder / "f" / "s").take()
 
 

@@ -86,7 +86,7 @@ async def test_no_start_serves_it(change: Callable[[Records], None], says: str) 
     with pytest.raises(Unavailable) as caught:
         await world.start()
     assert says in caught.value.message
-    assert "restore a backup: vipu-server --restore FILE --replace" in caught.value.message
+    assert "Restore a backup: vipu-server --restore FILE --replace" in caught.value.message
 
 
 @virtually

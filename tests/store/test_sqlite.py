@@ -144,7 +144,7 @@ async def test_after_a_write_error_only_opening_anew_helps(path: Path) -> None:
             await store.commit(put("too large", 1_000_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    with pytest.raises(Unavailable, match="open it anew"):
+    with pytest.raises(Unavailable, match="Open it anew"):
         await store.commit(put("later"))
     assert set((await store.open()).records) == {("a", "before")}
     await store.commit(put("after"))

@@ -281,7 +281,7 @@ def test_ipuof_configuration_of_one_gcd_and_of_all() -> None:
 @pytest.mark.parametrize(
     ("state", "gcd", "kind", "says"),
     [
-        ("ACTIVE", 2, wire.NotFound, "there is no GCD 2. a GCD from 0 to 1"),
+        ("ACTIVE", 2, wire.NotFound, "there is no GCD 2. A GCD from 0 to 1"),
         ("PENDING", None, wire.WrongState, "it is PENDING. Wait until it is ACTIVE"),
         ("ERROR", 0, wire.WrongState, "it is ERROR. vipu reset partition p1"),
     ],

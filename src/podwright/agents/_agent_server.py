@@ -93,7 +93,7 @@ class Agent:
         if not bound:
             raise Unavailable(
                 f"cannot listen on {address}: it is taken, or no address of this machine",
-                would_work="another --port, or 0 for a free one",
+                would_work="give another --port, or 0 for a free one",
             )
         await server.start()
         self._server = server

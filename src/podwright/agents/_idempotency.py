@@ -50,7 +50,8 @@ class Heard:
         """
         if call.nonce in self._nonces:
             raise Unauthenticated(
-                "the agent does not know this caller: it was played again", would_work="a new call"
+                "the agent does not know this caller: it was played again",
+                would_work="make a new call",
             )
         last = self._last.get(call.server)
         if last is not None and call.epoch < last.epoch:

@@ -33,7 +33,7 @@ def check_epoch(epoch: int, seen: int, action: str) -> None:
         raise InvalidRequest(
             f"epoch {epoch} is none that a server can have come to",
             operation=action,
-            would_work=f"one below {most}",
+            would_work=f"choose one below {most}",
         )
 
 
@@ -89,7 +89,7 @@ class SavedMachine:
         if saved.machine != machine.machine.name:
             raise InvalidRequest(
                 f"{path} is the state of machine {saved.machine}, not {machine.machine.name}",
-                would_work="another --state",
+                would_work="give another --state",
             )
         for own, record in records:
             for field in fields(record):

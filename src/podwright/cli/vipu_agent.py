@@ -200,7 +200,7 @@ def _family(name: str) -> Family:
     family = family_named(name)
     if family is None:
         raise InvalidRequest(
-            f"there is no family {name!r}", would_work=f"one of {', '.join(family_names())}"
+            f"there is no family {name!r}", would_work=f"choose one of {', '.join(family_names())}"
         )
     return family
 
@@ -219,7 +219,9 @@ def _added(arguments: AgentArguments) -> GpuMachine:
         raise InvalidRequest(
             f"there is no driver {arguments.driver!r}",
             operation="--driver",
-            would_work=f"one of {drivers}" if drivers else "pip install a package that adds one",
+            would_work=f"choose one of {drivers}"
+            if drivers
+            else "pip install a package that adds one",
         )
     family = _family(arguments.family) if arguments.family else None
     name = arguments.machine or socket.gethostname()

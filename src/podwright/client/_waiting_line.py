@@ -101,9 +101,9 @@ def withdraw(client: Client, request: WaitRequest, reply: WaitReply | None = Non
         if reply.lease is not None:
             client.release(reply.lease.id, reply.lease.epoch)
         elif reply.partition is not None and reply.created:
-            made = client.get_partition(reply.partition.name)
-            if made.created_at == reply.partition.created_at:
-                client.remove_partition(made.name)
+            partition = client.get_partition(reply.partition.name)
+            if partition.created_at == reply.partition.created_at:
+                client.remove_partition(partition.name)
     return reply.waiter.id
 
 

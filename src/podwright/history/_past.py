@@ -112,7 +112,7 @@ class Past:
         if not (step > 0 and 0 < until - since <= KEEP and (until - since) // step <= POINTS):
             raise InvalidRequest(
                 f"{since * 60} to {until * 60} by {step * 60} s cannot be told at once",
-                would_work=f"up to 30 days and {POINTS} points",
+                would_work=f"ask for up to 30 days and {POINTS} points",
             )
         rows = await self._history.sums(since, until)
         points = await asyncio.to_thread(_points, rows, since, until, step)
@@ -127,7 +127,7 @@ class Past:
         if row is None:
             raise NotFound(
                 "nothing is known of that minute",
-                would_work="one of the last 30 days at which the server ran",
+                would_work="choose one of the last 30 days at which the server ran",
             )
         topics = await asyncio.to_thread(_read, row, when, own)
         return {"time": when * 60, "topics": topics}

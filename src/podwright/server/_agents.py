@@ -40,7 +40,7 @@ def reach(
             raise InvalidRequest(
                 f"there is no network interface {name}",
                 operation="listen for agents",
-                would_work=f"one of {', '.join(sorted(known))}",
+                would_work=f"choose one of {', '.join(sorted(known))}",
             )
     secret = Secret(read_key(key)) if key is not None else None
     us = ("", 0)

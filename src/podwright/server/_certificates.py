@@ -49,7 +49,7 @@ def check_name(name: str, action: str) -> str:
         raise InvalidRequest(
             f"{name} stands for all addresses, and nobody connects to it",
             operation=action,
-            would_work="the names and addresses by which clients come: --name head1 "
+            would_work="give the names and addresses by which clients come: --name head1 "
             "--name 10.0.0.1",
         )
     return str(address)

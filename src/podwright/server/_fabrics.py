@@ -92,6 +92,6 @@ def _added(name: str) -> Callable[[FabricSite], FabricDriver]:
         raise InvalidRequest(
             f"no package adds a fabric called {name}",
             operation="--fabric",
-            would_work=f"one of {known}" if known else "a package that adds one",
+            would_work=f"choose one of {known}" if known else "a package that adds one",
         )
     return make

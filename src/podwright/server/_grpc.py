@@ -82,7 +82,7 @@ class GrpcFront:
         except OSError:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: it is taken, or no address of this machine",
-                would_work="another --api-port, or 0 for a free one",
+                would_work="give another --api-port, or 0 for a free one",
             ) from None
         asyncio.get_running_loop().add_reader(self._listener, self._first)
         return int(self._listener.getsockname()[1])

@@ -81,7 +81,7 @@ class ServedHardware:
                 raise InvalidRequest(
                     f"cluster {cluster.name} is not simulated, and this version can drive no "
                     f"{cluster.family.device_noun}s",
-                    would_work="simulated = true in its file",
+                    would_work="write simulated = true in its file",
                 )
             wires = cabling(cluster)
             for domain in cluster.domains:
@@ -198,7 +198,7 @@ def _from_preset(name: str) -> ServedHardware:
         close = difflib.get_close_matches(name.lower(), presets(), n=1)
         raise InvalidRequest(
             f"there is no preset {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
-            would_work=f"one of {', '.join(presets())}",
+            would_work=f"choose one of {', '.join(presets())}",
         ) from None
 
 

@@ -251,7 +251,7 @@ class Identity:
                 raise Unavailable(f"MUNGE does not answer the server: {error}") from None
             raise Unauthenticated(
                 f"MUNGE does not believe the credential: {error}",
-                would_work="one key and one clock on both hosts, and a credential for each call",
+                would_work="use one key and one clock on both hosts, and one credential a call",
             ) from None
         if decoded.payload != payload:
             raise Unauthenticated("the MUNGE credential was made for another call")

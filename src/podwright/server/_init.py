@@ -52,5 +52,5 @@ def _exists(place: Path | str) -> AlreadyExists:
     return AlreadyExists(
         f"there is a store already: {shown_place(place)}",
         operation="--init",
-        would_work="another --storage",
+        would_work="give another --storage",
     )

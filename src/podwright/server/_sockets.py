@@ -130,7 +130,7 @@ class SocketPlace:
         if len(os.fsencode(self.path)) > _LONGEST:
             raise InvalidRequest(
                 f"the socket path {self.path} is too long",
-                would_work=f"a path of up to {_LONGEST} bytes",
+                would_work=f"use a path of up to {_LONGEST} bytes",
             )
         prepare_folder(self.path.parent, private=self._private)
         self._lock.take()

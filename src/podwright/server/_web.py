@@ -62,7 +62,7 @@ def _parsed_query(query: str) -> ListRequest:
                 f"a list is not asked for by {name[:40]!r}"
                 if name not in known
                 else f"{name} is said twice",
-                would_work=f"fields of a list: {', '.join(known)}",
+                would_work=f"use fields of a list: {', '.join(known)}",
             )
     try:
         return msgspec.convert({n: v[0] for n, v in said.items()}, ListRequest, strict=False)

@@ -51,7 +51,7 @@ def storage_file(place: str | Path) -> Path | None:
     added = "".join(f", or {name}://" for name in plugins.names(plugins.STORES))
     raise InvalidRequest(
         f"{shown_place(place)!r} is no place for a store",
-        would_work=f"a path, sqlite:///path, or postgresql://user@host/database{added}",
+        would_work=f"use a path, sqlite:///path, or postgresql://user@host/database{added}",
     )
 
 

@@ -250,7 +250,7 @@ def _enum_tables(kind: type[enum.Enum], descriptor: Any) -> tuple[_Plain, _Plain
         except KeyError:
             raise InvalidRequest(
                 f"{number} is no {kind.__name__}",
-                would_work="one of " + ", ".join(member.name for member in numbers),
+                would_work="choose one of " + ", ".join(member.name for member in numbers),
             ) from None
 
     return numbers.__getitem__, back

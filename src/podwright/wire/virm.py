@@ -128,7 +128,7 @@ def _asked(table: Mapping[E, int], number: int, field: str) -> E:
         if known == number:
             return member
     names = ", ".join(f"{member.name} ({known})" for member, known in table.items())
-    raise InvalidRequest(f"{field} {number} is not known", would_work=f"one of {names}")
+    raise InvalidRequest(f"{field} {number} is not known", would_work=f"choose one of {names}")
 
 
 def _said(table: Mapping[E, int], number: int, least: E) -> E:
@@ -178,7 +178,7 @@ def _chosen(ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
             raise InvalidRequest(
                 f"routing ids {ids} do not number the devices",
                 operation=action,
-                would_work=f"each of 0 to {len(ids) - 1} once, or none at all",
+                would_work=f"name each of 0 to {len(ids) - 1} once, or none at all",
             )
         ipus = sorted(ipus, key=lambda ipu: ipu.routing_id)
     return [(ipu.ipulink_domain_topology_id, ipu.topology_id) for ipu in ipus]

@@ -191,7 +191,7 @@ def test_a_type_that_is_wished_for_says_which_nodes_fit() -> None:
     nodes = read_nodes("\n".join(rows))
     assert nodes_with("h100", nodes) == nodes[3:]
     assert nodes_with("a100", nodes) == nodes[:3]
-    with pytest.raises(InvalidRequest, match=r"--gpu-type=b200.*have: a100, h100"):
+    with pytest.raises(InvalidRequest, match=r"--gpu-type=b200.*The nodes have: a100, h100"):
         nodes_with("b200", nodes)
 
 
@@ -205,7 +205,7 @@ def test_more_nodes_than_there_are_is_refused() -> None:
 
 def test_what_no_node_has_is_refused() -> None:
     inventory = make_inventory(INVENTORY)
-    with pytest.raises(InvalidRequest, match=r"there are nodes with 8 h100 of 80 GiB; .*2 t4"):
+    with pytest.raises(InvalidRequest, match=r"There are nodes with 8 h100 of 80 GiB; .*2 t4"):
         of_inventory(inventory, TemplateOptions(memory=141 << 30))
     with pytest.raises(InvalidRequest, match="--gpu-type=v100"):
         of_inventory(inventory, TemplateOptions(type="v100"))
@@ -235,7 +235,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slurm", "template", "ray", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["script"].startswith("#!/bin/bash\n")
     assert main(["slurm", "template"]) == 2
-    assert "one of torchrun" in capsys.readouterr().err
+    assert "Choose one of torchrun" in capsys.readouterr().err
     assert main(["slurm", "template", "ray", "--partition", "a;b"]) == 2
 
 

@@ -109,7 +109,7 @@ class HttpManager:
         if 300 <= answer.status < 400:
             raise Internal(
                 f"{self.product} redirects {method} {path}, and redirects are not followed",
-                would_work="the address that it redirects to, if that is the right one",
+                would_work="use the address that it redirects to, if that is the right one",
             )
         answer_headers = {name.lower(): value for name, value in answer.getheaders()}
         return HttpAnswer(answer.status, answer_headers, text)

@@ -86,7 +86,7 @@ class FabricInventory:
         if both := self._hosts.keys() & self._machines.keys():
             raise InvalidRequest(
                 f"{min(both)} is a machine and a host of the fabric's inventory",
-                would_work="two names",
+                would_work="give two names",
             )
         endpoints = list(self._hosts.values())
         if shared := {path for path in endpoints if endpoints.count(path) > 1 or not path}:

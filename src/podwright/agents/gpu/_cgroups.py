@@ -53,7 +53,7 @@ class Cgroups:
             raise InvalidRequest(
                 f"device cgroups cannot be made here: {error.strerror}",
                 operation="--guard cgroups",
-                would_work="an agent that runs as root on the machine itself, or --guard files",
+                would_work="use an agent that runs as root on the machine itself, or --guard files",
             ) from None
 
     def check(self, gpus: Sequence[Gpu]) -> None:

@@ -239,7 +239,9 @@ class FabricManager:
         texts = ", ".join("-".join(map(str, (gpus[0], gpus[-1]))) for gpus in sets[:8])
         raise InvalidRequest(
             f"Fabric Manager has no partition of GPUs {', '.join(map(str, sorted(indices)))}",
-            would_work=f"with {len(indices)} GPUs: {texts}" if texts else "another size",
+            would_work=f"choose, with {len(indices)} GPUs: {texts}"
+            if texts
+            else "choose another size",
         )
 
     def _exchange(

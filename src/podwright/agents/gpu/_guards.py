@@ -130,5 +130,5 @@ def user_number(name: str) -> int:
     except KeyError:
         raise InvalidRequest(
             f"there is no user {name} on this machine",
-            would_work="the same users on all machines, or an agent with --guard none",
+            would_work="set up the same users on all machines, or an agent with --guard none",
         ) from None

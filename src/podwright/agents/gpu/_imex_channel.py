@@ -195,7 +195,7 @@ class ImexChannels:
         return WrongState(
             f"IMEX channel {number} is {whose} on this machine",
             operation=f"a channel for partition {partition}",
-            would_work="another name for the partition",
+            would_work="choose another name for the partition",
         )
 
     def _major(self) -> int:
@@ -206,5 +206,5 @@ class ImexChannels:
                     return int(words[0])
         raise Internal(
             "the driver of this machine has no IMEX channels",
-            would_work="an agent without --guard imex, or GPUs of an NVLink rack",
+            would_work="use an agent without --guard imex, or GPUs of an NVLink rack",
         )

@@ -109,5 +109,7 @@ def _uid(account: str) -> int:
         return pwd.getpwnam(account).pw_uid
     except KeyError:
         raise NotFound(
-            f"this machine has no account {account}", operation="--uid", would_work="its number"
+            f"this machine has no account {account}",
+            operation="--uid",
+            would_work="give its number",
         ) from None

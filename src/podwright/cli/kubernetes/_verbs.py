@@ -181,7 +181,7 @@ def _write(name: str, files: Mapping[str, str]) -> None:
 
     folder = Path(name)
     if folder.exists() and any(folder.iterdir()):
-        raise AlreadyExists(f"{folder} is not empty", would_work="another folder")
+        raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
     for path, text in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

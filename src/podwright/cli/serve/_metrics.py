@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
             raise AlreadyExists(
                 f"{folder / name} is there already",
                 operation=f"write the files to {folder}",
-                would_work="another folder, or take it away first",
+                would_work="choose another folder, or take it away first",
             )
     folder.mkdir(parents=True, exist_ok=True)
     for name in monitoring.NAMES:

@@ -36,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
     job = arguments.job or os.environ.get("SLURM_JOB_ID", "")
     if not job.isdecimal():
         raise InvalidRequest(
-            f"{job!r} is no job" if job else "no job is named", would_work="its number"
+            f"{job!r} is no job" if job else "no job is named", would_work="give its number"
         )
     if arguments.release:
         try:

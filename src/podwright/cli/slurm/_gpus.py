@@ -277,7 +277,7 @@ def _program(name: str) -> str:
         raise InvalidRequest(
             f"{name!r} is no path that slurm.conf can hold",
             operation="--health-check",
-            would_work="an absolute path without blanks, such as /usr/local/sbin/health",
+            would_work="give an absolute path without blanks, such as /usr/local/sbin/health",
         )
     return name
 

@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _list(arguments.json)
         return 0
     if not arguments.name:
-        raise InvalidRequest("no template is named", would_work=f"one of {', '.join(NAMES)}")
+        raise InvalidRequest("no template is named", would_work=f"choose one of {', '.join(NAMES)}")
     for word in (arguments.partition, arguments.gpu_type, arguments.image or ""):
         if any(letter in word for letter in " \t\n\"'`$\\;|&<>()"):
             raise InvalidRequest(f"{word!r} cannot stand in a job script")

@@ -79,7 +79,7 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
             raise AlreadyExists(
                 f"there is an allocation {request.name} already",
                 operation=action,
-                would_work="another name",
+                would_work="choose another name",
             )
     if not request.cluster and len(core.inventory.sites) > 1:
         raise InvalidRequest(
@@ -91,7 +91,7 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
         raise InvalidRequest(
             "it is either a scheduler's or somebody's",
             operation=action,
-            would_work="one of the two",
+            would_work="choose one of the two",
         )
     if bool(request.agents) == bool(request.size):
         raise InvalidRequest(
@@ -232,5 +232,5 @@ def _chosen(
         f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "
         "other allocations",
         operation=action,
-        would_work="a smaller one, or another cluster",
+        would_work="choose a smaller one, or another cluster",
     )

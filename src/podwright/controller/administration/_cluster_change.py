@@ -164,7 +164,7 @@ def _check_agent(
             f"agent {name} has devices of family {known.record.family}, and the cluster those of "
             f"{site.cluster.family.name}",
             operation=action,
-            would_work="a cluster of each",
+            would_work="make a cluster of each",
         )
 
 
@@ -234,7 +234,7 @@ def _with_more(
         raise InvalidRequest(
             f"link domain {wanted} would have {count} machines, more than {most}",
             operation=action,
-            would_work="another --link-domain",
+            would_work="give another --link-domain",
         )
     last = replace(grown[0], machines=(*grown[0].machines, *new_machines))
     if wanted in names:

@@ -33,7 +33,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
         raise AlreadyExists(
             f"there is a cluster {request.name} already",
             operation=action,
-            would_work="another name",
+            would_work="choose another name",
         )
     if not request.agents:
         raise InvalidRequest("it names no agent", operation=action, would_work="--agents ag1,ag2,…")
@@ -59,7 +59,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
         raise InvalidRequest(
             f"its agents have devices of {' and '.join(families)}",
             operation=action,
-            would_work="a cluster of each",
+            would_work="make a cluster of each",
         )
     family = family_named(families[0])
     assert family is not None  # agents of others are not registered
@@ -117,7 +117,7 @@ def _named(text: str, default: _Topology, action: str) -> _Topology:
         raise InvalidRequest(
             f"{text[:40]!r} is no topology",
             operation=action,
-            would_work=f"one of {', '.join(member.value for member in kind)}",
+            would_work=f"choose one of {', '.join(member.value for member in kind)}",
         ) from None
 
 

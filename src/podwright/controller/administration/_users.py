@@ -101,13 +101,13 @@ class Users:
             raise InvalidRequest(
                 f"there is no role {role[:40]!r}",
                 operation=action,
-                would_work=f"one of {', '.join(known.value for known in Role)}",
+                would_work=f"choose one of {', '.join(known.value for known in Role)}",
             )
         if name in self._users:
             raise AlreadyExists(
                 f"there is a user {name} already",
                 operation=action,
-                would_work="another name; a user who lost the key is removed and made anew",
+                would_work="choose another name; a user who lost the key is removed and made anew",
             )
         if uid != -1:
             self._check_uid(uid, action)
@@ -127,13 +127,13 @@ class Users:
             raise InvalidRequest(
                 "root is an administrator here" if uid == 0 else f"{uid} is no user id",
                 operation=action,
-                would_work="the number of an account other than root's",
+                would_work="give the number of an account other than root's",
             )
         if (other := self._by_uid.get(uid)) is not None:
             raise AlreadyExists(
                 f"user id {uid} is user {other.name} here",
                 operation=action,
-                would_work=f"another one; or remove user {other.name} first",
+                would_work=f"choose another one, or remove user {other.name} first",
             )
 
     def add(self, record: UserRecord) -> UserInfo:
@@ -188,7 +188,7 @@ class Users:
             raise InvalidRequest(
                 f"user {name} has the role {role}",
                 operation=action,
-                would_work="a user made with --role scheduler",
+                would_work="name a user made with --role scheduler",
             )
 
     def revoking(self, name: str, number: str) -> UserRecord:
@@ -200,7 +200,8 @@ class Users:
             raise InvalidRequest(
                 f"{number[:80]!r} is no number of a certificate",
                 operation=action,
-                would_work="its last word: openssl x509 -noout -ext subjectAltName -in cert.pem",
+                would_work="look at its last word: "
+                "openssl x509 -noout -ext subjectAltName -in cert.pem",
             )
         if number in record.revoked:
             return record

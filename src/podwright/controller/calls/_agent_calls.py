@@ -154,11 +154,13 @@ def _check_other(
         raise AlreadyExists(
             f"there is an agent {other.name} already, at {other.host}:{other.port}",
             operation=action,
-            would_work="another id, or --replace if it has another address or hardware now",
+            would_work="choose another id, or --replace if it has another address or hardware now",
         )
     if other.name != request.name and (other.host, other.port) == (host, port):
         raise AlreadyExists(
-            f"agent {other.name} is at {host}:{port}", operation=action, would_work="another port"
+            f"agent {other.name} is at {host}:{port}",
+            operation=action,
+            would_work="choose another port",
         )
 
 
@@ -199,13 +201,13 @@ async def _met(
         raise InvalidRequest(
             f"its devices are of family {report.family or 'unknown'}",
             operation=action,
-            would_work=f"a machine of {wanted}",
+            would_work=f"use a machine of {wanted}",
         )
     if len(report.devices) != family.devices_per_machine:
         raise InvalidRequest(
             f"it has {len(report.devices)} {family.device_noun}s",
             operation=action,
-            would_work=f"a machine of this family has {family.devices_per_machine}",
+            would_work=f"note that a machine of this family has {family.devices_per_machine}",
         )
     chips = registry.chips_of(report)
     record = AgentRecord(

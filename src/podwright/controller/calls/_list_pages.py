@@ -30,7 +30,7 @@ class ListPage(Generic[_T]):
             raise InvalidRequest(
                 f"a page of {request.page_size} items is none",
                 operation="list",
-                would_work=f"a page_size from 1 to {MOST}, or 0 to leave it to the server",
+                would_work=f"use a page_size from 1 to {MOST}, or 0 to leave it to the server",
                 page_size=request.page_size,
             )
         self.items: list[_T] = []

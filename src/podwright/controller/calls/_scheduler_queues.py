@@ -57,7 +57,7 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
         raise InvalidRequest(
             f"{len(request.jobs)} jobs are more than are shown",
             operation="report jobs",
-            would_work=f"the first {MOST}",
+            would_work=f"send the first {MOST}",
         )
     queues = services.core.queues
     key = f"{caller.name}/{request.guest}" if request.guest else caller.name
@@ -84,7 +84,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
         raise InvalidRequest(
             f"{len(request.pools)} pools are too many",
             operation=_ENQUEUE,
-            would_work=f"the first {POOLS}",
+            would_work=f"send the first {POOLS}",
         )
     owners: dict[str, str] = {}
     needs: dict[str, list[Need]] = {}
@@ -135,7 +135,7 @@ def _need(services: Services, caller: Caller, pool: PoolHead) -> Need:
         raise InvalidRequest(
             f"a job of {sizes[:8]} devices does not consist of blocks",
             operation=_ENQUEUE,
-            would_work=f"at most {BLOCKS} sizes, each a power of two",
+            would_work=f"use at most {BLOCKS} sizes, each a power of two",
         )
     if bool(sizes) != bool(pool.job):
         raise InvalidRequest("a job has sizes, and sizes have a job", operation=_ENQUEUE)

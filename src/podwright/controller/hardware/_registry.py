@@ -177,7 +177,7 @@ def check_name(kind: str, name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             f"{name[:80]!r} is no name of {kind}",
-            would_work="letters, digits and . _ - in it, 63 at most",
+            would_work="use letters, digits and . _ - in it, 63 at most",
         )
 
 

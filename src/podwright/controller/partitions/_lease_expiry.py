@@ -28,7 +28,7 @@ def check_hosts(hosts: Sequence[str], action: str) -> None:
         raise InvalidRequest(
             "these are no names of hosts",
             operation=action,
-            would_work=f"at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
+            would_work=f"use at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
         )
 
 
@@ -71,7 +71,7 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
         raise Denied(
             f"you are {caller.name}, and only an administrator may say what nobody has seen",
             operation=action,
-            would_work="without force: what is not confirmed is fenced, or waited for",
+            would_work="leave out force: what is not confirmed is fenced, or waited for",
         )
     entry = core.find_fenced(caller, request.id)
     if entry is None:

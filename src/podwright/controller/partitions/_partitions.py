@@ -131,7 +131,7 @@ def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> t
             raise WrongState(
                 f"host {min(both)} has devices of another user, and nothing keeps them apart there",
                 operation=spec.action,
-                would_work="another host, or wait until it has none",
+                would_work="choose another host, or wait until it has none",
             )
     return hosts
 

@@ -36,18 +36,20 @@ def hosts_of(
             would_work="--host HOST, or a launch by poprun, which names its own hosts",
         )
     if len(set(map(short_name, hosts))) < len(hosts):
-        raise InvalidRequest("a host is named twice", operation=action, would_work="each host once")
+        raise InvalidRequest(
+            "a host is named twice", operation=action, would_work="name each host once"
+        )
     if size % len(hosts):
         raise InvalidRequest(
             f"{size} devices do not divide evenly over {len(hosts)} hosts",
             operation=action,
-            would_work=f"a multiple of {len(hosts)} devices",
+            would_work=f"use a multiple of {len(hosts)} devices",
         )
     if spec.num_gcds % len(hosts):
         raise InvalidRequest(
             f"a GCD lies at one host: {spec.num_gcds} do not divide over {len(hosts)} hosts",
             operation=action,
-            would_work=f"a multiple of {len(hosts)} GCDs, or leave the count open",
+            would_work=f"use a multiple of {len(hosts)} GCDs, or leave the count open",
         )
     return hosts
 
@@ -64,9 +66,9 @@ def known_hosts(
         raise InvalidRequest(
             f"nothing attaches devices of cluster {cluster} to host {missing[0][:80]}",
             operation=action,
-            would_work=f"one of {', '.join(known)}"
+            would_work=f"choose one of {', '.join(known)}"
             if known
-            else "a fabric whose inventory names hosts, under [hosts]",
+            else "give the cluster a fabric whose inventory names hosts, under [hosts]",
         )
     return tuple(names[short_name(host)] for host in hosts)
 

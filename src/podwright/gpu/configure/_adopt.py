@@ -41,7 +41,7 @@ def read_grant(text: str) -> GrantedJob:
         raise InvalidRequest(
             f"job {job.number} is {job.state.lower()} and has no GPUs",
             operation=f"adopt the GPUs of job {job.number}",
-            would_work="a job that runs, or is being set up, with --gpus-per-node=N",
+            would_work="name a job that runs, or is being set up, with --gpus-per-node=N",
         )
     return GrantedJob(str(job.number), job.user.name, job.user.uid, job.state, tuple(gpus))
 
@@ -99,16 +99,16 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> lis
             raise WrongState(
                 f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
                 operation=action,
-                would_work="no partition there: podwright slurm configure --gpus --confine keeps "
-                "slices apart, and they have no NVLink",
+                would_work="leave the node out: podwright slurm configure --gpus --confine keeps slices "
+                "apart, and they have no NVLink",
             )
         info = by_place.get((node, index))
         if info is None:
             raise WrongState(
                 f"this server knows no GPU {index} of node {node}",
                 operation=action,
-                would_work="an agent on each node, called as Slurm calls the node, and gres.conf "
-                "from podwright slurm configure --gpus",
+                would_work="run an agent on each node under Slurm's name for the node, and make "
+                "gres.conf by podwright slurm configure --gpus",
             )
         if info.partition not in ("", own_partition):
             raise WrongState(

@@ -160,7 +160,7 @@ def nodes_with(type: str, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
     raise InvalidRequest(
         "no node of this Slurm has such GPUs",
         operation=f"--gpu-type={type}",
-        would_work=f"have: {available}",
+        would_work=f"the nodes have: {available}",
     )
 
 

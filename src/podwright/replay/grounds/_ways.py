@@ -94,13 +94,13 @@ def pod_ways(
     for policy in policies:
         if policy not in POLICIES:
             raise InvalidRequest(
-                f"there is no policy {policy!r}", would_work=f"one of {', '.join(POLICIES)}"
+                f"there is no policy {policy!r}", would_work=f"choose one of {', '.join(POLICIES)}"
             )
     if policies and not any(word in ("native", "plugin", "shared") for word in words):
         raise InvalidRequest(
             "a policy says how blocks are chosen, and none of these ways chooses any",
             operation=f"try {', '.join(words)} with {', '.join(policies)}",
-            would_work="native among the ways",
+            would_work="add native to the ways",
         )
     ways: list[ReplayWay] = []
     for word in words:
@@ -115,7 +115,7 @@ def pod_ways(
             )
         else:
             raise InvalidRequest(
-                f"there is no way {word!r}", would_work=f"one of {', '.join(POD_WAYS)}"
+                f"there is no way {word!r}", would_work=f"choose one of {', '.join(POD_WAYS)}"
             )
     return ways
 
@@ -132,7 +132,7 @@ def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
         if word not in GPU_WAYS:
             raise InvalidRequest(
                 f"there is no way {word!r} for GPU nodes",
-                would_work=f"one of {', '.join(GPU_WAYS)}",
+                would_work=f"choose one of {', '.join(GPU_WAYS)}",
             )
     return [ReplayWay(word, word, cluster.size, cluster=cluster) for word in words]
 

@@ -50,7 +50,7 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
         raise InvalidRequest(
             f"the file has no column {missing[0]}",
             operation="read jobs from it",
-            would_work=f"a first line {','.join(FIELDS)}",
+            would_work=f"begin with a first line {','.join(FIELDS)}",
         )
     for number, text in enumerate(rows, start=2):
         if not text.strip():

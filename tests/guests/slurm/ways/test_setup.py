@@ -223,7 +223,7 @@ def test_partitions_to_hand_over_are_those_that_stay() -> None:
     assert shared(server(*there), [])[0] == "all"
     with pytest.raises(InvalidRequest, match="there is no partition b"):
         shelf(server(*there), ["b"])
-    with pytest.raises(InvalidRequest, match="make them first"):
+    with pytest.raises(InvalidRequest, match="Make them first"):
         shelf(server(), [])
     with pytest.raises(InvalidRequest, match="a is not reconfigurable"):
         shared(server(*there), ["a"])

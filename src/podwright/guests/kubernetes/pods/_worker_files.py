@@ -85,7 +85,7 @@ def write_worker_files(folder: Path, place: str = PLACE) -> None:
     Unavailable.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise AlreadyExists(f"{folder} is not empty", would_work="another folder")
+        raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
     for name in ("bin", "lib", "libexec"):
         (folder / name).mkdir(parents=True)
     python = Path(os.path.realpath(sys.executable))

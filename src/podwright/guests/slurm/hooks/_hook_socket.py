@@ -113,7 +113,7 @@ def listen_far(addresses: Sequence[str]) -> tuple[int, socket.socket]:
                 not problem or error.errno != errno.EADDRNOTAVAIL
             ):  # EADDRNOTAVAIL: another host's address
                 problem = f"cannot listen on {where}: {(error.strerror or str(error)).lower()}"
-    raise Unavailable(problem, would_work="another `listen` in the site's file")
+    raise Unavailable(problem, would_work="choose another `listen` in the site's file")
 
 
 def _not_open(path: Path) -> Unavailable:

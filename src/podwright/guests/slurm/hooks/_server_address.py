@@ -33,7 +33,7 @@ def addresses(server: str) -> tuple[Address, ...]:
         return parse_addresses(server.removeprefix(_TCP))
     except InvalidRequest as error:
         raise InvalidRequest(
-            error.problem, operation=f"reach {server}", would_work="tcp:HOST:PORT[,HOST:PORT]"
+            error.problem, operation=f"reach {server}", would_work="write tcp:HOST:PORT[,HOST:PORT]"
         ) from None
 
 

@@ -32,15 +32,15 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
             raise InvalidRequest(
                 f"there is no cluster {cluster}",
                 operation=f"--pod {word}",
-                would_work=f"one of {', '.join(clusters)}",
+                would_work=f"choose one of {', '.join(clusters)}",
             )
         if not kind.replace("_", "").isalnum():
-            raise InvalidRequest(f"{kind!r} is no type", would_work="letters, digits and _")
+            raise InvalidRequest(f"{kind!r} is no type", would_work="use letters, digits and _")
         if at and not feature.replace("_", "").isalnum():
             raise InvalidRequest(
                 f"{feature!r} is no feature of nodes",
                 operation=f"--pod {word}",
-                would_work="one of slurm.conf's: NodeName=... Feature=NAME",
+                would_work="choose one of slurm.conf's: NodeName=... Feature=NAME",
             )
         blocks = Blocks(
             PodPlaces(client.list_devices(cluster=cluster, allocation=allocation)).capacity
@@ -131,7 +131,7 @@ def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
                 raise InvalidRequest(
                     f"the server has no machine {machine}",
                     operation=action,
-                    would_work=f"one of {', '.join(sorted(homes)[:8])}",
+                    would_work=f"choose one of {', '.join(sorted(homes)[:8])}",
                 )
             if machine in owners:
                 raise InvalidRequest(
@@ -209,5 +209,5 @@ def _check_known(name: str, infos: Mapping[str, PartitionInfo]) -> None:
     if name not in infos:
         raise InvalidRequest(
             f"there is no partition {name}",
-            would_work=f"one of {', '.join(sorted(infos)[:8]) or 'none: make it first'}",
+            would_work=f"choose one of {', '.join(sorted(infos)[:8]) or 'none: make it first'}",
         )

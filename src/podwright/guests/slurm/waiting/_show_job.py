@@ -17,7 +17,7 @@ async def find(slurm: Slurm, name: str) -> JobRecord:
     if not _ID.fullmatch(name):
         raise InvalidRequest(
             f"{name[:40]!r} is no job",
-            would_work="its number, as squeue shows it: 123, 123_4, 123+1",
+            would_work="give its number, as squeue shows it: 123, 123_4, 123+1",
         )
     reply = await slurm.run("scontrol", "-o", "show", "job", name)
     if reply.code and "Invalid job id" in reply.text:

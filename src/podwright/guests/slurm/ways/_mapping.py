@@ -247,6 +247,6 @@ def _together(hosts: Sequence[Mapped]) -> tuple[str, list[str]]:
     if len(clusters) > 1:
         raise InvalidRequest(
             f"its hosts' machines are in different clusters: {', '.join(clusters)}",
-            would_work="hosts of one cluster, named with -w",
+            would_work="name hosts of one cluster with -w",
         )
     return clusters[0], [machine for host in hosts for machine in host.machines]
