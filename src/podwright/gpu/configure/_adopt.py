@@ -99,8 +99,8 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> lis
             raise WrongState(
                 f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
                 operation=action,
-                would_work="leave the node out: podwright slurm configure --gpus --confine keeps slices "
-                "apart, and they have no NVLink",
+                would_work="leave the node out: podwright slurm configure --gpus --confine keeps "
+                "slices apart, and they have no NVLink",
             )
         info = by_place.get((node, index))
         if info is None:
