@@ -130,7 +130,8 @@ class User:
         self.pod, self.name = pod, name
         self.jobs = list(jobs)
         self.refused = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        #: It does nothing until then.
+        self.stopped_until = 0.0
 
     @property
     def waiting(self) -> list[Job]:
@@ -282,6 +283,8 @@ class SharedPod:
             await self.world.time.advance(1.0)
             for place, user in enumerate(self.users):
                 before = looks.get(user.name)
+                if self.now < user.stopped_until:
+                    continue
                 if (int(self.now) + place) % TICK_S == 0 and (before is None or before.done()):
                     if before is not None:
                         before.result()

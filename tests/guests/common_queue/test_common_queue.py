@@ -46,6 +46,25 @@ async def test_a_stream_of_small_jobs_starves_no_large_one(many: str, one: str) 
     await pod.world.stop()
 
 
+@virtually
+async def test_a_scheduler_that_is_stopped_loses_its_place_and_gets_another() -> None:
+    pod = SharedPod()
+    await pod.world.start()
+    busy = user(pod, "kubernetes", stream("kubernetes", 200))
+    large = Job("slurm-large", 16, 50.0, due=20.0)
+    slurm = user(pod, "slurm", [large])
+    while large.name not in pod.kept:
+        await pod.run(2.0)
+    slurm.stopped_until = pod.now + 180.0
+    await pod.run(180.0)
+    started = [job.started for job in busy.jobs if job.started > pod.kept[large.name].until]
+    assert started, "nobody else got the devices of the place"
+    assert large.started < 0
+    await pod.run(ROOM_S + 100.0 + 7 * 15 + 30.0)
+    assert large.started > 0
+    await pod.world.stop()
+
+
 SIZES = (1, 2, 4, 4, 8, 8, 16, 16, 32, 64)
 MOST_S = 6000.0
 KEEP_S = 30.0  #: beyond the last end on a kept place: looks of two guests, and the place's reset
@@ -71,7 +90,7 @@ def history(seed: int) -> dict[str, list[Job]]:
 
 async def played(histories: dict[str, list[Job]], *, kills: Random | None = None) -> SharedPod:
     """The pod after all jobs have ended, or after MOST_S seconds. kills: everything is killed now
-    and then."""
+    and then, or somebody is stopped for up to three minutes."""
     pod = SharedPod()
     await pod.world.start()
     for name, jobs in histories.items():
@@ -80,6 +99,8 @@ async def played(histories: dict[str, list[Job]], *, kills: Random | None = None
         await pod.run(20.0)
         if kills is not None and pod.now < MOST_S / 2 and kills.random() < 0.3:
             await pod.kill(kills.randrange(200))
+        elif kills is not None and pod.now < MOST_S / 2 and kills.random() < 0.1:
+            kills.choice(pod.users).stopped_until = pod.now + kills.randrange(180)
     await pod.world.check()
     await pod.world.stop()
     return pod
