@@ -247,7 +247,9 @@ def test_a_guest_that_begins_to_wait_starts_at_the_least_use() -> None:
     assert shares.use("x/a") == 50.0, "what it had before it waited does not count"
 
 
-@pytest.mark.parametrize("text", ["slurm", "slurm=", "=3", "slurm=0", "slurm=-1", "slurm=inf"])
+@pytest.mark.parametrize(
+    "text", ["slurm", "slurm=", "=3", "slurm=0", "slurm=-1", "slurm=inf", "slurm=nan", "slurm=1001"]
+)
 def test_wrong_weights_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         weights_of([text])

@@ -27,6 +27,7 @@ from podwright.controller.calls._call_table import CALLS
 from podwright.controller.calls._declared import BoundCall, declared
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
+from podwright.controller.queue import _stored_weights as stored_weights
 from podwright.controller.queue._shares import Sharing
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._exclusive_allocations import kept_out
@@ -113,6 +114,8 @@ class Controller:
             services.requests.load(opened.records)
             services.audit.load(opened.records)
             self._core.quotas.update(quotas.load(opened.records))
+            guests = services.waiting.line.guests
+            guests.stored_weights.update(stored_weights.load(opened.records))
             load_machines(services, opened)
             await recovery.recover(self._core, opened)
         except BaseException:

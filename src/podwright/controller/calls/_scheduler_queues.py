@@ -43,7 +43,7 @@ POOLS: Final = 64  #: of one scheduler
 BLOCKS: Final = 64  #: of one job in one pool
 _ENQUEUE: Final = "enqueue"
 _WORDS: Final = 300  #: characters
-_GUEST: Final = 64  #: characters
+LONGEST_GUEST: Final = 64  #: characters of a scheduler's name
 
 
 async def report_jobs(services: Services, caller: Caller, request: JobReport) -> Empty:
@@ -154,11 +154,11 @@ def _own_record(core: Core, key: str, partition: str) -> PartitionRecord | None:
 
 
 def _check_guest(guest: str, operation: str) -> None:
-    if len(guest) > _GUEST or not guest.isprintable():
+    if len(guest) > LONGEST_GUEST or not guest.isprintable():
         raise InvalidRequest(
             "the guest's name is too long or not printable",
             operation=operation,
-            would_work=f"use at most {_GUEST} printable characters",
+            would_work=f"use at most {LONGEST_GUEST} printable characters",
         )
 
 

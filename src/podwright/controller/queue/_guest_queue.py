@@ -26,7 +26,7 @@ every few seconds, and after a restart of the server the next call brings their 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -92,20 +92,38 @@ class GuestQueue:
 
     oldest_waiter: since when the first waiter of the server's own queue waits for devices; None:
     none does. enabled: whether devices are kept for schedulers. shares: decides whose turn it is.
+    stored_weights, option_weights: by the name of a scheduler, or `people`; a stored one comes
+    first.
     """
 
     def __init__(self, core: Core, oldest_waiter: Callable[[], float | None]) -> None:
         self._core, self._oldest_waiter = core, oldest_waiter
         self._guests: dict[str, _Guest] = {}
         self._contested = False  # do two guests wait
+        self.stored_weights: dict[str, float] = {}
         self.configure(Sharing())
 
     def configure(self, sharing: Sharing) -> None:
         """Share as the site says. Called before anybody waits."""
-        self.enabled, self.shares = sharing.enabled, Shares(sharing.weights)
+        self.enabled, self.option_weights = sharing.enabled, dict(sharing.weights)
+        self.shares = Shares(ChainMap(self.stored_weights, self.option_weights))
 
     def __bool__(self) -> bool:
         return any(guest.heads for guest in self._guests.values())
+
+    def set_weight(self, name: str, weight: float | None) -> None:
+        """Change the stored weight of a guest; None: it has none any more. Time that has passed
+        counts with the old weight."""
+        self._charge()
+        if weight is None:
+            self.stored_weights.pop(name, None)
+        else:
+            self.stored_weights[name] = weight
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the schedulers that call, and `people`. Empty if nothing is shared."""
+        return {guest_name(key) for key in (PEOPLE, *self._guests)} if self.enabled else set()
 
     # -- what schedulers say -----------------------------------------------------------------
 
