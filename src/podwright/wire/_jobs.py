@@ -43,8 +43,8 @@ class JobInfo(Value):
 
 class JobReport(Value):
     """All jobs that wait in a scheduler's queue now, in its order. They replace the jobs of its
-    last report. guest: the name of the scheduler, where several of them report under one account;
-    at most 64 printable characters.
+    last report. guest: the name of the scheduler, by which several of one account are told apart;
+    at most 64 printable characters. Empty: slurm, as older services of Slurm report.
     """
 
     jobs: list[JobInfo] = []

@@ -99,6 +99,7 @@ class GuestQueue:
     def __init__(self, core: Core, oldest_waiter: Callable[[], float | None]) -> None:
         self._core, self._oldest_waiter = core, oldest_waiter
         self._guests: dict[str, _Guest] = {}
+        self._people_wait: float | None = None  # what oldest_waiter returned at the last charge
         self._contested = False  # do two guests wait
         self.stored_weights: dict[str, float] = {}
         self.configure(Sharing())
@@ -157,16 +158,10 @@ class GuestQueue:
                 yield head.job if head else "", reservation.goal, offered
 
     def places_of_job(self, scheduler: str, job: str) -> list[Reservation]:
-        """What is kept for a job. scheduler: the account, or the account and the guest's name."""
-        account, _, name = scheduler.partition("/")
-        return [
-            place
-            for key, guest in self._guests.items()
-            if key.startswith(f"{account}/") and name in ("", key.partition("/")[2])
-            for head in guest.heads.values()
-            if head.job == job
-            for place in self._places_of(head)
-        ]
+        """What is kept for a job. scheduler: its `guest_key`."""
+        guest = self._guests.get(scheduler)
+        head = guest.heads.get(job) if guest is not None else None
+        return self._places_of(head) if head is not None else []
 
     def sweep(self) -> None:
         """Forget silent schedulers, and take back offers that were not used."""
@@ -195,7 +190,7 @@ class GuestQueue:
         self._charge()
         limit = (math.inf, math.inf)
         if before_people:
-            limit = (self.shares.use(PEOPLE), self._oldest_waiter() or 0.0)
+            limit = (self.shares.use(PEOPLE), self._people_wait or 0.0)
         claimed: set[Pool] = set()
         for head in sorted(self._waiting(), key=self._rank):
             if self._rank(head)[:2] >= limit:
@@ -225,7 +220,7 @@ class GuestQueue:
     def _is_due(self, head: FirstJob) -> bool:
         """Whether devices in use are kept for a job, too. While people wait they are, because the
         server's own queue keeps them for its waiters from the start."""
-        return head.due or self._oldest_waiter() is not None
+        return head.due or self._people_wait is not None
 
     def _waiting(self) -> Iterator[FirstJob]:
         now = self._core.now()
@@ -236,7 +231,8 @@ class GuestQueue:
 
     def _charge(self) -> None:
         waiting = {head.guest for head in self._waiting()}
-        if self._oldest_waiter() is not None:
+        self._people_wait = self._oldest_waiter()
+        if self._people_wait is not None:
             waiting.add(PEOPLE)
         devices: Counter[str] = Counter()
         self._contested = len(waiting) > 1
