@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from podwright._version import __version__
-from podwright.cli.shared._arguments import Parser, not_negative, port, positive, run
+from podwright.cli.shared._arguments import Parser, not_negative, number, port, positive, run
 from podwright.cli.shared._listing import add_options
 from podwright.cli.shared._server import connect_to_one, said, server_options
 from podwright.cli.vipu import Connect
@@ -193,7 +193,7 @@ def _share(parser: Parser, sets: bool) -> None:
     )
     if sets:
         parser.add_argument(
-            "--weight", type=float, required=True, metavar="N", help="from 0.01 to 1000"
+            "--weight", type=number, required=True, metavar="N", help="from 0.01 to 1000"
         )
 
 
