@@ -197,7 +197,7 @@ def pod_scene() -> dict[str, dict[str, Any]]:
     job = {
         "place": 1, "scheduler": "slurm", "job": "4712", "owner": "dave",
         "asked": "32 devices of pod", "needs": "waits for 32 devices of pod: 12 are free",
-        "priority": 1000, "since": NOW - 900, "cluster": "pod",
+        "priority": 1000, "since": NOW - 900, "cluster": "pod", "starts": 0, "reserved": 0,
     }  # fmt: skip
     drained = {
         "at": NOW - 5400, "who": "ruth", "what": "DrainMachine", "about": "rack1-14",

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import podwright
-from podwright.errors import AlreadyExists, NotFound, WrongState
+from podwright.errors import AlreadyExists, InvalidRequest, NotFound, WrongState
 from tests.whole.conftest import Pod as Server
 
 
@@ -30,6 +30,18 @@ def test_users_and_their_quotas(server: Server) -> None:
         with pytest.raises(NotFound, match="there is no user alice") as refused:
             pod.admin.user("alice")
         assert "there are: " in refused.value.would_work
+
+
+def test_weights_of_the_common_queue(server: Server) -> None:
+    with podwright.connect() as pod:
+        assert [(share.guest, share.weight) for share in pod.admin.shares()] == [("people", 1.0)]
+        assert pod.admin.set_share("slurm", 3).source == "STORED"
+        with pytest.raises(InvalidRequest, match="0 is no weight"):
+            pod.admin.set_share("slurm", 0)
+        assert [share.guest for share in pod.admin.shares()] == ["people", "slurm"]
+        assert pod.admin.remove_share("slurm").weight == 1
+        with pytest.raises(NotFound, match="nobody has set the weight of slurm"):
+            pod.admin.remove_share("slurm")
 
 
 def test_machines_allocations_and_clusters(server: Server) -> None:

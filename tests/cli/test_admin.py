@@ -45,6 +45,9 @@ from podwright.wire import (
     QuotaInfo,
     QuotaList,
     ServerInfo,
+    ShareInfo,
+    ShareList,
+    ShareRequest,
     UserInfo,
     UserList,
     UserRequest,
@@ -273,6 +276,45 @@ def test_quotas(server: Server, run: Run) -> None:
     assert (code, "there is no quota of eve" in err) == (1, True)
     code, _, err = run("set quota --user eve")
     assert (code, "how much is not said" in err) == (2, True)
+
+
+def test_weights_of_the_common_queue(server: Server, run: Run) -> None:
+    slurm = ShareInfo(guest="slurm", weight=3, source="STORED", active=True)
+    server.answers["SetShare"] = slurm
+    people = ShareInfo(guest="people", weight=0.5, source="OPTION", active=True)
+    silent = ShareInfo(guest="kubernetes c1")
+    server.answers["ListShares"] = ShareList(shares=[silent, people, slurm])
+    said = run("set share --guest slurm --weight 3")
+    assert said == (0, "set share (slurm): success. Its weight is 3.\n", "")
+    assert server.asked == [("SetShare", ShareRequest(guest="slurm", weight=3.0))]
+    _, out, _ = run("set share --guest slurm --weight 3 --json")
+    assert json.loads(out) == {
+        "guest": "slurm", "weight": 3.0, "source": "STORED", "active": True
+    }  # fmt: skip
+    _, out, _ = run("list shares")
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in out.splitlines()]
+    assert rows[0] == ["Guest", "Weight", "From", "Active"]
+    assert rows[2:] == [
+        ["kubernetes c1", "1", "nobody set it", "no"],
+        ["people", "0.5", "vipu-server --share", "yes"],
+        ["slurm", "3", "set by an administrator", "yes"],
+    ]
+    _, out, _ = run("list shares --json")
+    assert [share["source"] for share in json.loads(out)] == ["DEFAULT", "OPTION", "STORED"]
+    server.answers["SetShare"] = ShareInfo(guest="slurm", weight=2, source="OPTION")
+    _, out, _ = run("remove share --guest slurm")
+    assert server.asked[-1] == ("SetShare", ShareRequest(guest="slurm", remove=True))
+    assert out.splitlines()[:2] == [
+        "remove share (slurm): success. Its weight is 2.",
+        "That is what vipu-server --share says.",
+    ]
+    assert "no scheduler of this name calls the server" in out
+    code, _, err = run("remove share --guest people")
+    assert (code, "nobody has set the weight of people" in err) == (1, True)
+    assert run("set share --guest slurm")[0] == 2
+    for wrong in ("many", "nan", "inf"):
+        code, _, err = run(f"set share --guest slurm --weight {wrong}")
+        assert (code, f"'{wrong}' is not a number" in err) == (2, True)
 
 
 def test_moves_are_shown_and_forbidden(server: Server, run: Run) -> None:

@@ -181,6 +181,7 @@ class MarkedPod(Pod):
             "allocations": (await found.list_allocations(ROOT, ALL)).allocations,
             "users": [_plain(user) for user in (await found.list_users(ROOT, ALL)).users],
             "quotas": (await found.list_quotas(ROOT, ALL)).quotas,
+            "shares": (await found.list_shares(ROOT, ALL)).shares,
             "jobs": [_plain(job) for job in (await found.list_jobs(ROOT, ALL)).jobs],
             "moves": sorted((m.partition, str(m.target.blocks)) for m in core.moves.values()),
             "moving": found._services.moves.allowed,

@@ -21,10 +21,12 @@ from podwright.wire import (
     PartitionEnd,
     PartitionSpec,
     PoolHead,
+    QuotaInfo,
     RemoveRequest,
+    WaitRequest,
 )
 from tests.controller.test_privacy import SCHEDULER
-from tests.controller.world import ALICE, ROOT, World
+from tests.controller.world import ALICE, BOB, ROOT, World
 
 
 def head(job: str = "", *sizes: int, due: bool = True, cluster: str = "pod16") -> PoolHead:
@@ -247,7 +249,31 @@ def test_a_guest_that_begins_to_wait_starts_at_the_least_use() -> None:
     assert shares.use("x/a") == 50.0, "what it had before it waited does not count"
 
 
-@pytest.mark.parametrize("text", ["slurm", "slurm=", "=3", "slurm=0", "slurm=-1", "slurm=inf"])
+@pytest.mark.parametrize(
+    "text", ["slurm", "slurm=", "=3", "slurm=0", "slurm=-1", "slurm=inf", "slurm=nan", "slurm=1001"]
+)
 def test_wrong_weights_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         weights_of([text])
+
+
+async def test_who_waits_for_a_quota_is_not_among_those_who_share(world: World) -> None:
+    await create(world, "a", "a1", 0, 16)
+    await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=4))
+    spec = PartitionSpec(name="p1", size=8, cluster="pod16")
+    await world.controller.wait(ALICE, WaitRequest(create=CreateRequest(spec=spec)))
+    first = head("job 2", 8, due=False)
+    assert not (await enqueue(world, "b", first)).places, "only due jobs get devices in use"
+    guests = world.controller._services.waiting.line.guests
+    await world.time.advance(5.0)
+    await enqueue(world, "b", first)
+    assert guests.shares.use(PEOPLE) == 0.0
+    await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=24))
+    (place,) = (await enqueue(world, "b", first)).places
+    assert not place.job, "people wait for devices now, and hers come first"
+    await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=4))
+    assert not (await enqueue(world, "b", first)).places, "nothing is kept for her any more"
+    spec = PartitionSpec(name="p2", size=4, cluster="pod16")
+    await world.controller.wait(BOB, WaitRequest(create=CreateRequest(spec=spec)))
+    (place,) = (await enqueue(world, "b", first)).places
+    assert place.job == "job 2", "bob waits for devices, so a job gets devices in use, too"

@@ -17,6 +17,7 @@ from podwright.wire import (
     ListRequest,
     PartitionSpec,
     QuotaInfo,
+    ShareRequest,
     UserRequest,
     WaitRequest,
 )
@@ -31,6 +32,7 @@ LISTS: dict[str, Callable[[Any], Any]] = {
     "list_agents": lambda one: one.name,
     "list_users": lambda one: one.name,
     "list_quotas": lambda one: (one.user, one.allocation),
+    "list_shares": lambda one: one.guest,
     "list_waiters": lambda one: one.id,
 }
 
@@ -47,6 +49,7 @@ async def full() -> World:
         user = UserRequest(name=f"u{n}", role="user")
         await world.controller.create_user(ROOT, user)
         await world.controller.set_quota(ROOT, QuotaInfo(user=f"u{n}", devices=64))
+        await world.controller.set_share(ROOT, ShareRequest(guest=f"s{n}", weight=1 + n))
     for n in range(5):
         wanted = CreateRequest(spec=PartitionSpec(name=f"w{n}", size=32, allocation="left"))
         await world.controller.wait(ROOT, WaitRequest(create=wanted, priority=n % 2))

@@ -70,6 +70,17 @@ async def test_schedulers_of_one_account_keep_their_own_queues(world: World) -> 
         await call(controller, SCHEDULER, "report_jobs", JobReport(guest="a\nb"))
 
 
+async def test_slurm_is_named_so_whatever_its_account_is(world: World) -> None:
+    controller, account = world.controller, replace(SCHEDULER, name="svc-jobs")
+    await call(controller, account, "report_jobs", jobs("9", "4"))  # an older service, unnamed
+    named = JobReport(jobs=jobs("4", "7").jobs, guest="slurm")
+    await call(controller, account, "report_jobs", named)
+    found = (await call(controller, ROOT, "list_jobs")).jobs
+    assert [(job.scheduler, job.id) for job in found] == [("slurm", "4"), ("slurm", "7")]
+    world.time.now += AWAY
+    assert controller.conditions(1_790_000_000.0)["silent_schedulers"].keys() == {"slurm"}
+
+
 @pytest.mark.parametrize("caller", [ALICE, NOBODY])
 async def test_only_schedulers_tell(world: World, caller: object) -> None:
     with pytest.raises(Denied):

@@ -122,7 +122,7 @@ class Eight:
     async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
         return EnqueueReply()
 
-    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
+    async def report(self, jobs: list[JobInfo]) -> None:
         raise AssertionError
 
 

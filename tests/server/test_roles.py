@@ -57,6 +57,7 @@ NAMES = {
     ObjectKind.ALLOCATION: "a9",
     ObjectKind.USER: "dave",
     ObjectKind.QUOTA: "bob",
+    ObjectKind.SHARE: "slurm",
 }
 #: What a request needs besides the name of its object, where no sample of the type will do.
 BESIDES: dict[type[Value], dict[str, Any]] = {

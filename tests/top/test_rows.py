@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from podwright.top import TABS, draw, legend, rows
-from podwright.top._picture import Cell
-from podwright.top._rows import held_by, span
+from podwright.top._picture import Cell, kept_marks
+from podwright.top._rows import held_by, queue_name, span
 from tests.top.pod import NOW, snapshot
 
 
@@ -46,7 +46,28 @@ def test_rows_are_filtered_and_sorted() -> None:
     assert [key for key, _ in rows(partitions, snapshot(), NOW, words="alice active")] == ["train"]
     assert [key for key, _ in rows(partitions, snapshot(), NOW, words="-alice")] == ["eval"]
     (waiter,) = rows(TABS[1], snapshot(), NOW)
-    assert waiter[1] == (1, "w1", "carol", "16 devices", "1m", "", "eval to end")
+    assert waiter[1] == (
+        "", "people", 1, "w1", "carol", "16 devices", "", "1m", "", "eval to end"
+    )  # fmt: skip
+
+
+def test_what_is_kept_has_the_number_of_its_request() -> None:
+    seen = snapshot()
+    seen["jobs"] = {
+        "slurm/7": {"scheduler": "slurm", "job": "7", "place": 2, "owner": "eve", "reserved": 2}
+    }
+    for offset, more in ((0, ("job 7 of slurm",)), (1, ("job 7 of slurm",)), (2, ("w1",)), (3, ())):
+        machine, index, *_ = seen["devices"][f"c0/1/{offset}"]
+        seen["devices"][f"c0/1/{offset}"] = (machine, index, "RESERVED", "", "a0", *more)
+    _, second = draw(seen, 64)
+    assert "".join(cell.letter for cell in second.cells) == "112r········!!!!"
+    assert "r kept  1 for job 7 of slurm  2 for w1  " in legend(seen)
+    _, job = rows(TABS[1], seen, NOW, sort=TABS[1].sort)
+    assert job[1][1:7] == ("slurm", 2, "7", "eve", "", 2)
+    named = {
+        queue_name(key, seen[topic][key]) for topic, key in (("jobs", "slurm/7"), ("waiters", "w1"))
+    }
+    assert named == set(kept_marks(seen))
 
 
 def test_events_are_the_newest_first() -> None:

@@ -30,6 +30,9 @@ from podwright.wire import (
     NewUser,
     QuotaInfo,
     RevokeRequest,
+    ShareInfo,
+    ShareList,
+    ShareRequest,
     UserInfo,
     UserList,
     UserRequest,
@@ -62,7 +65,8 @@ class MachineRow(NamedTuple):
 
 
 class PodAdmin:
-    """The calls for administrators: agents, clusters, allocations, users, machines, quotas.
+    """The calls for administrators: agents, clusters, allocations, users, machines, quotas,
+    shares.
 
     It is `Pod.admin` and closes with its `Pod`. Any thread may use it. A change is in force when
     its method returns. Every method raises the errors of `podwright.errors`: `Denied` for a caller
@@ -333,6 +337,28 @@ class PodAdmin:
                 would_work="vipu-admin list quotas shows all",
             )
         return self.set_quota(user=user, allocation=allocation)
+
+    # The common queue
+
+    def shares(self) -> list[ShareInfo]:
+        """Return the weights of those who share the pods, by the guest's name."""
+        return self._call("ListShares", ListRequest(), ShareList).shares
+
+    def set_share(self, guest: str, weight: float) -> ShareInfo:
+        """Set the weight of a scheduler (`slurm`, `kubernetes NAME`), or of `people`.
+
+        It is stored, and comes before `vipu-server --share`. Raises `InvalidRequest`.
+        """
+        return self._call("SetShare", ShareRequest(guest=guest, weight=weight), ShareInfo)
+
+    def remove_share(self, guest: str) -> ShareInfo:
+        """Forget the stored weight of a guest. Return its weight from now on. Raises `NotFound`."""
+        if guest not in [share.guest for share in self.shares() if share.source == "STORED"]:
+            raise NotFound(
+                f"nobody has set the weight of {guest[:80]}",
+                would_work="vipu-admin list shares shows all",
+            )
+        return self._call("SetShare", ShareRequest(guest=guest, remove=True), ShareInfo)
 
     # The server
 

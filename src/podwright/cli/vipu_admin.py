@@ -1,8 +1,8 @@
 """`vipu-admin`: agents, clusters, allocations and users of a server. It parses, calls and prints.
 
 Grammar, the success line and the known options are those of V-IPU's command of the same name. Our
-choice are quotas, machines, backups, and all tables except that of `discover agent`. Output about
-partitions is that of `vipu`.
+choice are quotas, shares, machines, backups, and all tables except that of `discover agent`. Output
+about partitions is that of `vipu`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from podwright._version import __version__
-from podwright.cli.shared._arguments import Parser, not_negative, port, positive, run
+from podwright.cli.shared._arguments import Parser, not_negative, number, port, positive, run
 from podwright.cli.shared._listing import add_options
 from podwright.cli.shared._server import connect_to_one, said, server_options
 from podwright.cli.vipu import Connect
@@ -29,6 +29,7 @@ examples:
   vipu-admin test cluster c1
   vipu-admin drain machine ag2
   vipu-admin set quota --user alice --devices 16
+  vipu-admin set share --guest slurm --weight 3
   vipu-admin backup store pod.backup
   vipu-admin moves --dry-run
 
@@ -38,6 +39,10 @@ exit codes: 0 done; 1 refused, or a test found something; 2 wrong usage; 69 no s
 _VERBS = ("create", "list", "get", "reset", "remove", "delete", "explain", "wait")
 #: The verbs that are entirely vipu's.
 _ALL_OF_VIPU = ("events", "reset", "explain")
+_SHARES = {
+    "set": "Set the weight of a scheduler, or of people, in the common queue.",
+    "remove": "Forget the weight that was set; that of vipu-server --share counts again, or 1.",
+}
 _OF_VIPU = ("partition", "device", "lease", "ipu-attr", "waiter", "event")
 
 
@@ -113,11 +118,14 @@ def build_parser() -> Parser:
     quota = listing("quota", "list_quotas", "List quotas, and what is used of them.", named=False)
     add_options(quota)
     quota.add_argument("--allocation", default="", metavar="A", help="only those of this one")
-    for name, noun, action in (
-        ("set", verb("set", "Limit what users may have."), "set_quota"),
-        ("remove", removing, "remove_quota"),
-    ):
-        _quota(noun("quota", action, f"{name.capitalize()} a quota.", named=False), name == "set")
+    add_options(
+        listing("share", "list_shares", "List the weights in the common queue.", named=False)
+    )
+    setting = verb("set", "Limit what users may have, or set a weight in the common queue.")
+    for name, noun in (("set", setting), ("remove", removing)):
+        quota = noun("quota", f"{name}_quota", f"{name.capitalize()} a quota.", named=False)
+        _quota(quota, name == "set")
+        _share(noun("share", f"{name}_share", _SHARES[name], named=False), name == "set")
     moves = verbs.add_parser(
         "moves",
         parents=[common],
@@ -174,6 +182,19 @@ def _quota(parser: Parser, sets: bool) -> None:
     if sets:
         add("--devices", type=not_negative, metavar="N", help="devices; without it, no limit")
         add("--partitions", type=not_negative, metavar="N", help="partitions; else no limit")
+
+
+def _share(parser: Parser, sets: bool) -> None:
+    parser.add_argument(
+        "--guest",
+        required=True,
+        metavar="G",
+        help="slurm, 'kubernetes NAME' or people; list shares shows all",
+    )
+    if sets:
+        parser.add_argument(
+            "--weight", type=number, required=True, metavar="N", help="from 0.01 to 1000"
+        )
 
 
 def _creation(create: Callable[..., Parser]) -> None:

@@ -27,7 +27,8 @@ from podwright.controller.calls._call_table import CALLS
 from podwright.controller.calls._declared import BoundCall, declared
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
-from podwright.controller.queue._shares import Sharing
+from podwright.controller.queue import _stored_weights as stored_weights
+from podwright.controller.queue._shares import Sharing, guest_name
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._exclusive_allocations import kept_out
 from podwright.controller.state._caller import Caller
@@ -113,6 +114,8 @@ class Controller:
             services.requests.load(opened.records)
             services.audit.load(opened.records)
             self._core.quotas.update(quotas.load(opened.records))
+            guests = services.waiting.line.guests
+            guests.stored_weights.update(stored_weights.load(opened.records))
             load_machines(services, opened)
             await recovery.recover(self._core, opened)
         except BaseException:
@@ -164,7 +167,9 @@ class Controller:
         return {
             "read_only": full.problem if full else "",
             "silent_schedulers": {
-                name: round((wall - age) / 10) * 10 for name, age in ages.items() if age >= AWAY
+                guest_name(key): round((wall - age) / 10) * 10
+                for key, age in ages.items()
+                if age >= AWAY
             },
             "cabling": [list(fault) for faults in core.miscabled.values() for fault in faults],
         }

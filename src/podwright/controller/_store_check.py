@@ -28,6 +28,7 @@ from podwright.controller.administration._audit import EVENT, INTENT, IntentReco
 from podwright.controller.administration._audit_chain import ANCHOR, AnchorRecord
 from podwright.controller.administration._users import USER, UserRecord
 from podwright.controller.hardware._registry import AGENT, CLUSTER, AgentRecord, ClusterRecord
+from podwright.controller.queue._stored_weights import SHARE, ShareRecord
 from podwright.controller.queue._waiter import WaiterRecord
 from podwright.controller.requests._quotas import QUOTA
 from podwright.controller.state._core import EPOCH_SHIFT
@@ -63,6 +64,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     ALLOCATION: AllocationRecord,
     USER: UserRecord,
     QUOTA: QuotaRecord,
+    SHARE: ShareRecord,
     WAITER: WaiterRecord,
     REQUEST: Remembered,
     EVENT: EventInfo,
@@ -84,6 +86,7 @@ _NAMES: Final[Mapping[str, Callable[[Any], str]]] = {
     QUARANTINE: lambda record: str(record.key),
     AGENT: lambda record: str(record.name),
     WAITER: lambda record: str(record.id),
+    SHARE: lambda record: str(record.guest),
 }
 #: So many faults stand in a refusal; `--check` lists all.
 _SHOWN: Final = 3

@@ -36,7 +36,7 @@ Changes = dict[str, dict[str, object]]
 #: Returns one of the server's lists, whole, by the method's name. Raises wire.PodwrightError.
 Ask = Callable[[str], Awaitable[Any]]
 
-FRAGMENT_TOPICS: Final = ("clusters", "devices", "waiters")
+FRAGMENT_TOPICS: Final = ("clusters", "devices")
 #: Attributes of a device that its driver measures, in the order in which the page shows them.
 READINGS: Final = (
     "load", "memory used", "power", "temperature", "ecc errors", "row remapping", "last xid",
@@ -81,8 +81,7 @@ async def take(
     if other_pods and not topics:
         contents["pods"] = dict(other_pods)
     if "clusters" in lists and "devices" in lists:
-        waiters = lists.get("waiters", ())
-        contents["fragments"] = dict(fragments(lists["clusters"], lists["devices"], waiters))
+        contents["fragments"] = dict(fragments(lists["clusters"], lists["devices"]))
         if "machines" in contents:
             contents["machines"].update(_without_agent(lists, contents["machines"]))
     if not topics:
@@ -223,8 +222,6 @@ def _move(value: MoveRow, _: float) -> tuple[str, object]:
 
 
 def _waiter(value: WaiterInfo, now: float) -> tuple[str, object]:
-    # Rounded to the minute, since an estimate moves a little with every reading.
-    starts = round((now + value.estimate) / 60.0) * 60 if value.estimate else 0
     return value.id, {
         "place": value.place,
         "owner": value.owner,
@@ -233,12 +230,20 @@ def _waiter(value: WaiterInfo, now: float) -> tuple[str, object]:
         "needs": value.needs,
         "priority": value.priority,
         "since": round(value.since),
-        "starts": starts,
+        "starts": _starts(value.estimate, now),
         "reserved": value.reserved,
     }
 
 
-def _job(value: JobInfo, _: float) -> tuple[str, object]:
+def _starts(estimate: float, now: float) -> int:
+    """Return when a request can start, in seconds since 1970; 0: not known.
+
+    It is rounded to the minute, since an estimate moves a little with every reading.
+    """
+    return round((now + estimate) / 60.0) * 60 if estimate else 0
+
+
+def _job(value: JobInfo, now: float) -> tuple[str, object]:
     return f"{value.scheduler}/{value.id}", {
         "place": value.place,
         "scheduler": value.scheduler,
@@ -249,6 +254,8 @@ def _job(value: JobInfo, _: float) -> tuple[str, object]:
         "priority": value.priority,
         "since": round(value.since),
         "cluster": value.cluster,
+        "starts": _starts(value.estimate, now),
+        "reserved": value.reserved,
     }
 
 

@@ -8,30 +8,28 @@ from typing import Any
 from podwright.errors import PodwrightError
 from podwright.fabric import Family, family_named
 from podwright.placement.fragments import fits
-from podwright.wire import ClusterInfo, DeviceInfo, WaiterInfo
+from podwright.wire import ClusterInfo, DeviceInfo
 
 
 def fragments(
-    clusters: Iterable[ClusterInfo], devices: Iterable[DeviceInfo], waiters: Iterable[WaiterInfo]
+    clusters: Iterable[ClusterInfo], devices: Iterable[DeviceInfo]
 ) -> dict[str, dict[str, Any]]:
     """Return, by cluster, what still fits.
 
     free: number of free devices. sizes: [size, how many such blocks fit at once, free devices
-    outside all of them]. kept: number of devices that are kept, by waiter; `?` where the waiter is
-    not shown.
+    outside all of them]. kept: number of free devices that are kept, by the waiter or the
+    scheduler's job (`job 7 of slurm`); `?` for those of which the caller may not know.
     """
     by_cluster: dict[str, list[DeviceInfo]] = {}
     for device in devices:
         by_cluster.setdefault(device.cluster, []).append(device)
-    known = {waiter.id for waiter in waiters}
     out: dict[str, dict[str, Any]] = {}
     for cluster in clusters:
         inside = by_cluster.get(cluster.name, [])
         counts: dict[str, int] = {}
         for device in inside:
             if device.state == "RESERVED":
-                name = device.attributes.get("kept_for", "")
-                name = name if name in known else "?"
+                name = device.attributes.get("kept_for") or "?"
                 counts[name] = counts.get(name, 0) + 1
         family = _family(cluster.family)
         out[cluster.name] = {

@@ -17,8 +17,8 @@ from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from podwright.errors import PodwrightError
 from podwright.page import Snapshot
-from podwright.top._picture import draw, legend, letters
-from podwright.top._rows import TABS, facts, held_by, rows
+from podwright.top._picture import Cell, draw, kept_marks, legend, letters
+from podwright.top._rows import TABS, facts, held_by, queue_name, rows
 
 #: A refresh that took t seconds is followed by a pause of at least this many times t.
 _SHARE = 10.0
@@ -178,7 +178,7 @@ class TopApp(App[None]):
         table: DataTable[Any] = self.query_one(DataTable)
         tab, (sort, down) = TABS[self.tab], self.order[self.tab]
         table_rows = rows(tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=down)
-        marks = letters(self.snapshot) if tab.name == "Partitions" else {}
+        marks = self._marks(tab.name, [key for key, _ in table_rows])
         listed = (self.tab, sort, down, table_rows, marks)
         if listed == self._listed:
             return
@@ -201,6 +201,14 @@ class TopApp(App[None]):
         if key in names:
             table.move_cursor(row=names.index(key), animate=False, scroll=False)
             table.scroll_y = scroll
+
+    def _marks(self, table: str, keys: list[str]) -> dict[str, Cell]:
+        """Return how the rows of a table are drawn in the picture, by their keys."""
+        if table == "Queue":
+            marks = kept_marks(self.snapshot)
+            names = {key: queue_name(key, self._item(key)) for key in keys}
+            return {key: marks[name] for key, name in names.items() if name in marks}
+        return letters(self.snapshot) if table == "Partitions" else {}
 
     def _selected(self) -> str:
         table: DataTable[Any] = self.query_one(DataTable)

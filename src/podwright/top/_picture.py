@@ -1,6 +1,7 @@
 """A pod drawn in letters: a line for each link domain, a letter for each device. Pure.
 
-Each partition has a letter as well as a colour, so nobody needs to distinguish colours.
+Each partition has a letter as well as a colour, so nobody needs to distinguish colours. Free
+devices that are kept have a digit for each request that they are kept for.
 """
 
 from __future__ import annotations
@@ -48,6 +49,16 @@ def letters(snapshot: Snapshot) -> dict[str, Cell]:
     }
 
 
+def kept_marks(snapshot: Snapshot) -> dict[str, Cell]:
+    """Return the digit of each request for which free devices are kept, by the request's name.
+
+    Requests beyond the ninth have none, and those that the caller may not see.
+    """
+    rows = [row for row in snapshot.get("devices", {}).values() if isinstance(row, tuple | list)]
+    names = sorted({str(row[5]) for row in rows if len(row) > 5 and row[2] == "RESERVED"})
+    return {name: Cell(digit, "bold") for name, digit in zip(names, "123456789", strict=False)}
+
+
 def _since(partition: object, name: str) -> tuple[float, str]:
     created = partition.get("created", 0) if isinstance(partition, Mapping) else 0
     return float(created), name
@@ -55,13 +66,15 @@ def _since(partition: object, name: str) -> tuple[float, str]:
 
 def draw(snapshot: Snapshot, width: int) -> list[Domain]:
     """Return the link domains in order, each in at most `width` columns."""
-    marks = letters(snapshot)
+    marks, requests = letters(snapshot), kept_marks(snapshot)
     inside: dict[tuple[str, int], list[tuple[int, Cell]]] = {}
     for where, row in snapshot.get("devices", {}).items():
         cluster, domain, offset = where.rsplit("/", 2)
         assert isinstance(row, tuple | list)
-        _, _, state, partition, *_ = row
+        _, _, state, partition, _, *kept_for = row
         cell = marks.get(str(partition)) if partition else None
+        if state == "RESERVED" and kept_for:
+            cell = requests.get(str(kept_for[0]))
         if cell is None or state == "DOWN":
             cell = Cell(*_STATES.get(str(state), ("?" if state != "RESERVED" else "r", "dim")))
         inside.setdefault((cluster, int(domain)), []).append((int(offset), cell))
@@ -93,6 +106,7 @@ def _folded(cells: list[Cell], width: int) -> list[Cell]:
 def legend(snapshot: Snapshot) -> str:
     """Return the meaning of the other letters, and which sizes still fit."""
     parts = ["· free", "d drained", "! down", "r kept"]
+    parts += [f"{mark.letter} for {name}" for name, mark in kept_marks(snapshot).items()]
     for cluster, counts in snapshot.get("fragments", {}).items():
         assert isinstance(counts, Mapping)
         fit = [size for size, count, _ in counts["sizes"] if count]

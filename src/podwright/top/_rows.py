@@ -52,6 +52,14 @@ def _at(_: str, item: Item, __: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(item["at"]))
 
 
+def _guest(_: str, item: Item, __: float) -> str:
+    return str(item.get("scheduler") or "people")
+
+
+def _id(key: str, item: Item, _: float) -> str:
+    return str(item.get("job") or key)
+
+
 def _who(_: str, item: Item, __: float) -> str:
     return str(item.get("owner") or item.get("scheduler") or "")
 
@@ -75,14 +83,18 @@ TABS = (
         "Queue",
         ("waiters", "jobs"),
         (
+            ("", lambda key, item, now: ""),
+            ("Guest", _guest),
             ("Place", _get("place")),
-            ("Who waits", _key),
-            ("Owner", _who),
-            ("Asked", _get("asked")),
+            ("Id", _id),
+            ("Owner", _get("owner")),
+            ("For", _get("asked")),
+            ("Kept", _get("reserved")),
             ("Waits", _since),
             ("Starts", _starts),
             ("Needs", _get("needs")),
         ),
+        sort=2,
     ),
     Tab(
         "Machines",
@@ -172,6 +184,13 @@ def facts(key: str, item: Item) -> list[str]:
 
 def _moment(value: Any) -> str:
     return datetime.fromtimestamp(float(value), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def queue_name(key: str, item: Item) -> str:
+    """Return the name of a request of the queue, as the devices have it that are kept for it."""
+    if scheduler := item.get("scheduler"):
+        return f"job {item.get('job')} of {scheduler}"
+    return key
 
 
 def held_by(snapshot: Snapshot, machine: str) -> list[str]:

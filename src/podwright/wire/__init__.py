@@ -61,6 +61,9 @@ from podwright.wire._jobs import (
     KeptPlace,
     PartitionEnd,
     PoolHead,
+    ShareInfo,
+    ShareList,
+    ShareRequest,
 )
 from podwright.wire._method import About, AuditEntry, May, Method, ObjectKind, Repeat, Rights
 from podwright.wire._methods import METHODS
@@ -244,6 +247,9 @@ __all__ = [
     "Routing",
     "ServerInfo",
     "ServerInfoRequest",
+    "ShareInfo",
+    "ShareList",
+    "ShareRequest",
     "Standing",
     "SyncType",
     "TimedOut",

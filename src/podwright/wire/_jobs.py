@@ -6,7 +6,16 @@ for devices of each pod. The server keeps devices for these jobs, in turn (`Enqu
 
 from __future__ import annotations
 
-from podwright.wire._method import EVERYBODY, AuditEntry, May, Method, Repeat, Rights
+from podwright.wire._method import (
+    EVERYBODY,
+    About,
+    AuditEntry,
+    May,
+    Method,
+    ObjectKind,
+    Repeat,
+    Rights,
+)
 from podwright.wire._value import Value
 from podwright.wire._values import Empty, ListRequest
 
@@ -34,8 +43,8 @@ class JobInfo(Value):
 
 class JobReport(Value):
     """All jobs that wait in a scheduler's queue now, in its order. They replace the jobs of its
-    last report. guest: the name of the scheduler, where several of them report under one account;
-    at most 64 printable characters.
+    last report. guest: the name of the scheduler, by which several of one account are told apart;
+    at most 64 printable characters. Empty: slurm, as older services of Slurm report.
     """
 
     jobs: list[JobInfo] = []
@@ -101,6 +110,37 @@ class EnqueueReply(Value):
     places: list[KeptPlace] = []
 
 
+class ShareRequest(Value):
+    """Set the weight of a guest of the common queue: of a scheduler by its name (`slurm`,
+    `kubernetes NAME`), or of `people`. It is stored, and comes before the server's options.
+    remove: forget the stored weight instead.
+    """
+
+    guest: str
+    weight: float = 1.0
+    remove: bool = False
+
+
+class ShareInfo(Value):
+    """The weight of a guest. source: STORED by an administrator, OPTION of the server, or DEFAULT.
+
+    active: the guest shares the pods now. False: the server keeps no devices for schedulers, or no
+    scheduler of this name has called it in the last minute.
+    """
+
+    guest: str
+    weight: float = 1.0
+    source: str = "DEFAULT"
+    active: bool = False
+
+
+class ShareList(Value):
+    """The guests of the common queue, and all others that have a weight, by name."""
+
+    shares: list[ShareInfo] = []
+    next_page_token: str = ""
+
+
 class JobList(Value):
     """Jobs that schedulers said wait, scheduler by scheduler, each in its own order."""
 
@@ -132,4 +172,12 @@ CALLS = (
         reveals="which devices are kept for others",
     ),
     Method("ListJobs", ListRequest, JobList, EVERYBODY, Repeat.READS),
+    Method(
+        "SetShare",
+        ShareRequest,
+        ShareInfo,
+        repeat=Repeat.SAME,
+        about=About(ObjectKind.SHARE, ("guest",)),
+    ),
+    Method("ListShares", ListRequest, ShareList, repeat=Repeat.READS),
 )

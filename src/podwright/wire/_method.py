@@ -85,6 +85,7 @@ class ObjectKind(enum.Enum):
     ALLOCATION = "allocation"
     USER = "user"
     QUOTA = "quota"
+    SHARE = "share"
 
     @property
     def owned(self) -> bool:

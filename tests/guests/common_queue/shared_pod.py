@@ -119,7 +119,7 @@ class Connection:
         reply: EnqueueReply = await self._world.controller.enqueue(SCHEDULER, request)
         return reply
 
-    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
+    async def report(self, jobs: list[JobInfo]) -> None:
         raise AssertionError
 
 

@@ -126,9 +126,9 @@ class Controller:
         self._answer()
         return EnqueueReply()
 
-    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
+    async def report(self, jobs: list[JobInfo]) -> None:
         self.reported = jobs
-        self.reports.append(guest)
+        self.reports.append(self.guest)
 
     def set(self, name: str, state: ReadyState, *errors: str) -> None:
         """Set a partition's state from here on."""

@@ -107,7 +107,7 @@ def test_slurms_jobs_stand_beside_the_line_in_slurms_order(
     expect(page.locator("#jobs")).to_be_empty()
     site.good(sys.executable, "-c", _TELL, site.socket)
     expect(page.locator("#jobs tbody tr td:nth-child(2)")).to_have_text(["7", "4"])
-    expect(page.locator("#jobs")).to_contain_text("squeue")
+    expect(page.locator("#jobs")).to_contain_text("vipu list queue")
 
 
 def test_what_stands_in_the_way_of_a_request_is_marked_on_the_pod(
@@ -127,3 +127,41 @@ def test_what_stands_in_the_way_of_a_request_is_marked_on_the_pod(
         expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(16)
         expect(page.locator("svg[role=group] .device.way")).to_have_count(0)
         assert waits.wait(300) == 0
+
+
+_FIRST = """
+import sys
+from podwright.client import Client, UnixTransport
+from podwright.wire import EnqueueRequest, JobInfo, JobReport, PoolHead
+client = Client(UnixTransport(sys.argv[1]))
+first = PoolHead(cluster="pod16", job="job 7", owner="ruth", sizes=[16], due=True)
+client.call("Enqueue", EnqueueRequest(guest="slurm", pools=[first]))
+jobs = [JobInfo(id=name, owner="ruth", asked="16 devices", needs="16 are free") for name in "74"]
+client.call("ReportJobs", JobReport(jobs=jobs, guest="slurm"))
+other = JobReport(jobs=[JobInfo(id="a/b", owner="eve", asked="4 devices")], guest="kubernetes c1")
+client.call("ReportJobs", other)
+"""
+
+
+def test_what_the_common_queue_keeps_is_seen_on_the_pod(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    site.good("vipu", "create", "partition", "old", "--size", "8")
+    page.goto(f"{site.address}/pod")
+    expect(page.locator(".queue")).to_contain_text("Nobody waits.")
+    site.good(sys.executable, "-c", _FIRST, site.socket)
+    expect(page.locator(".queue h3")).to_have_text(["kubernetes c1", "slurm"])
+    slurm = page.locator(".queue ol[aria-label=slurm] li")
+    expect(slurm).to_have_count(2)
+    expect(slurm.first).to_contain_text("ruth: job 7, 16 devices")
+    expect(slurm.first).to_contain_text("8 devices are kept for it")
+    expect(slurm.last).not_to_contain_text("kept")
+    expect(page.locator("svg[role=group] .device.RESERVED")).to_have_count(8)
+    page.locator("svg[role=group] .device.RESERVED").first.hover()
+    expect(page.locator("#about")).to_contain_text("kept for job 7 of slurm")
+    expect(page.locator(".sizes")).to_contain_text("8 for job 7 of slurm")
+    page.goto(f"{site.address}/line")
+    row = page.locator("#jobs tbody tr[data-row='slurm/7'] td")
+    expect(row.nth(2)).to_have_text("slurm")
+    expect(row.nth(6)).to_have_text("8")

@@ -1,4 +1,5 @@
-"""The verbs of `vipu-admin` for running a pod: machines in and out of service, quotas, backups."""
+"""The verbs of `vipu-admin` for running a pod: machines in and out of service, quotas, shares,
+backups."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from pathlib import Path
 
 from podwright.api import PodAdmin
 from podwright.cli.admin._calls import names
-from podwright.cli.admin._show import machine_table, moves_table
+from podwright.cli.admin._show import machine_table, moves_table, share_table
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
 from podwright.cli.shared._waiting import waiting
 from podwright.errors import InvalidRequest
-from podwright.wire import ClusterInfo, QuotaInfo
+from podwright.wire import ClusterInfo, QuotaInfo, ShareInfo
 
 _Arguments = argparse.Namespace
 
@@ -122,6 +123,34 @@ def remove_quota(arguments: _Arguments, admin: PodAdmin) -> int:
 def _quota(arguments: _Arguments, now: QuotaInfo, verb: str) -> int:
     whose = " in ".join(filter(None, (now.user, now.allocation)))
     return _show(arguments, now, lambda: f"{verb} quota ({whose}): success.")
+
+
+def list_shares(admin: PodAdmin) -> ListView:
+    """`vipu-admin list shares`."""
+    shares = admin.shares()
+    return ListView(shares, share_table(shares))
+
+
+def set_share(arguments: _Arguments, admin: PodAdmin) -> int:
+    """`vipu-admin set share`: also prints that a weight has no effect yet."""
+    return _share(arguments, admin.set_share(arguments.guest, arguments.weight), "set")
+
+
+def remove_share(arguments: _Arguments, admin: PodAdmin) -> int:
+    """`vipu-admin remove share`: prints which weight the guest has now."""
+    return _share(arguments, admin.remove_share(arguments.guest), "remove")
+
+
+def _share(arguments: _Arguments, now: ShareInfo, verb: str) -> int:
+    lines = [f"{verb} share ({now.guest}): success. Its weight is {now.weight:g}."]
+    if verb == "remove" and now.source == "OPTION":
+        lines.append("That is what vipu-server --share says.")
+    if not now.active:
+        lines.append(
+            "It has no effect now: no scheduler of this name calls the server, or the server has "
+            "--sharing off. vipu-admin list shares shows all."
+        )
+    return _show(arguments, now, lambda: "\n".join(lines))
 
 
 def backup_store(arguments: _Arguments, admin: PodAdmin) -> int:

@@ -6,7 +6,14 @@ import time
 
 from podwright.api import MachineRow
 from podwright.cli.shared._tables import Table, card, table
-from podwright.wire import AgentInfo, ClusterTest, DiscoveredAgent, MoveTable, UserInfo
+from podwright.wire import (
+    AgentInfo,
+    ClusterTest,
+    DiscoveredAgent,
+    MoveTable,
+    ShareInfo,
+    UserInfo,
+)
 
 
 def agent_table(agents: list[AgentInfo]) -> Table:
@@ -99,6 +106,25 @@ def machine_table(machines: list[MachineRow]) -> Table:
         for m in machines
     ]
     return Table(header, rows, "Machine", ("Allocation", "Cluster", "Devices"))
+
+
+def share_table(shares: list[ShareInfo]) -> Table:
+    """Our columns. Active: whether the guest shares the pods now."""
+    sources = {
+        "STORED": "set by an administrator",
+        "OPTION": "vipu-server --share",
+        "DEFAULT": "nobody set it",
+    }
+    rows: list[tuple[object, ...]] = [
+        (
+            share.guest,
+            f"{share.weight:g}",
+            sources.get(share.source, share.source),
+            "yes" if share.active else "no",
+        )
+        for share in shares
+    ]
+    return Table(("Guest", "Weight", "From", "Active"), rows, "Guest")
 
 
 def _ago(seconds: float) -> str:

@@ -166,6 +166,7 @@ _LISTS: dict[str, Callable[[PodAdmin], ListView]] = {
     "list_agents": _list_agents,
     "list_users": _list_users,
     "list_machines": _admin_care.list_machines,
+    "list_shares": _admin_care.list_shares,
     "discover_agents": _discover_agents,
 }
 _ACTIONS: dict[str, _Action] = {
@@ -188,6 +189,8 @@ _ACTIONS: dict[str, _Action] = {
     "resume_machine": _admin_care.resume_machine,
     "set_quota": _admin_care.set_quota,
     "remove_quota": _admin_care.remove_quota,
+    "set_share": _admin_care.set_share,
+    "remove_share": _admin_care.remove_share,
     "backup_store": _admin_care.backup_store,
     "verify_audit": _admin_care.verify_audit,
     "show_moves": _admin_care.show_moves,

@@ -247,8 +247,9 @@ class ServerArguments(NamedTuple):
     share: Annotated[
         tuple[str, ...],
         Opt(
-            "with --sharing on: the weight of slurm, of 'kubernetes NAME' or of people (default: 1 "
-            "each), as in slurm=3; may be given several times",
+            "with --sharing on: the weight of slurm, of 'kubernetes NAME' or of people (0.01 to "
+            "1000, default: 1 each), as in slurm=3; may be given several times; vipu-admin set "
+            "share comes before it",
             LIFE,
             "NAME=N",
             repeated=True,

@@ -8,6 +8,7 @@ right one, and exit code 2.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -140,6 +141,17 @@ def port(text: str) -> int:
 def any_port(text: str) -> int:
     """Parse a TCP port, or 0 for any that is free, as an argparse type."""
     return 0 if text.strip() == "0" else port(text)
+
+
+def number(text: str) -> float:
+    """Parse a number, with or without a decimal point, as an argparse type."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
 
 
 def seconds(text: str) -> float:

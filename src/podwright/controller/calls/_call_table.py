@@ -21,6 +21,7 @@ from podwright.controller.calls import (
     _reading_calls,
     _scheduler_moves,
     _scheduler_queues,
+    _share_calls,
     _user_calls,
     _waiting_calls,
 )
@@ -62,6 +63,7 @@ CALLS: Final[Mapping[str, CallFunction]] = MappingProxyType(
             _waiting_calls,
             _scheduler_queues,
             _scheduler_moves,
+            _share_calls,
             _audit_calls,
             _agent_calls,
             _cluster_calls,

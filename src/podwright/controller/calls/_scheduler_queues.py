@@ -42,8 +42,9 @@ AWAY: Final = 150.0  #: seconds without a report; a service reports each minute 
 POOLS: Final = 64  #: of one scheduler
 BLOCKS: Final = 64  #: of one job in one pool
 _ENQUEUE: Final = "enqueue"
+_UNNAMED: Final = "slurm"  #: the guest that a report without a name is of
 _WORDS: Final = 300  #: characters
-_GUEST: Final = 64  #: characters
+LONGEST_GUEST: Final = 64  #: characters of a scheduler's name
 
 
 async def report_jobs(services: Services, caller: Caller, request: JobReport) -> Empty:
@@ -60,10 +61,10 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
             would_work=f"send the first {MOST}",
         )
     queues = services.core.queues
-    key = f"{caller.name}/{request.guest}" if request.guest else caller.name
+    guest = request.guest or _UNNAMED
+    key = guest_key(caller.name, guest)
     before = queues.pop(key, (0.0, []))[1]
-    scheduler = request.guest or caller.name
-    jobs = [_short(job, scheduler, place) for place, job in enumerate(request.jobs, 1)]
+    jobs = [_short(job, guest, place) for place, job in enumerate(request.jobs, 1)]
     queues[key] = (services.core.now(), jobs)
     while len(queues) > SCHEDULERS:
         queues.popitem(last=False)
@@ -154,11 +155,11 @@ def _own_record(core: Core, key: str, partition: str) -> PartitionRecord | None:
 
 
 def _check_guest(guest: str, operation: str) -> None:
-    if len(guest) > _GUEST or not guest.isprintable():
+    if len(guest) > LONGEST_GUEST or not guest.isprintable():
         raise InvalidRequest(
             "the guest's name is too long or not printable",
             operation=operation,
-            would_work=f"use at most {_GUEST} printable characters",
+            would_work=f"use at most {LONGEST_GUEST} printable characters",
         )
 
 
@@ -183,7 +184,7 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
 
 
 def _with_place(services: Services, scheduler: str, job: JobInfo) -> JobInfo:
-    """A job with what the server keeps for it. scheduler: as the queues are named."""
+    """A job with what the server keeps for it. scheduler: its `guest_key`."""
     core = services.core
     places = services.waiting.line.guests.places_of_job(scheduler, f"job {job.id}")
     if not places:

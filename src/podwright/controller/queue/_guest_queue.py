@@ -26,7 +26,7 @@ every few seconds, and after a restart of the server the next call brings their 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -92,20 +92,39 @@ class GuestQueue:
 
     oldest_waiter: since when the first waiter of the server's own queue waits for devices; None:
     none does. enabled: whether devices are kept for schedulers. shares: decides whose turn it is.
+    stored_weights, option_weights: by the name of a scheduler, or `people`; a stored one comes
+    first.
     """
 
     def __init__(self, core: Core, oldest_waiter: Callable[[], float | None]) -> None:
         self._core, self._oldest_waiter = core, oldest_waiter
         self._guests: dict[str, _Guest] = {}
+        self._people_wait: float | None = None  # what oldest_waiter returned at the last charge
         self._contested = False  # do two guests wait
+        self.stored_weights: dict[str, float] = {}
         self.configure(Sharing())
 
     def configure(self, sharing: Sharing) -> None:
         """Share as the site says. Called before anybody waits."""
-        self.enabled, self.shares = sharing.enabled, Shares(sharing.weights)
+        self.enabled, self.option_weights = sharing.enabled, dict(sharing.weights)
+        self.shares = Shares(ChainMap(self.stored_weights, self.option_weights))
 
     def __bool__(self) -> bool:
         return any(guest.heads for guest in self._guests.values())
+
+    def set_weight(self, name: str, weight: float | None) -> None:
+        """Change the stored weight of a guest; None: it has none any more. Time that has passed
+        counts with the old weight."""
+        self._charge()
+        if weight is None:
+            self.stored_weights.pop(name, None)
+        else:
+            self.stored_weights[name] = weight
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the schedulers that call, and `people`. Empty if nothing is shared."""
+        return {guest_name(key) for key in (PEOPLE, *self._guests)} if self.enabled else set()
 
     # -- what schedulers say -----------------------------------------------------------------
 
@@ -139,16 +158,10 @@ class GuestQueue:
                 yield head.job if head else "", reservation.goal, offered
 
     def places_of_job(self, scheduler: str, job: str) -> list[Reservation]:
-        """What is kept for a job. scheduler: the account, or the account and the guest's name."""
-        account, _, name = scheduler.partition("/")
-        return [
-            place
-            for key, guest in self._guests.items()
-            if key.startswith(f"{account}/") and name in ("", key.partition("/")[2])
-            for head in guest.heads.values()
-            if head.job == job
-            for place in self._places_of(head)
-        ]
+        """What is kept for a job. scheduler: its `guest_key`."""
+        guest = self._guests.get(scheduler)
+        head = guest.heads.get(job) if guest is not None else None
+        return self._places_of(head) if head is not None else []
 
     def sweep(self) -> None:
         """Forget silent schedulers, and take back offers that were not used."""
@@ -177,7 +190,7 @@ class GuestQueue:
         self._charge()
         limit = (math.inf, math.inf)
         if before_people:
-            limit = (self.shares.use(PEOPLE), self._oldest_waiter() or 0.0)
+            limit = (self.shares.use(PEOPLE), self._people_wait or 0.0)
         claimed: set[Pool] = set()
         for head in sorted(self._waiting(), key=self._rank):
             if self._rank(head)[:2] >= limit:
@@ -207,7 +220,7 @@ class GuestQueue:
     def _is_due(self, head: FirstJob) -> bool:
         """Whether devices in use are kept for a job, too. While people wait they are, because the
         server's own queue keeps them for its waiters from the start."""
-        return head.due or self._oldest_waiter() is not None
+        return head.due or self._people_wait is not None
 
     def _waiting(self) -> Iterator[FirstJob]:
         now = self._core.now()
@@ -218,7 +231,8 @@ class GuestQueue:
 
     def _charge(self) -> None:
         waiting = {head.guest for head in self._waiting()}
-        if self._oldest_waiter() is not None:
+        self._people_wait = self._oldest_waiter()
+        if self._people_wait is not None:
             waiting.add(PEOPLE)
         devices: Counter[str] = Counter()
         self._contested = len(waiting) > 1

@@ -12,7 +12,6 @@ more request of each of them (docs/design/common-queue.md).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,12 +20,14 @@ from podwright.errors import InvalidRequest
 
 #: The guest that all waiters of the server's own queue are.
 PEOPLE: Final = ""
+LEAST_WEIGHT: Final = 0.01
+MOST_WEIGHT: Final = 1000.0
 
 
 @dataclass(frozen=True)
 class Sharing:
     """How a site shares its pods. enabled: keep devices for schedulers' jobs, in turn. weights: by
-    the name of a scheduler, or `people`; 1 where none is given.
+    the name of a scheduler, or `people`, for those without a stored one; 1 where none is given.
     """
 
     enabled: bool = True
@@ -42,30 +43,40 @@ def weights_of(words: Iterable[str]) -> dict[str, float]:
             weight = float(number)
         except ValueError:
             weight = 0.0
-        if not name.strip() or not 0 < weight < math.inf:
+        if not name.strip() or not is_weight(weight):
             raise InvalidRequest(
                 f"{word[:80]!r} is no weight of a scheduler",
                 operation="--share",
-                would_work="NAME=N with N above 0, as in --share slurm=3 or --share people=1",
+                would_work=f"NAME=N with N from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, as in "
+                "--share slurm=3 or --share people=1",
             )
         weights[name.strip()] = weight
     return weights
 
 
+def is_weight(number: float) -> bool:
+    """Whether a number can be a guest's weight."""
+    return LEAST_WEIGHT <= number <= MOST_WEIGHT
+
+
 def guest_name(guest: str) -> str:
-    """The name of a scheduler, from `guest_key`: its guest's name, or else its account's."""
+    """The name of a scheduler, from `guest_key`: its guest's name, or else its account's.
+
+    `people` for the guest that they are.
+    """
     account, _, name = guest.partition("/")
-    return name or account
+    return name or account or "people"
 
 
 class Shares:
     """The use of each guest that waits, in device-seconds for a weight of 1.
 
-    weights: as in `Sharing`.
+    weights: by `guest_name`; 1 where none is given. They are read at each update, so they may
+    change.
     """
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
-        self._weights = dict(weights or {})
+        self._weights = weights if weights is not None else {}
         self._use: dict[str, float] = {}
         self._devices: Mapping[str, int] = {}
         self._at = 0.0
@@ -85,8 +96,7 @@ class Shares:
             self._use.setdefault(guest, least)
 
     def _weight(self, guest: str) -> float:
-        name = guest_name(guest) if guest != PEOPLE else "people"
-        return self._weights.get(name, 1.0)
+        return self._weights.get(guest_name(guest), 1.0)
 
     def use(self, guest: str) -> float:
         """The use of a guest; 0 for one that does not wait."""

@@ -62,6 +62,10 @@ class WaitingQueue:
             _drop(self._named, waiter.target, waiter)
         else:
             _drop(self._shapes, _key(waiter), waiter)
+        self._lift(waiter)
+
+    def _lift(self, waiter: Waiter) -> None:
+        """Reserve nothing for a waiter any more."""
         for pool, reservation in list(self._core.reservations.items()):
             if reservation.waiter == waiter.id:
                 reservation.lift()
@@ -84,6 +88,7 @@ class WaitingQueue:
     def start_ready(self) -> None:
         """Start all waiters that can start now, in the order of the queue, and keep places for the
         schedulers' jobs."""
+        self._lift_over_quota()
         self.guests.plan(before_people=True)
         heads: list[tuple[Order, Key]] = [(g[0].order, key) for key, g in self._shapes.items()]
         heapq.heapify(heads)
@@ -96,9 +101,21 @@ class WaitingQueue:
                 heapq.heappush(heads, (group[0].order, key))
         self.guests.plan()
 
+    def _lift_over_quota(self) -> None:
+        """Reserve nothing for those who have reached their quota since they got their place."""
+        reserved = {place.waiter for place in self._core.reservations.values() if not place.guest}
+        if not self._core.quotas or not reserved:
+            return
+        for group in self._shapes.values():
+            for waiter in group:
+                if waiter.id in reserved and self._over_quota(waiter):
+                    self._lift(waiter)
+
     def _oldest(self) -> float | None:
-        """Since when the first waiter for devices waits; None: there is none."""
-        return min((group[0].record.since for group in self._shapes.values()), default=None)
+        """Since when the first waiter for devices waits; None: there is none. Those who wait for
+        their quota do not count."""
+        firsts = [self._first(group) for group in self._shapes.values()]
+        return min((first.record.since for first in firsts if first is not None), default=None)
 
     def _first(self, group: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""

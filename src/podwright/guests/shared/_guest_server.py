@@ -41,7 +41,8 @@ _V = TypeVar("_V", bound=Value)
 class GuestServer(Protocol):
     """What a guest asks of the server. Everything raises wire.PodwrightError.
 
-    guest: the scheduler's name, under which it enqueues jobs and creates partitions for them.
+    guest: the scheduler's name, under which it enqueues and reports jobs, and creates partitions
+    for them.
     """
 
     guest: str
@@ -73,10 +74,8 @@ class GuestServer(Protocol):
         """
         ...
 
-    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
-        """Report all jobs that wait in the scheduler's queue, in its order. guest: its name, where
-        another scheduler may report under the same account.
-        """
+    async def report(self, jobs: list[JobInfo]) -> None:
+        """Report all jobs that wait in the scheduler's queue, in its order."""
         ...
 
 
@@ -126,9 +125,9 @@ class ThreadedServer:
         request = msgspec.structs.replace(request, guest=self.guest)
         return await self.call("Enqueue", request, EnqueueReply)
 
-    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
+    async def report(self, jobs: list[JobInfo]) -> None:
         """See GuestServer."""
-        await self.call("ReportJobs", JobReport(jobs=jobs, guest=guest), Empty)
+        await self.call("ReportJobs", JobReport(jobs=jobs, guest=self.guest), Empty)
 
     async def call(self, method: str, request: Value, reply: type[_V]) -> _V:
         """Any call of podwright.v1."""

@@ -17,6 +17,9 @@ export const s = (tag, attributes, ...children) =>
   fill(document.createElementNS(SVG, tag), attributes, children);
 export const link = (path, text) => h('a', { href: path }, text);
 
+// What devices are kept for: a request of the server's queue, or a scheduler's job, which is named so.
+export const whom = (name) => (name.startsWith('job ') ? name : `request ${name}`);
+
 export function since(seconds) {
   const parts = [[86400, 'd'], [3600, 'h'], [60, 'min']];
   for (const [size, unit] of parts) {

@@ -1,5 +1,5 @@
 // Which sizes still fit, what is left over for each, and what is kept for whom.
-import { h, link } from './dom.js';
+import { h, link, whom } from './dom.js';
 
 export function fragments(name, { free, sizes, kept }, chosen, choose) {
   const heads = sizes.map(([size]) => h('th', { scope: 'col', 'data-size': size },
@@ -8,7 +8,8 @@ export function fragments(name, { free, sizes, kept }, chosen, choose) {
   const row = (title, pick) => h('tr', {}, h('th', { scope: 'row' }, title),
     ...sizes.map((one) => h('td', { class: 'number', 'data-size': one[0] }, String(pick(one)))));
   const waits = Object.entries(kept).map(([waiter, count]) => h('li', {}, `${count} for `,
-    waiter === '?' ? 'somebody' : link(`/line?find=${encodeURIComponent(waiter)}`, `request ${waiter}`)));
+    waiter === '?' ? 'somebody' : whom(waiter) === waiter ? waiter
+      : link(`/line?find=${encodeURIComponent(waiter)}`, whom(waiter))));
   return h('section', { 'aria-label': `What still fits in ${name}` },
     h('h2', {}, `What still fits in ${name}`),
     h('div', { class: 'wide' }, h('table', { class: 'narrow' },

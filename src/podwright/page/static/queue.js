@@ -1,7 +1,8 @@
-// Who waits, for what and why, beside the pod: the first of the queue and of Slurm's jobs.
+// Who waits, for what and why, beside the pod: people, and the jobs of each scheduler.
 import { h, link, since, time } from './dom.js';
 
-const SHOWN = 8;
+const SHOWN = 8; // of all together
+const LEAST = 2; // of each guest
 const ago = (seconds) => since(Date.now() / 1000 - seconds);
 
 export class Queue {
@@ -12,21 +13,34 @@ export class Queue {
   }
 
   draw() {
-    const waiters = [...this.source('waiters')].sort(([, a], [, b]) => a.place - b.place);
-    const jobs = [...this.source('jobs').values()].sort((a, b) => a.place - b.place);
-    const shown = JSON.stringify([waiters, jobs, Math.floor(Date.now() / 60000)]);
+    // Each guest has an order of its own.
+    const guests = new Map();
+    const add = (guest, key, item) => guests.set(guest, [...(guests.get(guest) ?? []), [key, item]]);
+    for (const [key, waiter] of this.source('waiters')) add('people', key, waiter);
+    for (const job of [...this.source('jobs').values()]) add(job.scheduler, '', job);
+    for (const entries of guests.values()) entries.sort(([, a], [, b]) => a.place - b.place);
+    const shown = JSON.stringify([[...guests], Math.floor(Date.now() / 60000)]);
     if (shown === this.shown) return;
     this.shown = shown;
-    const lines = [...waiters.map(([key, w]) => h('li', {}, h('strong', {}, w.owner || 'somebody'), `: ${w.asked}`,
-      h('div', { class: 'quiet' }, w.needs || w.state.toLowerCase(),
-        `; waits ${ago(w.since)}`, ...(w.starts ? ['; can start ', time(w.starts)] : []),
-        ...(w.reserved ? [`; ${w.reserved} devices are kept for it`] : [])),
-      link(`/pod?way=${encodeURIComponent(key)}`, 'show what is in the way'))),
-    ...jobs.map((j) => h('li', {}, h('strong', {}, j.owner || 'somebody'), `: ${j.scheduler} job ${j.job}, ${j.asked}`,
-      h('div', { class: 'quiet' }, `${j.needs}; waits ${ago(j.since)}`)))];
-    this.host.replaceChildren(h('h2', {}, 'Who waits'), ...(lines.length
-      ? [h('ol', {}, ...lines.slice(0, SHOWN)),
-        ...(lines.length > SHOWN ? [h('p', {}, link('/line', `all ${lines.length}`))] : [])]
-      : [h('p', { class: 'quiet' }, 'Nobody waits.')]));
+    const most = Math.max(LEAST, Math.floor(SHOWN / guests.size));
+    const count = [...guests.values()].flat().length;
+    const hidden = [...guests.values()].some((entries) => entries.length > most);
+    this.host.replaceChildren(h('h2', {}, 'Who waits'),
+      ...[...guests].flatMap(([guest, entries]) => [
+        ...(guests.size > 1 || guest !== 'people' ? [h('h3', {}, guest)] : []),
+        h('ol', { 'aria-label': guest }, ...entries.slice(0, most).map(([key, item]) => this.line(key, item)))]),
+      ...(hidden ? [h('p', {}, link('/line', `all ${count}`))] : []),
+      ...(count ? [h('p', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list queue'))]
+        : [h('p', { class: 'quiet' }, 'Nobody waits.')]));
+  }
+
+  // key: of a waiter; empty for a scheduler's job.
+  line(key, item) {
+    return h('li', item.place ? { value: item.place } : {}, h('strong', {}, item.owner || 'somebody'),
+      `: ${item.job ? `job ${item.job}, ` : ''}${item.asked}`,
+      h('div', { class: 'quiet' }, item.needs || (item.state ?? '').toLowerCase(),
+        `; waits ${ago(item.since)}`, ...(item.starts ? ['; can start ', time(item.starts)] : []),
+        ...(item.reserved ? [`; ${item.reserved} devices are kept for it`] : [])),
+      ...(key ? [link(`/pod?way=${encodeURIComponent(key)}`, 'show what is in the way')] : []));
   }
 }

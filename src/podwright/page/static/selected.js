@@ -3,7 +3,7 @@
 import { drain, remove, reset } from './acts.js';
 import { administrator, mine } from './act.js';
 import { STATES } from './colours.js';
-import { h, link, since, time } from './dom.js';
+import { h, link, since, time, whom } from './dom.js';
 
 const HISTORY = 5;
 // What a driver measures, in words.
@@ -26,7 +26,7 @@ export function words(key, device, partition, lease, drained) {
   } else if (device[3]) text.push(`${state} by partition ${device[3]}`);
   else text.push(state);
   if (drained && device[2] !== 'DRAINED') text.push('its machine is drained');
-  if (device[5]) text.push(`kept for request ${device[5]}`);
+  if (device[5]) text.push(`kept for ${whom(device[5])}`);
   return text.join(', ');
 }
 
@@ -66,7 +66,7 @@ export class Selected {
     this.shown = shown;
     const rows = [['State', STATES[state] ?? state], ['Machine', `${machine}, device ${index}${drained ? ', drained' : ''}`],
       ...(known && known.state !== 'UP' ? [['Machine is', `${known.state}: ${known.reason}`]] : []),
-      ...(kept ? [['Kept for', `request ${kept}`]] : []),
+      ...(kept ? [['Kept for', whom(kept)]] : []),
       ...(partition ? [
         ['Partition', link(`/partitions/${encodeURIComponent(name)}`, name)],
         ['Owner', partition.owner || 'nobody'], ...(partition.job ? [['Job', partition.job]] : []),

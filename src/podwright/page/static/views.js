@@ -86,14 +86,17 @@ const TABLES = {
 
 export const table = (name) => (host, address) => new Table(host, address, { name, ...TABLES[name] });
 
-// Slurm's jobs have places of their own: it, not this server, decides who is next there.
+// Schedulers' jobs have places of their own: each scheduler decides who is next of its jobs.
 const jobs = (host) => new Table(host, new URLSearchParams(), {
-  title: 'Slurm\'s jobs', level: 'h2', name: 'jobs', same: 'squeue --state=PENDING --sort=-p', id: 'jobs',
+  title: 'Jobs of schedulers', level: 'h2', name: 'jobs', same: 'vipu list queue', id: 'jobs',
   empty: 'No job waits for devices.',
   columns: [
-    ['Place', (_, j) => j.place, { number: true }], ['Job', (_, j) => j.job], ['Who', (_, j) => j.owner],
+    ['Place', (_, j) => j.place, { number: true }], ['Job', (_, j) => j.job],
+    ['Scheduler', (_, j) => j.scheduler], ['Who', (_, j) => j.owner],
     ['Asked for', (_, j) => j.asked], ['Needs', (_, j) => j.needs],
+    ['Kept for it', (_, j) => j.reserved, { number: true }],
     ['Waits', (_, j) => ago(j.since), { sort: (_, j) => -j.since }],
+    ['Can start', (_, j) => (j.starts ? time(j.starts) : 'not known')],
     ['Priority', (_, j) => j.priority, { number: true }],
   ],
 });

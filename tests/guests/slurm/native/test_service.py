@@ -100,7 +100,7 @@ class OnePod:
     async def enqueue(self, request: EnqueueRequest) -> EnqueueReply:
         return EnqueueReply()
 
-    async def report(self, jobs: list[JobInfo], guest: str = "") -> None:
+    async def report(self, jobs: list[JobInfo]) -> None:
         self._check()
         self.reported.append(jobs)
 

@@ -321,7 +321,7 @@ class Partitions:
         if now == self._reported and clock < self._reported_at + _REPORT_AGAIN_S:
             return
         for server in {id(place.server): place.server for place in self.places.values()}.values():
-            await server.report(now, self.guest)
+            await server.report(now)
         self._reported, self._reported_at = now, clock
 
     # -- what is done ------------------------------------------------------------------------

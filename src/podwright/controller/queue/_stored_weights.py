@@ -1,0 +1,41 @@
+"""The weights of the common queue that an administrator has set, in the store.
+
+A stored weight comes before the one of `vipu-server --share`. An older server leaves these records
+alone, and serves with the weights of its options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from podwright.controller.queue._guest_queue import GuestQueue
+from podwright.controller.state._core import Core
+from podwright.controller.state._records import Record, decode
+from podwright.store import Change, Delete, Put
+
+SHARE: Final = "share"
+
+
+class ShareRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The weight of a guest, by its name (`guest_name`)."""
+
+    guest: str
+    weight: float
+
+
+def load(records: Mapping[tuple[str, str], bytes]) -> dict[str, float]:
+    """The stored weights, by the names of guests."""
+    shares = [decode(ShareRecord, body) for (kind, _), body in records.items() if kind == SHARE]
+    return {share.guest: share.weight for share in shares}
+
+
+async def store_weight(core: Core, queue: GuestQueue, guest: str, weight: float | None) -> None:
+    """Store the weight of a guest, and use it from now on. None: forget the stored one."""
+    change: Change = Delete(SHARE, guest)
+    if weight is not None:
+        change = Put(SHARE, guest, msgspec.json.encode(ShareRecord(guest=guest, weight=weight)))
+    await core.journal.commit([change])
+    queue.set_weight(guest, weight)
