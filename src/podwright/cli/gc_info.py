@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.cli.devices import _gc
+from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import Parser, not_negative, run
 from podwright.cli.shared._server import said
 
@@ -26,14 +27,19 @@ examples:
 A partition in error shows why, and no devices. Who uses a device: gc-monitor."""
 
 
+class InfoOptions(_gc.GcOptions):
+    """The options of `gc-info`."""
+
+    list_devices = opt.flag("list devices by number", name="-l --list-devices")
+    device_id = opt.value(
+        "the device of this number", "N", not_negative, None, name="-d --device-id"
+    )
+    device_info = opt.flag("what is known of it", name="-i --device-info")
+
+
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES)
-    add = parser.add_argument
-    add("-l", "--list-devices", action="store_true", help="list devices by number")
-    add("-d", "--device-id", type=not_negative, metavar="N", help="the device of this number")
-    add("-i", "--device-info", action="store_true", help="what is known of it")
-    return parser
+    return _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES, InfoOptions)
 
 
 def main(

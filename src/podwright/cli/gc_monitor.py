@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from podwright.cli.devices import _gc
+from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import Parser, run, seconds
 from podwright.cli.shared._server import said
 
@@ -35,14 +36,16 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
+class MonitorOptions(_gc.GcOptions):
+    """The options of `gc-monitor`."""
+
+    live = opt.flag("again and again, until Ctrl-C")
+    interval = opt.value("seconds between two looks, 2; implies --live", "S", seconds, None)
+
+
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES)
-    parser.add_argument("--live", action="store_true", help="again and again, until Ctrl-C")
-    parser.add_argument(
-        "--interval", type=seconds, metavar="S", help="seconds between two looks, 2; implies --live"
-    )
-    return parser
+    return _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES, MonitorOptions)
 
 
 def main(

@@ -15,7 +15,6 @@ from podwright._version import __version__
 from podwright.cli.serve import _agent_gpus
 from podwright.cli.serve._agent_arguments import AgentArguments
 from podwright.cli.shared._arguments import Parser, complain, run
-from podwright.cli.shared._option_fields import add_options, read_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +40,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="vipu-agent", description="Serve the devices of one machine.", epilog=_EXAMPLES
     )
-    add_options(parser, AgentArguments)
+    AgentArguments.add_to(parser)
     parser.add_argument(
         "--version", action="version", version=f"vipu-agent (Podwright) {__version__}"
     )
@@ -50,7 +49,7 @@ def build_parser() -> Parser:
 
 def parse(argv: Sequence[str] | None = None) -> AgentArguments:
     """Return the parsed arguments."""
-    return read_options(AgentArguments, build_parser().parse_args(argv))
+    return AgentArguments(build_parser().parse_args(argv))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

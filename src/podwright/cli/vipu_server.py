@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from podwright._version import __version__
 from podwright.cli.serve._server_arguments import ServerArguments
 from podwright.cli.shared._arguments import Parser, complain, run
-from podwright.cli.shared._option_fields import add_options, read_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ SIGTERM and Ctrl-C end it; calls under way are finished first."""
 def build_parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(prog="vipu-server", description="Serve partitions of a pod.", epilog=_EXAMPLES)
-    add_options(parser, ServerArguments)
+    ServerArguments.add_to(parser)
     parser.add_argument(
         "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
     )
@@ -49,14 +48,14 @@ def build_parser() -> Parser:
 def parse(argv: Sequence[str] | None = None, parser: Parser | None = None) -> ServerArguments:
     """Return the parsed arguments. Typed options override those of a configuration file."""
     parser = parser or build_parser()
-    arguments = read_options(ServerArguments, parser.parse_args(argv))
+    arguments = ServerArguments(parser.parse_args(argv))
     if not arguments.config_file:
         return arguments
     from podwright.cli.serve._settings import words
 
     typed = sys.argv[1:] if argv is None else argv
     settings = words(parser, arguments.config_file)
-    return read_options(ServerArguments, parser.parse_args([*settings, *typed]))
+    return ServerArguments(parser.parse_args([*settings, *typed]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.hosts.gpus import Inventory
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "inventory",
-        help="show the GPUs of this machine, and what lies around them",
-        description="Show the GPUs of this machine: links, near cores, memory node, and the "
-        "network adapters nearest to each. With --json it is one line. Of several nodes: `srun -N4 "
-        "--ntasks-per-node=1 sh -c 'podwright inventory --json > node-$SLURMD_NODENAME.json'`, "
-        "then `cat node-*.json > nodes.json` (srun mixes long lines that several nodes print).",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, one line")
+class InventoryOptions(opt.OptionTable):
+    """The options of `inventory`."""
+
+    json = opt.flag("print JSON, one line")
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: InventoryOptions) -> int:
     """Run it. Returns the exit code."""
     import os
 
@@ -119,3 +113,17 @@ def _text(inventory: Inventory) -> str:
 
 def _connection(links: int, path: str) -> str:
     return f"NV{links}" if links > 0 else path
+
+
+VERBS = (
+    Verb(
+        "inventory",
+        InventoryOptions,
+        _run,
+        help="show the GPUs of this machine, and what lies around them",
+        description="Show the GPUs of this machine: links, near cores, memory node, and the "
+        "network adapters nearest to each. With --json it is one line. Of several nodes: `srun -N4 "
+        "--ntasks-per-node=1 sh -c 'podwright inventory --json > node-$SLURMD_NODENAME.json'`, "
+        "then `cat node-*.json > nodes.json` (srun mixes long lines that several nodes print).",
+    ),
+)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.timeline import Account, Timeline
@@ -20,23 +21,15 @@ examples:
 ui.perfetto.dev opens the file itself."""
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its options."""
-    words = verbs.add_parser(
-        "trace",
-        help="show where the time of a launch went",
-        description="Say where the time of a launch went that poprun --trace has written down.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    words.add_argument(
-        "job", metavar="JOB", help="the file; or a partition, a Slurm job or a run, by its name"
-    )
-    words.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    words.add_argument("--json", action="store_true", help="print JSON")
+class TraceOptions(opt.OptionTable):
+    """The options of `trace`."""
+
+    job = opt.argument("the file; or a partition, a Slurm job or a run, by its name", "JOB")
+    html = opt.optional("write one self-contained page", "FILE")
+    json = opt.JSON
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: TraceOptions) -> int:
     """Print the account of a launch. Raises wire.PodwrightError."""
     from podwright.errors import NotFound
     from podwright.timeline import account, find_trace, read_timeline
@@ -179,3 +172,15 @@ def _values(path: str, timeline: Timeline, times: Account) -> dict[str, Any]:
             if i.category == "report"
         ],
     }
+
+
+VERBS = (
+    Verb(
+        "trace",
+        TraceOptions,
+        _run,
+        help="show where the time of a launch went",
+        description="Say where the time of a launch went that poprun --trace has written down.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import positive, seconds
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.gpu.nodebench import Bench, Change
@@ -21,52 +22,32 @@ a node is slow below 70 % of what most nodes do, or of --expect.
 exit code 0: nobody is slow; 1: somebody is; 2: bad usage."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "bench",
-        help="is each node as fast as the others?",
-        description="Measures nodes: copies and all-reduce inside each (nccl-tests or torch where "
-        "they are), then between nodes in rounds of pairs, so that one slow node or cable is named "
-        "after at most 2*log2(n) rounds. Outside a job it runs one of its own.",
-        epilog=_EXAMPLES,
-    )
-    where = parser.add_argument_group("the job")
-    where.add_argument("--nodes", metavar="N", type=positive, help="so many nodes")
-    where.add_argument("--nodelist", metavar="LIST", default="", help="these nodes")
-    where.add_argument("--partition", metavar="NAME", default="", help="of this partition")
-    where.add_argument("--gpus-per-node", metavar="N", type=positive, help="with so many GPUs each")
-    where.add_argument(
-        "--time", metavar="MINUTES", type=positive, default=15, help="its time limit (15)"
-    )
-    parser.add_argument(
-        "--way",
-        choices=("auto", "tcp", "torch", "none"),
-        default="auto",
-        help="between nodes (auto); none: each node by itself alone",
-    )
-    parser.add_argument(
-        "--expect",
-        metavar="GBPS",
-        type=seconds,
-        default=0.0,
-        help="Gb/s that a pair should have (default: what most do)",
-    )
-    parser.add_argument(
-        "--seconds", metavar="S", type=seconds, default=2.0, help="of each measurement (2)"
-    )
-    parser.add_argument(
-        "--keep",
-        metavar="FILE",
-        default="",
-        help="the table that is kept, to see changes (~/.local/state/podwright/bench.jsonl)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_node=_run)
+_WHERE = opt.OptionGroup("the job")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+class BenchOptions(opt.OptionTable):
+    """The options of `bench`."""
+
+    nodes = opt.value("so many nodes", "N", positive, None, group=_WHERE)
+    nodelist = opt.text("these nodes", "LIST", group=_WHERE)
+    partition = opt.text("of this partition", "NAME", group=_WHERE)
+    gpus_per_node = opt.value("with so many GPUs each", "N", positive, None, group=_WHERE)
+    time = opt.value("its time limit (15)", "MINUTES", positive, 15, group=_WHERE)
+    way = opt.choice(
+        "between nodes (auto); none: each node by itself alone",
+        ("auto", "tcp", "torch", "none"),
+        "auto",
+    )
+    expect = opt.value("Gb/s that a pair should have (default: what most do)", "GBPS", seconds, 0.0)
+    seconds = opt.value("of each measurement (2)", "S", seconds, 2.0)
+    keep = opt.text(
+        "the table that is kept, to see changes (~/.local/state/podwright/bench.jsonl)", "FILE"
+    )
+    dry_run = opt.flag("say what would run")
+    json = opt.JSON
+
+
+def _run(arguments: BenchOptions) -> int:
     import os
 
     from podwright.errors import InvalidRequest
@@ -102,7 +83,7 @@ def _report_progress(text: str) -> None:
     print(f"podwright node bench: {text}", file=sys.stderr, flush=True)
 
 
-def _submit(arguments: argparse.Namespace, inside: tuple[str, ...]) -> int:
+def _submit(arguments: BenchOptions, inside: tuple[str, ...]) -> int:
     """Submit a job that runs the same command inside."""
     import os
     import shlex
@@ -159,7 +140,7 @@ def _keep(name: str, bench: Bench) -> list[Change]:
     return changed
 
 
-def _show(arguments: argparse.Namespace, bench: Bench, changed: list[Change]) -> None:
+def _show(arguments: BenchOptions, bench: Bench, changed: list[Change]) -> None:
     from podwright.cli.shared._tables import table
     from podwright.gpu import nodebench
 
@@ -208,3 +189,17 @@ def _head(bench: Bench) -> str:
         names = ", ".join(bench.verdict.unsure)
         return f"Nobody can be told from others, but below what is expected: {names} {extent}."
     return f"All are as fast as each other {extent}."
+
+
+VERBS = (
+    Verb(
+        "bench",
+        BenchOptions,
+        _run,
+        help="is each node as fast as the others?",
+        description="Measures nodes: copies and all-reduce inside each (nccl-tests or torch where "
+        "they are), then between nodes in rounds of pairs, so that one slow node or cable is named "
+        "after at most 2*log2(n) rounds. Outside a job it runs one of its own.",
+        epilog=_EXAMPLES,
+    ),
+)

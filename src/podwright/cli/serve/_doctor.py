@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import Any
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "doctor",
-        help="see what works here, and what to do about what does not",
-        description="Without options: this machine, the server with its store and agents, Slurm, "
-        "Kubernetes and GPUs. With hosts: whether poprun can launch over them: ssh, versions, "
-        "files, networks, clocks, limits, and the way to the server. Each finding says what to "
-        "type. Exit code 1 where there is a problem.",
+class DoctorOptions(opt.OptionTable):
+    """The options of `doctor`."""
+
+    host = opt.optional(
+        "such as n[1-4],m2 (this machine)", "HOSTS", rivals="hosts", name="--host -H"
     )
-    hosts = parser.add_mutually_exclusive_group()
-    hosts.add_argument("--host", "-H", metavar="HOSTS", help="such as n[1-4],m2 (this machine)")
-    hosts.add_argument("--hostfile", metavar="FILE", help="a host or a range on each line")
-    parser.add_argument("--vipu-server-host", metavar="HOST", help="that instances must reach")
-    parser.add_argument("--vipu-server-port", metavar="PORT", type=int, default=0, help="(8090)")
-    parser.add_argument("--vipu-allocation", metavar="NAME", help="that has to be there")
-    parser.add_argument("--vipu-partition", metavar="NAME", help="that has to be ACTIVE")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    hostfile = opt.optional("a host or a range on each line", "FILE", rivals="hosts")
+    vipu_server_host = opt.optional("that instances must reach", "HOST")
+    vipu_server_port = opt.value("(8090)", "PORT", int, 0)
+    vipu_allocation = opt.optional("that has to be there", "NAME")
+    vipu_partition = opt.optional("that has to be ACTIVE", "NAME")
+    json = opt.JSON
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: DoctorOptions) -> int:
     """Run the verb. Returns the exit code."""
     import os
 
@@ -79,3 +72,17 @@ def main(arguments: argparse.Namespace) -> int:
         for finding in todo:
             print(f"  {finding.host}, {finding.check}: {finding.todo}")
     return int(any(finding.level == PROBLEM for finding in findings))
+
+
+VERBS = (
+    Verb(
+        "doctor",
+        DoctorOptions,
+        _run,
+        help="see what works here, and what to do about what does not",
+        description="Without options: this machine, the server with its store and agents, Slurm, "
+        "Kubernetes and GPUs. With hosts: whether poprun can launch over them: ssh, versions, "
+        "files, networks, clocks, limits, and the way to the server. Each finding says what to "
+        "type. Exit code 1 where there is a problem.",
+    ),
+)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import port
 from podwright.cli.shared._server import chosen
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,34 +23,24 @@ The command finds the server by VIPU_CLI_API_HOST and IPUOF_VIPU_API_HOST, which
 leads there, for programs of this user alone, for as long as the command runs."""
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its options."""
-    words = verbs.add_parser(
-        "proxy",
-        help="run a program of V-IPU's under your name on a secure server",
-        description="Run a command whose calls reach a secure server in your name.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
+class ProxyOptions(opt.OptionTable, inherited=True):
+    """The options of `proxy`."""
+
+    api_host = opt.optional(
+        "the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
+        "HOST",
+        name="-H --api-host",
     )
-    words.add_argument(
-        "-H",
-        "--api-host",
-        metavar="HOST",
-        help="the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
+    api_port = opt.value("its port, 8090", "PORT", port, None)
+    tls_certs = opt.optional(
+        "your certificate: a folder that vipu-admin create certificate made (VIPU_CLI_TLS_CERTS)",
+        "DIR",
     )
-    words.add_argument("--api-port", metavar="PORT", type=port, help="its port, 8090")
-    words.add_argument(
-        "--tls-certs",
-        metavar="DIR",
-        help="your certificate: a folder that vipu-admin create certificate made "
-        "(VIPU_CLI_TLS_CERTS)",
-    )
-    words.add_argument("--config", metavar="FILE", help="where these may stand as well")
-    words.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run")
+    config = opt.optional("where these may stand as well", "FILE")
+    command = opt.arguments("what to run", "COMMAND", "...")
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: ProxyOptions) -> int:
     """Run the verb. Returns the command's exit code, or 128+N after signal N."""
     import asyncio
 
@@ -64,10 +54,10 @@ def main(arguments: argparse.Namespace) -> int:
             would_work="podwright proxy -H HOST --tls-certs DIR -- COMMAND",
         )
     addresses, certs = server_for_proxy(chosen(arguments), os.environ)
-    return asyncio.run(_run(addresses, certs, command))
+    return asyncio.run(_forward(addresses, certs, command))
 
 
-async def _run(addresses: Any, certs: str, command: list[str]) -> int:
+async def _forward(addresses: Any, certs: str, command: list[str]) -> int:
     import asyncio
     import signal
 
@@ -103,3 +93,15 @@ async def _run(addresses: Any, certs: str, command: list[str]) -> int:
 def _end(child: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         child.terminate()
+
+
+VERBS = (
+    Verb(
+        "proxy",
+        ProxyOptions,
+        _run,
+        help="run a program of V-IPU's under your name on a secure server",
+        description="Run a command whose calls reach a secure server in your name.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from podwright.cli.shared._running import complain as complain
 from podwright.cli.shared._running import run as run
@@ -49,10 +49,23 @@ class Parser(argparse.ArgumentParser):
     It accepts no abbreviations, since a new option must not change the meaning of a script.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", _Formatter)
-        kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        prog: str | None = None,
+        description: str | None = None,
+        epilog: str | None = None,
+        parents: Sequence[argparse.ArgumentParser] = (),
+        add_help: bool = True,
+    ) -> None:
+        super().__init__(
+            prog,
+            description=description,
+            epilog=epilog,
+            parents=parents,
+            formatter_class=_Formatter,
+            add_help=add_help,
+            allow_abbrev=False,
+        )
         self._given: list[str] = []
 
     def parse_known_args(  # type: ignore[override]
@@ -95,7 +108,7 @@ class Parser(argparse.ArgumentParser):
             return f"unknown option {option!r}{nearest(option, long)}"
         return ""
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is None or value in action.choices:
             return
         hint = nearest(str(value), [str(choice) for choice in action.choices], show_all=True)
@@ -104,6 +117,33 @@ class Parser(argparse.ArgumentParser):
         unknown = self._unknown_option(before=str(value))
         name = action.metavar or action.dest
         raise argparse.ArgumentError(None, unknown or f"unknown {name} {value!r}{hint}")
+
+
+class PassingParser(Parser):
+    """A parser that keeps the words that it does not know, because they are for another program.
+
+    They are in the attribute `words` of the result.
+    """
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Read the options of this parser, wherever they stand between other words."""
+        own: list[str] = []
+        passed: list[str] = []
+        words = list(args or [])
+        while words:
+            word = words.pop(0)
+            action = self._option_string_actions.get(word.split("=", 1)[0])
+            if action is None:
+                passed.append(word)
+                continue
+            own.append(word)
+            if action.nargs != 0 and "=" not in word and words:
+                own.append(words.pop(0))
+        parsed, rest = super().parse_known_args(own, namespace)
+        parsed.words = passed
+        return parsed, rest
 
 
 def nearest(word: str, known: Iterable[str], *, show_all: bool = False) -> str:

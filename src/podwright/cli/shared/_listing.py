@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from podwright.cli.shared import _option_table as opt
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from podwright.cli.shared._arguments import Parser
     from podwright.cli.shared._tables import Table
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
@@ -31,22 +31,29 @@ class ListView(NamedTuple):
     table: Table
 
 
-def add_options(parser: Parser, *, sortable: bool = True) -> None:
-    """Add the options of a list. sortable: False for a table whose rows belong together."""
-    add = parser.add_argument
-    add(
-        "-o",
-        "--output",
-        metavar="FORMAT",
-        choices=FORMATS,
-        default="",
-        help=f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
-    )
-    if sortable:
-        add(
-            "--sort-by", metavar="COLUMN", default="", help="the column to sort by, as it is headed"
-        )
-    add("-w", "--watch", action="store_true", help="go on, and print what changes; Ctrl-C ends it")
+_OUTPUT = opt.choice(
+    f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
+    FORMATS,
+    "",
+    "FORMAT",
+    name="-o --output",
+)
+_WATCH = opt.flag("go on, and print what changes; Ctrl-C ends it", name="-w --watch")
+
+
+class GroupedListOptions(opt.OptionTable):
+    """The options of a list whose rows belong together."""
+
+    output = _OUTPUT
+    watch = _WATCH
+
+
+class ListOptions(opt.OptionTable):
+    """The options of a list that can be sorted."""
+
+    output = _OUTPUT
+    sort_by = opt.text("the column to sort by, as it is headed", "COLUMN")
+    watch = _WATCH
 
 
 def show(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._server import ServerNames, connect
+from podwright.cli.shared._verb import Verb
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    from podwright.cli.shared._server import server_options
+class AdoptOptions(ServerNames):
+    """The options of `adopt`."""
 
-    parser = verbs.add_parser(
-        "adopt",
-        parents=[server_options()],
-        help="make a partition of the GPUs that Slurm gave a job",
-        description="Makes a partition of the very GPUs that Slurm gave a job, so that fabric and "
-        "guards are set up for it, or says why they cannot be had. For PrologSlurmctld, as root "
-        "or a scheduler; with --release for EpilogSlurmctld. Asked again, it changes nothing.",
-    )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="its number (SLURM_JOB_ID)")
-    parser.add_argument("--release", action="store_true", help="remove that partition")
-    parser.add_argument("--dry-run", action="store_true", help="print what Slurm gave it, and end")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+    job = opt.optional_argument("its number (SLURM_JOB_ID)", "JOB", None)
+    release = opt.flag("remove that partition")
+    dry_run = opt.flag("print what Slurm gave it, and end")
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: AdoptOptions) -> int:
     import json
     import os
 
-    from podwright.cli.shared._server import connect
     from podwright.errors import InvalidRequest, NotFound
     from podwright.gpu.configure import adopt, partition_name, read_grant
 
@@ -84,3 +74,16 @@ def _show(job: str) -> str:
     if done.returncode:
         raise NotFound(f"Slurm shows no job {job}: {done.stderr.strip()}")
     return done.stdout
+
+
+VERBS = (
+    Verb(
+        "adopt",
+        AdoptOptions,
+        _run,
+        help="make a partition of the GPUs that Slurm gave a job",
+        description="Makes a partition of the very GPUs that Slurm gave a job, so that fabric and "
+        "guards are set up for it, or says why they cannot be had. For PrologSlurmctld, as root "
+        "or a scheduler; with --release for EpilogSlurmctld. Asked again, it changes nothing.",
+    ),
+)

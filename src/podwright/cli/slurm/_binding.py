@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from podwright.cli.shared._arguments import Parser
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.gpu.binding import Task, Verdict
@@ -26,34 +26,13 @@ a verdict has three parts:
 exit code 1 where a task did not get what was asked."""
 
 
-class _Passing(Parser):
-    """A parser that keeps the words that it does not know, because they are for Slurm."""
+class CheckBindingOptions(opt.OptionTable):
+    """The options of `check-binding`."""
 
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        words = list(args or [])
-        own = [word for word in words if word in ("--json", "--help", "-h")]
-        parsed, rest = super().parse_known_args(own, namespace)
-        parsed.words = [word for word in words if word not in own]
-        return parsed, rest
+    json = opt.JSON
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "check-binding",
-        help="run a job with these options, and show which GPU each task gets",
-        description="Runs a real job with these options of sbatch, and prints node, GPU, bus, "
-        "NUMA node, cores and a verdict for each task.",
-        epilog=_EXAMPLES,
-    )
-    parser.__class__ = _Passing
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: CheckBindingOptions) -> int:
     from podwright.cli.shared._arguments import complain
     from podwright.gpu import binding, requests
 
@@ -116,3 +95,17 @@ def _summary(verdicts: list[Verdict]) -> str:
     far = sum(verdict.where in ("far", "partly") for verdict in verdicts)
     away = f"; {far} run on cores away from them" if far else ""
     return f"Of {count} tasks {', '.join(parts)}{away}: as asked."
+
+
+VERBS = (
+    Verb(
+        "check-binding",
+        CheckBindingOptions,
+        _run,
+        help="run a job with these options, and show which GPU each task gets",
+        description="Runs a real job with these options of sbatch, and prints node, GPU, bus, "
+        "NUMA node, cores and a verdict for each task.",
+        epilog=_EXAMPLES,
+        passing=True,
+    ),
+)

@@ -2,155 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 from podwright.cli.slurm import _gpus as _slurm_gpus
-from podwright.cli.slurm._serve import FOLDER
-
-NATIVE = "/usr/local/lib/podwright"
-_MODES = ("native", "plugin", "host-mapping", "static", "shared")
+from podwright.cli.slurm._configure_options import NATIVE, ConfigureOptions
 
 
-def add_parser(verbs: Any) -> None:
-    """Add both verbs."""
-    parser = verbs.add_parser(
-        "configure",
-        help="set up an unmodified Slurm",
-        description="Shows what setting Slurm up would change; --write does it, --undo takes it "
-        "back. Scripts that the site has are kept and run as before.",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=_MODES,
-        default="native",
-        help="how jobs get devices: native; plugin (native, and jobs written for Graphcore's "
-        "Slurm run unchanged); host-mapping, static or shared (docs: choosing a way)",
-    )
-    parser.add_argument("--slurm-conf", metavar="FILE", default="/etc/slurm/slurm.conf")
-    parser.add_argument(
-        "--pod",
-        metavar="TYPE=CLUSTER[/ALLOCATION][@FEATURE]",
-        action="append",
-        default=[],
-        help="what Slurm schedules, named for --gres=vipu:TYPE; may be given several times "
-        "(default: all clusters). FEATURE: of the nodes that reach it, where not all do",
-    )
-    parser.add_argument(
-        "--mapping", metavar="FILE", help="host-mapping: lines of host:machine,machine"
-    )
-    parser.add_argument(
-        "--partition",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="static: a partition to hand over, may be given several times (default: all that "
-        "are not reconfigurable); shared: the one (default: the only reconfigurable one)",
-    )
-    parser.add_argument(
-        "--server",
-        metavar="WHERE",
-        default="",
-        help="vipu-server's Unix socket, or tcp:HOST:PORT[,HOST:PORT] where it is on other hosts",
-    )
-    parser.add_argument(
-        "--server-config",
-        metavar="FILE",
-        default="",
-        help="with tcp:, settings like /etc/vipu/vipu-cli.hcl that say who `slurm serve` is there: "
-        "a user's key, certificates (default: MUNGE says it)",
-    )
-    parser.add_argument(
-        "--host",
-        help="where jobs reach vipu-server (the first of tcp:, or SlurmctldHost; localhost where "
-        "slurm.conf has no node on another host)",
-    )
-    parser.add_argument(
-        "--port", type=int, help="its port (the server's own, or the first one's of tcp:)"
-    )
-    parser.add_argument(
-        "--slurm-user", metavar="USER", help="who runs `slurm serve`, if neither root nor SlurmUser"
-    )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default="",
-        help="where `slurm serve` is reached by steps on nodes, and by hooks where it stands on "
-        "another host than slurmctld: each shows a MUNGE credential (default: slurmctld's host and "
-        "port 8092, where nodes are other hosts; several, with commas, where there are several)",
-    )
-    parser.add_argument("--munge-socket", metavar="PATH", default="", help="if not MUNGE's usual")
-    parser.add_argument(
-        "--key",
-        metavar="FILE",
-        default="",
-        help="by which hooks and steps prove themselves over TCP instead of by MUNGE; made where "
-        "there is none (default: hook.key in --folder where slurm.conf says auth/slurm)",
-    )
-    parser.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        default="",
-        help="where `slurm serve` has figures for Prometheus, such as 127.0.0.1:8093",
-    )
-    parser.add_argument(
-        "--on-failure",
-        choices=("stay", "requeue", "relocate"),
-        default="stay",
-        help="a job whose machine failed stays as it is, goes back to the queue, or its partition "
-        "moves to healthy devices",
-    )
-    parser.add_argument(
-        "--room-after",
-        metavar="SECONDS",
-        type=float,
-        default=300.0,
-        help="how long the first job in the queue waits for devices before a block is emptied for "
-        "it, 300; 0: small jobs may pass it for ever",
-    )
-    parser.add_argument(
-        "--default-ipus",
-        metavar="N",
-        help="devices of a job that does not say how many; `ask`: it is refused with what to type "
-        "(default: 0, under --mode shared ask)",
-    )
-    parser.add_argument("--folder", metavar="DIR", default=FOLDER, help="for Podwright's own files")
-    parser.add_argument("--native", metavar="DIR", default=NATIVE, help="where `build` put its own")
-    parser.add_argument(
-        "--hooks-socket",
-        metavar="PATH",
-        default="/run/podwright-slurm/slurm.sock",
-        help="where `slurm serve` answers hooks: in a folder of its own",
-    )
-    _slurm_gpus.add_configure(parser)
-    parser.add_argument("--diff", action="store_true", help="print every line that would change")
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--write", action="store_true", help="do it")
-    group.add_argument("--undo", action="store_true", help="take it back")
-    parser.set_defaults(run_slurm=_configure)
+class BuildOptions(opt.OptionTable):
+    """The options of `build`."""
 
-    build = verbs.add_parser(
-        "build",
-        help="compile the plugin and the hook",
-        description="Compiles the SPANK plugin and the hook against this machine's own Slurm.",
-    )
-    build.add_argument("--into", metavar="DIR", default=NATIVE)
-    build.add_argument(
-        "--lint",
-        action="store_true",
-        help="only what `configure --gpus --lint` needs: a C compiler will do",
-    )
-    build.add_argument(
-        "--include",
-        metavar="DIR",
-        default="",
-        help="another Slurm's headers than those of the Slurm on PATH",
-    )
-    build.set_defaults(run_slurm=_build)
+    into = opt.text("", "DIR", NATIVE)
+    lint = opt.flag("only what `configure --gpus --lint` needs: a C compiler will do")
+    include = opt.text("another Slurm's headers than those of the Slurm on PATH", "DIR")
 
 
-def _configure(arguments: argparse.Namespace) -> int:
+def _configure(arguments: ConfigureOptions) -> int:
     if arguments.gpus is not None:
         return _slurm_gpus.configure(arguments)
     from pathlib import Path
@@ -181,7 +50,7 @@ def _configure(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _site(arguments: argparse.Namespace) -> Any:
+def _site(arguments: ConfigureOptions) -> Any:
     from pathlib import Path
 
     from podwright.client import TIMEOUT, Address
@@ -260,7 +129,7 @@ def _site(arguments: argparse.Namespace) -> Any:
     )
 
 
-def _key(arguments: argparse.Namespace) -> str:
+def _key(arguments: ConfigureOptions) -> str:
     """Return the file of the key; empty when MUNGE is used instead."""
     from pathlib import Path
 
@@ -273,7 +142,7 @@ def _key(arguments: argparse.Namespace) -> str:
     return str(Path(arguments.folder).absolute() / "hook.key")
 
 
-def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
+def _default_ipus(arguments: ConfigureOptions, pods: Sequence[Any]) -> int:
     """Return the devices of a job that names none; -1: such a job is refused. Raises
     InvalidRequest.
     """
@@ -303,7 +172,7 @@ def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     return size
 
 
-def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
+def _trusted(arguments: ConfigureOptions, site: Any) -> tuple[int, ...]:
     """Return who may change a job's Podwright fields: root, SlurmUser, and the service's user."""
     import pwd
 
@@ -319,7 +188,7 @@ def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
     return tuple(sorted(uids))
 
 
-def _build(arguments: argparse.Namespace) -> int:
+def _build(arguments: BuildOptions) -> int:
     from pathlib import Path
 
     if arguments.lint:
@@ -332,3 +201,22 @@ def _build(arguments: argparse.Namespace) -> int:
     for path in build(Path(arguments.into), include=arguments.include):
         print(path)
     return 0
+
+
+VERBS = (
+    Verb(
+        "configure",
+        ConfigureOptions,
+        _configure,
+        help="set up an unmodified Slurm",
+        description="Shows what setting Slurm up would change; --write does it, --undo takes it "
+        "back. Scripts that the site has are kept and run as before.",
+    ),
+    Verb(
+        "build",
+        BuildOptions,
+        _build,
+        help="compile the plugin and the hook",
+        description="Compiles the SPANK plugin and the hook against this machine's own Slurm.",
+    ),
+)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
+from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import positive, seconds
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.gpu.efficiency import Efficiency, MonthRow
@@ -23,67 +24,40 @@ examples:
   setsid podwright slurm sample --below=$PPID &      in a task prolog: ends with the step"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add both verbs."""
-    parser = verbs.add_parser(
-        "efficiency",
-        help="report what a job made of its GPUs, cores and memory",
-        description="Says how much of what a job had was used, and what to ask for next time. "
-        "Reads Slurm's accounting, and samples of the GPUs where the job's steps took some.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="a job, running or ended")
-    parser.add_argument("--user", metavar="USER", help="all jobs of this user")
-    parser.add_argument("--since", metavar="TIME", help="all jobs since, as sacct takes times")
-    parser.add_argument("--until", metavar="TIME", help="and before")
-    parser.add_argument("--names", action="store_true", help="a row for each user")
-    parser.add_argument(
-        "--samples", metavar="DIR", default="", help="where samples are (slurm-JOB.gpus beside it)"
-    )
-    parser.add_argument(
-        "--comment", action="store_true", help="write the summary into the job's AdminComment"
-    )
-    parser.add_argument(
-        "--ended", metavar="DIR", help="in an Epilog: of all jobs whose numbers are files there"
-    )
-    parser.add_argument(
-        "--write",
-        choices=("comment", "output", "both"),
-        default="comment",
-        help="with --ended, where to: AdminComment, or the end of standard output (comment)",
-    )
-    parser.add_argument("--svg", metavar="FILE", help="plot the load of each GPU; - prints it")
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print JSON")
-    shape.add_argument("--line", action="store_true", help="print the summary alone")
-    parser.set_defaults(run_slurm=_run)
+class EfficiencyOptions(opt.OptionTable):
+    """The options of `efficiency`."""
 
-    sample = verbs.add_parser(
-        "sample",
-        help="sample this job's GPUs while a step runs",
-        description="Writes what this job's GPUs on this node do into slurm-JOB.gpus, every few "
-        "seconds, and ends with the step.",
-        epilog=_SAMPLE,
+    job = opt.optional_argument("a job, running or ended", "JOB", None)
+    user = opt.optional("all jobs of this user", "USER")
+    since = opt.optional("all jobs since, as sacct takes times", "TIME")
+    until = opt.optional("and before", "TIME")
+    names = opt.flag("a row for each user")
+    samples = opt.text("where samples are (slurm-JOB.gpus beside it)", "DIR")
+    comment = opt.flag("write the summary into the job's AdminComment")
+    ended = opt.optional("in an Epilog: of all jobs whose numbers are files there", "DIR")
+    write = opt.choice(
+        "with --ended, where to: AdminComment, or the end of standard output (comment)",
+        ("comment", "output", "both"),
+        "comment",
     )
-    sample.add_argument("--every", metavar="SECONDS", type=seconds, default=10.0, help="10")
-    sample.add_argument(
-        "--below",
-        metavar="PID",
-        type=positive,
-        default=0,
-        help="in a task prolog, $PPID: the step whose end ends this",
-    )
-    sample.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run beside it"
-    )
-    sample.set_defaults(run_slurm=_sample)
+    svg = opt.optional("plot the load of each GPU; - prints it", "FILE")
+    json = opt.flag("print JSON", rivals="shape")
+    line = opt.flag("print the summary alone", rivals="shape")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+class SampleOptions(opt.OptionTable):
+    """The options of `sample`."""
+
+    every = opt.value("10", "SECONDS", seconds, 10.0)
+    below = opt.value("in a task prolog, $PPID: the step whose end ends this", "PID", positive, 0)
+    command = opt.arguments("what to run beside it", "COMMAND", "...")
+
+
+def _run(arguments: EfficiencyOptions) -> int:
     from podwright.errors import InvalidRequest
 
     if arguments.ended:
-        return _end_time(arguments)
+        return _end_time(arguments.ended, arguments.write)
     many = arguments.user or arguments.since or arguments.until
     if bool(arguments.job) == bool(many):
         raise InvalidRequest(
@@ -93,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return _many(arguments) if many else _of_job(arguments)
 
 
-def _of_job(arguments: argparse.Namespace) -> int:
+def _of_job(arguments: EfficiencyOptions) -> int:
     import os
     from pathlib import Path
 
@@ -101,14 +75,15 @@ def _of_job(arguments: argparse.Namespace) -> int:
     from podwright.gpu import efficiency
 
     ask = _asker(dict(os.environ))
+    number = arguments.job or ""
     try:
-        job = efficiency.one_job(ask, arguments.job)
+        job = efficiency.one_job(ask, number)
     except Unavailable:
         # A site without slurmdbd has no accounting, but a job may have sampled its GPUs itself.
-        sampled = efficiency.read_samples(Path(arguments.samples or f"slurm-{arguments.job}.gpus"))
+        sampled = efficiency.read_samples(Path(arguments.samples or f"slurm-{number}.gpus"))
         if sampled is None or not sampled.uses:
             raise
-        job_report = efficiency.report(efficiency.job_of_samples(arguments.job, sampled), sampled)
+        job_report = efficiency.report(efficiency.job_of_samples(number, sampled), sampled)
     else:
         folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.raw}.gpus")
         job_report = efficiency.report(job, efficiency.read_samples(folder))
@@ -123,7 +98,7 @@ def _of_job(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(arguments: argparse.Namespace, job_report: Efficiency) -> None:
+def _show(arguments: EfficiencyOptions, job_report: Efficiency) -> None:
     from podwright.cli.shared._tables import card, table
     from podwright.gpu import efficiency
 
@@ -142,7 +117,7 @@ def _show(arguments: argparse.Namespace, job_report: Efficiency) -> None:
         print(f"\nNext time:\n{efficiency.advice(job_report)}")
 
 
-def _many(arguments: argparse.Namespace) -> int:
+def _many(arguments: EfficiencyOptions) -> int:
     import os
 
     from podwright.gpu import efficiency
@@ -208,7 +183,7 @@ def _asker(environ: dict[str, str], seconds: float | None = None) -> Any:
     return ask
 
 
-def _end_time(arguments: argparse.Namespace) -> int:
+def _end_time(ended: str, written: str) -> int:
     """Write the summaries of the jobs that are noted in a folder. A node's Epilog starts this."""
     import os
     import sys
@@ -217,20 +192,20 @@ def _end_time(arguments: argparse.Namespace) -> int:
 
     from podwright.gpu import efficiency
 
-    places = efficiency.Destinations(arguments.write != "output", arguments.write != "comment")
+    places = efficiency.Destinations(written != "output", written != "comment")
     own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
 
     def summarise(job: efficiency.AccountedJob) -> str:
         return efficiency.as_user(job.user, [*own, job.id], "", 120.0)
 
-    folder = Path(arguments.ended)
+    folder = Path(ended)
     ask = _asker(dict(os.environ), 120.0)
     for wrong in efficiency.work(folder, ask, places, summarise, efficiency.append_as_user):
         syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {wrong}")
     return 0
 
 
-def _sample(arguments: argparse.Namespace) -> int:
+def _sample(arguments: SampleOptions) -> int:
     import os
 
     from podwright.gpu.efficiency import _sampler as sampler
@@ -250,3 +225,25 @@ def _sample(arguments: argparse.Namespace) -> int:
         from podwright.errors import InvalidRequest
 
         raise InvalidRequest(str(error.strerror), operation=f"run {command[0]}") from None
+
+
+VERBS = (
+    Verb(
+        "efficiency",
+        EfficiencyOptions,
+        _run,
+        help="report what a job made of its GPUs, cores and memory",
+        description="Says how much of what a job had was used, and what to ask for next time. "
+        "Reads Slurm's accounting, and samples of the GPUs where the job's steps took some.",
+        epilog=_EXAMPLES,
+    ),
+    Verb(
+        "sample",
+        SampleOptions,
+        _sample,
+        help="sample this job's GPUs while a step runs",
+        description="Writes what this job's GPUs on this node do into slurm-JOB.gpus, every few "
+        "seconds, and ends with the step.",
+        epilog=_SAMPLE,
+    ),
+)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from podwright.cli.shared._arguments import Parser, positive
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._arguments import positive
+from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest, Unavailable
 
 _EXAMPLES = """\
@@ -27,115 +27,52 @@ counts are told by the documented rules, and `sbatch --test-only` is asked. For 
 the tasks are those of a plain `srun program` inside the job. Exit code 0: it starts, or no
 documented rule stands against it; 1: it does not; 3: not known."""
 
-_OWN = {
-    "--for": True,
-    "--cluster-nodes": True,
-    "--node-gpus": True,
-    "--node-sockets": True,
-    "--node-cores": True,
-    "--devices": True,
-    "--task-cpus": True,
-    "--slurm-version": True,
-    "--script": True,
-    "--site-files": True,
-    "--twin": True,
-    "--rules": False,
-    "--why": False,
-    "--json": False,
-    "--help": False,
-    "-h": False,
-}
 
+class ExplainRequestOptions(opt.OptionTable):
+    """The options of `explain-request`."""
 
-class _Passing(Parser):
-    """A parser that keeps the words that it does not know, because they are for Slurm."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        own: list[str] = []
-        theirs: list[str] = []
-        words = list(args or [])
-        while words:
-            word = words.pop(0)
-            name = word.split("=", 1)[0]
-            if name not in _OWN:
-                theirs.append(word)
-                continue
-            own.append(word)
-            if _OWN[name] and "=" not in word and words:
-                own.append(words.pop(0))
-        parsed, rest = super().parse_known_args(own, namespace)
-        parsed.words = theirs
-        return parsed, rest
-
-
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "explain-request",
-        help="show, before submission, what Slurm gives for these options",
-        description="Say what Slurm will give for the options of a job, in a sentence and a "
-        "picture.",
-        epilog=_EXAMPLES,
+    command = opt.choice(
+        "the command that the options are for (sbatch)",
+        ("sbatch", "salloc", "srun"),
+        "sbatch",
+        name="--for",
     )
-    parser.__class__ = _Passing
-    parser.add_argument(
-        "--for",
-        dest="command",
-        choices=("sbatch", "salloc", "srun"),
-        default="sbatch",
-        help="the command that the options are for (sbatch)",
+    cluster_nodes = opt.value("nodes there are", "N", positive, None)
+    node_gpus = opt.value("GPUs of one node (8)", "N", positive, None)
+    node_sockets = opt.value("sockets (2)", "N", positive, None)
+    node_cores = opt.value("cores of one node (64)", "N", positive, None)
+    devices = opt.choice(
+        "confined: ConstrainDevices=yes in cgroup.conf, programs number GPUs from 0",
+        ("confined", "open"),
+        None,
     )
-    parser.add_argument("--cluster-nodes", type=positive, metavar="N", help="nodes there are")
-    parser.add_argument("--node-gpus", type=positive, metavar="N", help="GPUs of one node (8)")
-    parser.add_argument("--node-sockets", type=positive, metavar="N", help="sockets (2)")
-    parser.add_argument("--node-cores", type=positive, metavar="N", help="cores of one node (64)")
-    parser.add_argument(
-        "--devices",
-        choices=("confined", "open"),
-        help="confined: ConstrainDevices=yes in cgroup.conf, programs number GPUs from 0",
+    tasks = opt.choice(
+        "bound: TaskPlugin=task/affinity, every task has cores of its own",
+        ("bound", "free"),
+        None,
+        name="--task-cpus",
     )
-    parser.add_argument(
-        "--task-cpus",
-        dest="tasks",
-        choices=("bound", "free"),
-        help="bound: TaskPlugin=task/affinity, every task has cores of its own",
+    script = opt.optional(
+        "take the options of this job script, as sbatch does; those after it come on top", "FILE"
     )
-    parser.add_argument(
-        "--script",
-        metavar="FILE",
-        help="take the options of this job script, as sbatch does; those after it come on top",
+    site_files = opt.optional(
+        "a site's files, instead of asking the Slurm of this machine", "FOLDER"
     )
-    parser.add_argument(
-        "--site-files",
-        metavar="FOLDER",
-        help="a site's files, instead of asking the Slurm of this machine",
-    )
-    parser.add_argument("--slurm-version", metavar="V", help="of this Slurm: 22.05 or newer")
-    parser.add_argument(
-        "--twin",
-        metavar="PLACE",
-        default="",
-        help="the twin service to ask: its socket, or HOST:PORT (PODWRIGHT_TWIN, "
+    slurm_version = opt.optional("of this Slurm: 22.05 or newer", "V")
+    twin = opt.text(
+        "the twin service to ask: its socket, or HOST:PORT (PODWRIGHT_TWIN, "
         "/etc/podwright/twin.conf, or this machine's socket)",
+        "PLACE",
     )
-    parser.add_argument(
-        "--rules",
-        action="store_true",
-        help="count by the documented rules, and ask no slurmctld",
+    rules = opt.flag("count by the documented rules, and ask no slurmctld")
+    why = opt.flag(
+        "show the steps: what the options mean, what Slurm answered word for word, what each "
+        "task sees"
     )
-    parser.add_argument(
-        "--why",
-        action="store_true",
-        help="show the steps: what the options mean, what Slurm answered word for word, what each "
-        "task sees",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: ExplainRequestOptions) -> int:
     from podwright.gpu import requests
     from podwright.slurm.site.releases import parse_version
 
@@ -189,7 +126,9 @@ class _KnownSite(NamedTuple):
     live: bool = False
 
 
-def _explain(request: Any, known: _KnownSite, version: Any, arguments: argparse.Namespace) -> Any:
+def _explain(
+    request: Any, known: _KnownSite, version: Any, arguments: ExplainRequestOptions
+) -> Any:
     import sys
 
     from podwright.gpu import requests
@@ -241,7 +180,7 @@ def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
 
 
-def _request(arguments: argparse.Namespace) -> Any:
+def _request(arguments: ExplainRequestOptions) -> Any:
     """Return the options of the script, if one is named, overridden by those of the command
     line.
     """
@@ -272,7 +211,7 @@ def _request(arguments: argparse.Namespace) -> Any:
     return requests.read_request(rest + given, arguments.command)
 
 
-def _known_site(request: Any, arguments: argparse.Namespace) -> _KnownSite:
+def _known_site(request: Any, arguments: ExplainRequestOptions) -> _KnownSite:
     """Return the site of the files, or of this machine's Slurm, or assumed nodes.
 
     Raises Unavailable when there is a Slurm that does not answer all questions.
@@ -318,7 +257,7 @@ def _known_site(request: Any, arguments: argparse.Namespace) -> _KnownSite:
     )
 
 
-def _assumed(request: Any, arguments: argparse.Namespace) -> _KnownSite:
+def _assumed(request: Any, arguments: ExplainRequestOptions) -> _KnownSite:
     """Return the nodes of the options, with common values for what these leave open.
 
     The release is that of the Slurm on this machine, or the newest.
@@ -343,7 +282,7 @@ def _assumed(request: Any, arguments: argparse.Namespace) -> _KnownSite:
     return _KnownSite(requests.AskedSite(site, files, None, described), version, assumed=True)
 
 
-def _with_tasks(texts: Any, arguments: argparse.Namespace) -> Any:
+def _with_tasks(texts: Any, arguments: ExplainRequestOptions) -> Any:
     """Return the site with --task-cpus in place of its TaskPlugin."""
     import re
     from dataclasses import replace
@@ -355,7 +294,7 @@ def _with_tasks(texts: Any, arguments: argparse.Namespace) -> Any:
     return replace(texts, config=config)
 
 
-def _with_devices(site: Any, arguments: argparse.Namespace) -> Any:
+def _with_devices(site: Any, arguments: ExplainRequestOptions) -> Any:
     """Return the site with --devices in place of its ConstrainDevices."""
     from dataclasses import replace
 
@@ -363,3 +302,17 @@ def _with_devices(site: Any, arguments: argparse.Namespace) -> Any:
         return site
     confined = arguments.devices == "confined"
     return replace(site, shapes=tuple(replace(shape, confined=confined) for shape in site.shapes))
+
+
+VERBS = (
+    Verb(
+        "explain-request",
+        ExplainRequestOptions,
+        _run,
+        help="show, before submission, what Slurm gives for these options",
+        description="Say what Slurm will give for the options of a job, in a sentence and a "
+        "picture.",
+        epilog=_EXAMPLES,
+        passing=True,
+    ),
+)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "check-fabric",
-        help="read from an NCCL log which transport each pair of ranks used",
-        description="Read the output of a job that ran with NCCL_DEBUG=INFO: which transport "
-        "each pair of ranks used, whether GPUDirect RDMA was on, and what to set when not. "
-        "Exit code 1 where something should be set, 3 where the log does not tell.",
-    )
-    parser.add_argument("logs", metavar="LOG", nargs="+", help="the job's output; - reads stdin")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 
 
-def _run(arguments: argparse.Namespace) -> int:
+class CheckFabricOptions(opt.OptionTable):
+    """The options of `check-fabric`."""
+
+    logs = opt.arguments("the job's output; - reads stdin", "LOG", "+")
+    json = opt.JSON
+
+
+def _run(arguments: CheckFabricOptions) -> int:
     from podwright.gpu import fabriclog
 
     report = fabriclog.read_log(_lines(arguments.logs))
@@ -93,3 +88,16 @@ def _show(report: Any, findings: Any, unknown: list[str]) -> None:
         print(f"Not known: {reason}.")
     if not findings and not unknown:
         print("Nothing to set: every pair uses the fabric as it should.")
+
+
+VERBS = (
+    Verb(
+        "check-fabric",
+        CheckFabricOptions,
+        _run,
+        help="read from an NCCL log which transport each pair of ranks used",
+        description="Read the output of a job that ran with NCCL_DEBUG=INFO: which transport "
+        "each pair of ranks used, whether GPUDirect RDMA was on, and what to set when not. "
+        "Exit code 1 where something should be set, 3 where the log does not tell.",
+    ),
+)

@@ -2,129 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
-from podwright.cli.shared._arguments import seconds
-from podwright.cli.slurm._submission import SOCKET
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.slurm._configure_options import ConfigureOptions
+from podwright.cli.slurm._serve import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def add_configure(parser: Any) -> None:
-    """Add the options about GPUs to `configure`."""
-    gpus = parser.add_argument_group(
-        "GPU clusters", "Nodes with GPUs, from an inventory (TOML or JSON), instead of a pod."
+class CheckOptions(opt.OptionTable):
+    """The options of `check`."""
+
+    site = opt.text("", "FILE", f"{FOLDER}/native.toml")
+    only = opt.text("test only the promises that contain this text", "TEXT")
+    wait = opt.value(
+        "how long a small job may take, 60; longer on a full cluster", "SECONDS", float, 60.0
     )
-    gpus.add_argument(
-        "--gpus",
-        metavar="FILE",
-        nargs="?",
-        const="",
-        help="write gres.conf, node lines, partitions and topology.conf from this inventory; "
-        "with --undo no file is needed",
-    )
-    gpus.add_argument(
-        "--autodetect",
-        choices=("off", "nvml", "rsmi"),
-        default="off",
-        help="off: gres.conf names every device file; nvml, rsmi: slurmd asks the driver, and "
-        "must be built with it (off)",
-    )
-    gpus.add_argument(
-        "--topology",
-        choices=("auto", "tree", "block", "none"),
-        default="auto",
-        help="block: NVLink domains of several nodes, on Slurm 24.11 or newer; tree: switches; "
-        "auto: the first of these that fits all nodes, on 25.05 or newer both where they differ "
-        "(auto)",
-    )
-    gpus.add_argument(
-        "--confine",
-        action="store_true",
-        help="let jobs reach their own GPUs alone, by cgroups",
-    )
-    gpus.add_argument(
-        "--imex",
-        action="store_true",
-        help="write the nodes of each NVLink domain for NVIDIA's IMEX daemon: imex-DOMAIN.cfg; "
-        "on Slurm 24.11 or newer each job gets a channel of its own (switch/nvidia_imex)",
-    )
-    gpus.add_argument(
-        "--health-check",
-        metavar="PROGRAM",
-        default="",
-        help="a program on every node that Slurm runs each five minutes (HealthCheckProgram)",
-    )
-    gpus.add_argument(
-        "--lint",
-        choices=("warn", "refuse", "off"),
-        help="read job scripts at submission, and tell users what is wrong, or refuse the job; "
-        "needs no FILE. Podwright's service answers: podwright slurm serve-lint",
-    )
-    gpus.add_argument("--lint-socket", metavar="PATH", default=SOCKET, help="where it answers")
-    gpus.add_argument(
-        "--health",
-        nargs="?",
-        choices=("warn", "drain"),
-        const="warn",
-        help="check nodes every five minutes, before and after jobs (podwright node health): warn "
-        "says it in slurmd's log (the default), drain also drains ill nodes and gives well ones "
-        "back",
-    )
-    gpus.add_argument(
-        "--efficiency",
-        metavar="SECONDS",
-        nargs="?",
-        type=seconds,
-        const=10.0,
-        help="let each job's steps sample their GPUs, each 10 seconds or as said, for podwright "
-        "slurm efficiency (TaskProlog)",
-    )
-    gpus.add_argument(
-        "--summary",
-        metavar="WHERE",
-        nargs="?",
-        choices=("comment", "output", "both"),
-        const="comment",
-        help="write what each job made of its GPUs at its end (Epilog): comment: into its "
-        "AdminComment (the default), output: as the last line of its standard output, or both",
-    )
-    gpus.add_argument(
-        "--summary-folder",
-        metavar="DIR",
-        default="/run/podwright/ended",
-        help="where nodes note jobs that have ended (/run/podwright/ended)",
-    )
-    gpus.add_argument(
-        "--node-podwright",
-        metavar="PROGRAM",
-        default="",
-        help="where podwright is on the nodes (where it is here)",
-    )
-    gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
-    gpus.add_argument(
-        "--slurm",
-        metavar="PREFIX",
-        default="",
-        help="the Slurm whose slurmctld proves the files (this machine's, where it is of that "
-        "release)",
-    )
-    gpus.add_argument(
-        "--unproven",
-        action="store_true",
-        help="do not start slurmctld privately to prove the files, and write them all the same",
-    )
+    gpus = opt.optional("prove what configure --gpus FILE set up", "FILE")
+    json = opt.JSON
 
 
-def add_check(parser: Any) -> None:
-    """Add the options about GPUs to `check`."""
-    parser.add_argument("--gpus", metavar="FILE", help="prove what configure --gpus FILE set up")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def configure(arguments: argparse.Namespace) -> int:
+def configure(arguments: ConfigureOptions) -> int:
     """Show, write or undo the configuration for GPUs. Returns the exit code."""
     import sys
     from pathlib import Path
@@ -174,7 +74,7 @@ def configure(arguments: argparse.Namespace) -> int:
 
 
 def _proved(
-    arguments: argparse.Namespace, conf: Path, plan: Any, inventory: Any, version: tuple[int, int]
+    arguments: ConfigureOptions, conf: Path, plan: Any, inventory: Any, version: tuple[int, int]
 ) -> bool:
     """Check with Slurm's own slurmctld that the planned files have their intended effect.
 
@@ -217,7 +117,7 @@ def _print_promise(text: str, problem: str) -> None:
     print(f"{word}  {text}{reason}", flush=True)
 
 
-def _lint(arguments: argparse.Namespace, conf: Path) -> int:
+def _lint(arguments: ConfigureOptions, conf: Path) -> int:
     """Show, write or undo what lint at submission needs: job_submit.lua and its setting."""
     from pathlib import Path
 
@@ -229,7 +129,7 @@ def _lint(arguments: argparse.Namespace, conf: Path) -> int:
     else:
         library = Path(arguments.native).absolute() / submission.LIBRARY
         places = submission.Places(conf, library, Path(arguments.lint_socket))
-        plan = submission.configure(places, arguments.lint)
+        plan = submission.configure(places, arguments.lint or "")
     print(as_diff(plan), end="")
     if not (arguments.undo or arguments.write):
         print("Nothing was changed: --write does it.")
@@ -240,11 +140,11 @@ def _lint(arguments: argparse.Namespace, conf: Path) -> int:
     return 0
 
 
-def check(arguments: argparse.Namespace) -> int:
+def check(arguments: CheckOptions) -> int:
     """Print for each promise whether it is kept."""
     from podwright.gpu import configure
 
-    inventory = configure.read_inventory(arguments.gpus)
+    inventory = configure.read_inventory(_file(arguments.gpus))
     problems = []
     for promise in configure.check(inventory, configure.commands()):
         problems.append(promise)
@@ -258,7 +158,7 @@ def check(arguments: argparse.Namespace) -> int:
     return 1 if any(promise.problem for promise in problems) else 0
 
 
-def _file(name: str) -> str:
+def _file(name: str | None) -> str:
     from podwright.errors import InvalidRequest
 
     if not name:
@@ -282,7 +182,7 @@ def _program(name: str) -> str:
     return name
 
 
-def _gate(arguments: argparse.Namespace) -> Any:
+def _gate(arguments: ConfigureOptions) -> Any:
     """Return the settings of our own health check, if it is wanted. Raises InvalidRequest."""
     from pathlib import Path
 
@@ -301,7 +201,7 @@ def _gate(arguments: argparse.Namespace) -> Any:
     return configure.GateScript(_program(str(script)), _on_nodes(arguments), arguments.health)
 
 
-def _sampling(arguments: argparse.Namespace) -> Any:
+def _sampling(arguments: ConfigureOptions) -> Any:
     """Return the settings for samples of jobs' GPUs, if they are wanted. Raises InvalidRequest."""
     from pathlib import Path
 
@@ -313,7 +213,7 @@ def _sampling(arguments: argparse.Namespace) -> Any:
     return configure.Sampling(_program(str(script)), _on_nodes(arguments), arguments.efficiency)
 
 
-def _summary(arguments: argparse.Namespace) -> Any:
+def _summary(arguments: ConfigureOptions) -> Any:
     """Return the settings for summaries at jobs' ends, if they are wanted. Raises
     InvalidRequest.
     """
@@ -328,14 +228,14 @@ def _summary(arguments: argparse.Namespace) -> Any:
     return configure.Summary(script, _on_nodes(arguments), arguments.summary, folder)
 
 
-def _on_nodes(arguments: argparse.Namespace) -> str:
+def _on_nodes(arguments: ConfigureOptions) -> str:
     """Return the path of podwright on the nodes."""
     import shutil
 
     return _program(arguments.node_podwright or shutil.which("podwright") or "/usr/bin/podwright")
 
 
-def _version(arguments: argparse.Namespace) -> tuple[int, int]:
+def _version(arguments: ConfigureOptions) -> tuple[int, int]:
     import shutil
 
     from podwright.errors import InvalidRequest

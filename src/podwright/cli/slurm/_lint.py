@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -14,47 +15,30 @@ if TYPE_CHECKING:
 _FORMATS = ("text", "json", "sarif", "github")
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "lint",
-        help="find the mistakes in a job script",
-        description="Find the mistakes in a job script: line, reason, and the corrected line. "
-        "Exit code 1 where there are any.",
+class LintOptions(opt.OptionTable):
+    """The options of `lint`."""
+
+    scripts = opt.arguments("the job script, - for input", "SCRIPT", "*")
+    level = opt.choice(
+        "mistakes alone (the default), or what could be better too",
+        ("mistake", "better"),
+        "mistake",
     )
-    parser.add_argument("scripts", metavar="SCRIPT", nargs="*", help="the job script, - for input")
-    parser.add_argument(
-        "--level",
-        choices=("mistake", "better"),
-        default="mistake",
-        help="mistakes alone (the default), or what could be better too",
+    fix = opt.flag("show the corrections that are sure, as a diff")
+    write = opt.flag("with --fix: change the file")
+    ignore = opt.several("skip this rule", "RULE", str)
+    jobs_only = opt.flag("skip files without a #SBATCH line")
+    rules = opt.flag("list the rules and their evidence")
+    slurm_version = opt.optional("of the site: 22.05, 24.11 …", "V")
+    topology = opt.choice("the site's topology plugin", ("tree", "block", "none"), None)
+    sbatch_help = opt.optional(
+        "what `sbatch --help` prints at the site: its plugins' options are known then", "FILE"
     )
-    parser.add_argument(
-        "--fix", action="store_true", help="show the corrections that are sure, as a diff"
-    )
-    parser.add_argument("--write", action="store_true", help="with --fix: change the file")
-    parser.add_argument(
-        "--ignore", metavar="RULE", action="append", default=[], help="skip this rule"
-    )
-    parser.add_argument(
-        "--jobs-only", action="store_true", help="skip files without a #SBATCH line"
-    )
-    parser.add_argument("--rules", action="store_true", help="list the rules and their evidence")
-    parser.add_argument("--slurm-version", metavar="V", help="of the site: 22.05, 24.11 …")
-    parser.add_argument(
-        "--topology", choices=("tree", "block", "none"), help="the site's topology plugin"
-    )
-    parser.add_argument(
-        "--sbatch-help",
-        metavar="FILE",
-        help="what `sbatch --help` prints at the site: its plugins' options are known then",
-    )
-    parser.add_argument("--format", choices=_FORMATS, default="text", help="output format")
-    parser.add_argument("--json", action="store_true", help="the same as --format=json")
-    parser.set_defaults(run_slurm=_run)
+    format = opt.choice("output format", _FORMATS, "text")
+    json = opt.flag("the same as --format=json")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: LintOptions) -> int:
     from podwright.gpu import lint
     from podwright.slurm.reader import release_note
 
@@ -145,7 +129,7 @@ def _rules(form: str) -> int:
     return 0
 
 
-def _site(arguments: argparse.Namespace) -> CachedSite:
+def _site(arguments: LintOptions) -> CachedSite:
     """Return the site according to the options, and otherwise according to its Slurm."""
     import time
 
@@ -208,3 +192,15 @@ def _replace(path: str, text: str) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+VERBS = (
+    Verb(
+        "lint",
+        LintOptions,
+        _run,
+        help="find the mistakes in a job script",
+        description="Find the mistakes in a job script: line, reason, and the corrected line. "
+        "Exit code 1 where there are any.",
+    ),
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.guests.slurm.setup import RecoveryPlan, StepResult
@@ -17,29 +19,20 @@ examples:
 exit code 0: nothing is left; 1: something is left, or a command failed."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "recover",
-        help="mend what a killed slurmctld leaves: drained nodes, held jobs",
-        description="Lists what kill -9 of slurmctld leaves: nodes drained with 'Duplicate jobid', "
-        "and jobs held with 'launch failed requeued held'. With --yes it resumes those nodes and "
-        "releases those jobs, as root or SlurmUser. It touches no node that is drained for "
-        "another reason and no job that somebody holds.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument("--yes", action="store_true", help="run the commands of the plan")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+class RecoverOptions(opt.OptionTable):
+    """The options of `recover`."""
+
+    yes = opt.flag("run the commands of the plan")
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: RecoverOptions) -> int:
     import asyncio
 
     return asyncio.run(_recover(arguments))
 
 
-async def _recover(arguments: argparse.Namespace) -> int:
+async def _recover(arguments: RecoverOptions) -> int:
     from podwright.guests.slurm.setup import ask_for_plan, carry_out
     from podwright.slurm.site.commands import SlurmCommands
 
@@ -87,3 +80,18 @@ def _print_json(plan: RecoveryPlan, results: list[StepResult]) -> None:
     ]
     left = [job._asdict() for job in plan.left_alone]
     print(json.dumps({"steps": steps, "left_alone": left}, indent=2))
+
+
+VERBS = (
+    Verb(
+        "recover",
+        RecoverOptions,
+        _run,
+        help="mend what a killed slurmctld leaves: drained nodes, held jobs",
+        description="Lists what kill -9 of slurmctld leaves: nodes drained with 'Duplicate jobid', "
+        "and jobs held with 'launch failed requeued held'. With --yes it resumes those nodes and "
+        "releases those jobs, as root or SlurmUser. It touches no node that is drained for "
+        "another reason and no job that somebody holds.",
+        epilog=_EXAMPLES,
+    ),
+)

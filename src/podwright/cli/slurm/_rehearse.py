@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any
 
-from podwright.cli.shared._arguments import Parser, positive
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._arguments import positive
+from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest, Unavailable
 
 _EXAMPLES = """\
@@ -20,49 +21,31 @@ the new one is taken from today's. The nodes are taken as idle, and accounts, QO
 dependencies are not looked at. Exit code 0: no job is answered differently; 1: some are."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser: Parser = verbs.add_parser(
-        "rehearse",
-        help="show what a change of slurm.conf or of Slurm's release would do to the jobs",
-        description="Ask Slurm's own slurmctld, with today's files and with the new ones, about "
-        "the submissions of the last days, and show which are answered differently.",
-        epilog=_EXAMPLES,
+class RehearseOptions(opt.OptionTable):
+    """The options of `rehearse`."""
+
+    slurm_conf = opt.optional("the new slurm.conf", "FILE")
+    today = opt.optional("today's slurm.conf (the one that this machine's Slurm has)", "FILE")
+    slurm = opt.optional("the Slurm of tomorrow: rehearse an upgrade to it", "PREFIX")
+    slurm_today = opt.optional("the Slurm of today (the one of this machine)", "PREFIX")
+    scripts = opt.optional("the job scripts to ask about", "FOLDER", rivals="source")
+    days = opt.value("submissions of so many days (7)", "N", positive, 7, rivals="source")
+    most = opt.value(
+        "ask about at most so many different submissions, the most frequent ones (300)",
+        "N",
+        positive,
+        300,
     )
-    parser.add_argument("--slurm-conf", metavar="FILE", help="the new slurm.conf")
-    parser.add_argument(
-        "--today", metavar="FILE", help="today's slurm.conf (the one that this machine's Slurm has)"
-    )
-    parser.add_argument(
-        "--slurm", metavar="PREFIX", help="the Slurm of tomorrow: rehearse an upgrade to it"
-    )
-    parser.add_argument(
-        "--slurm-today", metavar="PREFIX", help="the Slurm of today (the one of this machine)"
-    )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--scripts", metavar="FOLDER", help="the job scripts to ask about")
-    source.add_argument(
-        "--days", type=positive, default=7, metavar="N", help="submissions of so many days (7)"
-    )
-    parser.add_argument(
-        "--most",
-        type=positive,
-        default=300,
-        metavar="N",
-        help="ask about at most so many different submissions, the most frequent ones (300)",
-    )
-    parser.add_argument(
-        "--state",
-        metavar="FOLDER",
-        help="rehearse on the cluster as it stands in this copy of StateSaveLocation, not on idle "
+    state = opt.optional(
+        "rehearse on the cluster as it stands in this copy of StateSaveLocation, not on idle "
         "nodes, and show which jobs would start later (root and SlurmUser may read the original)",
+        "FOLDER",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be asked, and end")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+    dry_run = opt.flag("show what would be asked, and end")
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: RehearseOptions) -> int:
     from podwright.gpu.rehearse import differences, limited, rehearse
 
     if not (arguments.slurm_conf or arguments.slurm):
@@ -109,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if changed else 0
 
 
-def _sides(arguments: argparse.Namespace) -> tuple[Any, Any]:
+def _sides(arguments: RehearseOptions) -> tuple[Any, Any]:
     """Return today's and tomorrow's side. Raises Unavailable when a Slurm is not on this
     machine.
     """
@@ -160,7 +143,7 @@ def _conf_of_this_machine() -> str:
     return match[1] if match else "/etc/slurm/slurm.conf"
 
 
-def _submissions(arguments: argparse.Namespace) -> Any:
+def _submissions(arguments: RehearseOptions) -> Any:
     from pathlib import Path
 
     from podwright.gpu.rehearse import LIST_JOBS, from_sacct, from_scripts
@@ -262,3 +245,16 @@ class _Progress:
         """Remove the line."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+VERBS = (
+    Verb(
+        "rehearse",
+        RehearseOptions,
+        _run,
+        help="show what a change of slurm.conf or of Slurm's release would do to the jobs",
+        description="Ask Slurm's own slurmctld, with today's files and with the new ones, about "
+        "the submissions of the last days, and show which are answered differently.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from podwright.cli.shared import _option_table as opt
+from podwright.cli.shared._arguments import positive
+from podwright.cli.shared._verb import Verb
 
 SOCKET = "/run/podwright-lint/lint.sock"
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    from podwright.cli.shared._arguments import positive
+class ServeLintOptions(opt.OptionTable):
+    """The options of `serve-lint`."""
 
-    parser = verbs.add_parser(
-        "serve-lint",
-        help="read job scripts at submission, for job_submit",
-        description="Answers job_submit.lua, which `configure --gpus --lint` writes. Runs where "
-        "slurmctld runs, as any user: only root, SlurmUser and its own user are answered.",
-    )
-    parser.add_argument("--socket", metavar="PATH", default=SOCKET)
-    parser.add_argument(
-        "--slurm-user", metavar="USER", help="who runs slurmctld (SlurmUser, or the user slurm)"
-    )
-    parser.add_argument(
-        "--workers", type=positive, metavar="N", default=2, help="scripts read at a time (2)"
-    )
-    parser.set_defaults(run_slurm=_run)
+    socket = opt.text("", "PATH", SOCKET)
+    slurm_user = opt.optional("who runs slurmctld (SlurmUser, or the user slurm)", "USER")
+    workers = opt.value("scripts read at a time (2)", "N", positive, 2)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: ServeLintOptions) -> int:
     import logging
     import os
     import sys
@@ -75,3 +64,15 @@ def _slurm_user(named: str | None) -> int:
         if named:
             raise InvalidRequest(f"there is no user {named}", operation="--slurm-user") from None
         return 0
+
+
+VERBS = (
+    Verb(
+        "serve-lint",
+        ServeLintOptions,
+        _run,
+        help="read job scripts at submission, for job_submit",
+        description="Answers job_submit.lua, which `configure --gpus --lint` writes. Runs where "
+        "slurmctld runs, as any user: only root, SlurmUser and its own user are answered.",
+    ),
+)
