@@ -10,8 +10,8 @@ import pytest
 
 from podwright.cli.shared import _listing
 from podwright.cli.shared._listing import ListView, rendered, show
-from podwright.cli.shared._tables import Table, natural
 from podwright.errors import InvalidRequest
+from podwright.tables import Table, natural
 
 VALUES = [{"name": f"p{n}", "size": size} for n, size in ((10, 4), (2, 64), (1, 8))]
 HEADER = ("Cluster", "Partition", "Routing", "Size", "State")

@@ -40,7 +40,7 @@ def values(arguments: opt.OptionTable) -> dict[str, object]:
     return {field: getattr(arguments, field) for field, _ in arguments.rows()}
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, object] = {
     "devices": 4,
     "file": None,
     "preset": None,

@@ -62,7 +62,7 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
     from podwright.cli.devices import _gc_show
     from podwright.cli.shared import _json
     from podwright.cli.shared._arguments import complain
-    from podwright.cli.shared._tables import card
+    from podwright.tables import card
 
     server = connect(arguments)
     with server.client:

@@ -89,7 +89,7 @@ class _CreateOptions(opt.OptionTable):
 
 
 class _SubjectOptions(opt.OptionTable):
-    what = opt.optional_argument(
+    subject = opt.optional_argument(
         "`partition` with its options, or a waiter, lease, partition", "WHAT", ""
     )
     name = opt.optional_argument("after `partition`: one that exists", "NAME", "")

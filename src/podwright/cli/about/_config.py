@@ -85,7 +85,7 @@ def _list(arguments: _ListOptions) -> int:
 def _listed(contexts: Contexts, *, as_json: bool) -> str:
     import json
 
-    from podwright.cli.shared._tables import table
+    from podwright.tables import table
 
     rows: list[tuple[str, str, str, bool]] = [
         (name, context.address, context.api_user_id, name == contexts.current_context)

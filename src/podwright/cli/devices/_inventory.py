@@ -8,7 +8,7 @@ from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.hosts.gpus import Inventory
+    pass
 
 
 class InventoryOptions(opt.OptionTable):
@@ -23,96 +23,15 @@ def _run(arguments: InventoryOptions) -> int:
 
     from podwright.cli.shared._arguments import complain
     from podwright.hosts.gpus import take_inventory
+    from podwright.hosts.gpus._inventory_text import inventory_text
 
     inventory = take_inventory(os.environ)
     if inventory.simulated:
         complain("SIMULATED: these GPUs exist only in software.")
     for note in inventory.notes:
         complain(f"podwright inventory: {note}")
-    print(inventory.to_json() if arguments.json else _text(inventory))
+    print(inventory.to_json() if arguments.json else inventory_text(inventory))
     return 0
-
-
-def _text(inventory: Inventory) -> str:
-    from collections import Counter
-
-    from podwright.cli.shared._tables import card, table
-
-    drivers = ", ".join(f"{vendor} {version}" for vendor, version in inventory.drivers.items())
-    parts = [
-        card(
-            (
-                ("Host", inventory.host),
-                ("Sockets", inventory.sockets),
-                ("Cores", inventory.sockets * inventory.cores_per_socket),
-                (
-                    "Threads",
-                    inventory.sockets * inventory.cores_per_socket * inventory.threads_per_core,
-                ),
-                ("Memory", f"{inventory.memory >> 30} GiB"),
-                ("Drivers", drivers),
-                ("GPUs", len(inventory.gpus)),
-            )
-        )
-    ]
-    if inventory.gpus:
-        header = ("GPU", "Name", "Memory", "Bus", "NUMA", "Near threads", "Links", "MIG", "UUID")
-        rows = [
-            (
-                gpu.index,
-                gpu.name,
-                f"{gpu.memory >> 20} MiB",
-                gpu.bus,
-                gpu.node if gpu.node >= 0 else "",
-                gpu.cpus,
-                max(gpu.links, default=0) if len(gpu.links) > 1 else "",
-                ", ".join(
-                    f"{count} of {profile}"
-                    for profile, count in Counter(s.profile for s in gpu.slices).items()
-                )
-                or gpu.mig,
-                gpu.uuid,
-            )
-            for gpu in inventory.gpus
-        ]
-        parts.append(table(header, rows))
-    slices = [
-        (gpu.index, piece.profile, f"{piece.memory >> 20} MiB", piece.uuid)
-        for gpu in inventory.gpus
-        for piece in gpu.slices
-    ]
-    if slices:
-        parts.append(table(("GPU", "Slice", "Memory", "UUID"), slices))
-    if len(inventory.gpus) > 1:
-        ways = [
-            (
-                f"GPU {gpu.index}",
-                *(_connection(*pair) for pair in zip(gpu.links, gpu.paths, strict=True)),
-            )
-            for gpu in inventory.gpus
-        ]
-        parts.append(table(("Ways", *(f"GPU {gpu.index}" for gpu in inventory.gpus)), ways))
-    if inventory.nics:
-        columns = ("Adapter", "Interface", "Kind", "Gb/s", "Up", "NUMA", "Rail", "Near GPUs")
-        nics = [
-            (
-                nic.name,
-                nic.interface,
-                nic.kind,
-                nic.gbps or "",
-                nic.up,
-                nic.node if nic.node >= 0 else "",
-                nic.rail if nic.rail >= 0 else "",
-                ",".join(map(str, nic.gpus)),
-            )
-            for nic in inventory.nics
-        ]
-        parts.append(table(columns, nics))
-    return "\n\n".join(parts)
-
-
-def _connection(links: int, path: str) -> str:
-    return f"NV{links}" if links > 0 else path
 
 
 VERBS = (

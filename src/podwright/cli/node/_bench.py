@@ -33,10 +33,12 @@ class BenchOptions(opt.OptionTable):
     partition = opt.text("of this partition", "NAME", group=_WHERE)
     gpus_per_node = opt.value("with so many GPUs each", "N", positive, None, group=_WHERE)
     time = opt.value("its time limit (15)", "MINUTES", positive, 15, group=_WHERE)
-    way = opt.choice(
+    transport = opt.choice(
         "between nodes (auto); none: each node by itself alone",
         ("auto", "tcp", "torch", "none"),
         "auto",
+        name="--way",
+        dest="way",
     )
     expect = opt.value("Gb/s that a pair should have (default: what most do)", "GBPS", seconds, 0.0)
     seconds = opt.value("of each measurement (2)", "S", seconds, 2.0)
@@ -63,7 +65,9 @@ def _run(arguments: BenchOptions) -> int:
         return _submit(arguments, inside)
     if len(inside) < 1:
         raise InvalidRequest("the job has no nodes")
-    interface = {"auto": nodebench.ways()[0], "none": ""}.get(arguments.way, arguments.way)
+    interface = {"auto": nodebench.ways()[0], "none": ""}.get(
+        arguments.transport, arguments.transport
+    )
     bench = nodebench.bench(
         inside,
         nodebench.srun_step(os.environ),
@@ -73,7 +77,12 @@ def _run(arguments: BenchOptions) -> int:
         report=_report_progress,
     )
     changed = _keep(arguments.keep, bench)
-    _show(arguments, bench, changed)
+    if arguments.json:
+        import json
+
+        print(json.dumps(nodebench.as_json(bench, changed)))
+    else:
+        print(nodebench.as_text(bench, changed))
     return 1 if bench.slow else 0
 
 
@@ -94,7 +103,7 @@ def _submit(arguments: BenchOptions, inside: tuple[str, ...]) -> int:
     from podwright.hosts import expand
 
     own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "node", "bench"]
-    own += [f"--way={arguments.way}", f"--seconds={arguments.seconds:g}"]
+    own += [f"--way={arguments.transport}", f"--seconds={arguments.seconds:g}"]
     own += [f"--expect={arguments.expect:g}"] if arguments.expect else []
     own += [f"--keep={os.path.abspath(arguments.keep)}"] if arguments.keep else []
     own += ["--json"] if arguments.json else []
@@ -107,7 +116,7 @@ def _submit(arguments: BenchOptions, inside: tuple[str, ...]) -> int:
         count = len(inside) or arguments.nodes or len(expand(arguments.nodelist))
         print(shlex.join(own if inside else command))
         most = nodebench.most_rounds(count)
-        rounds = "" if arguments.way == "none" else f", then at most {most} rounds of pairs"
+        rounds = "" if arguments.transport == "none" else f", then at most {most} rounds of pairs"
         print(f"{count} nodes: each by itself{rounds}.")
         return 0
     try:
@@ -138,57 +147,6 @@ def _keep(name: str, bench: Bench) -> list[Change]:
                 f"{path}: {error.strerror}", operation="keep the table", would_work="--keep FILE"
             ) from None
     return changed
-
-
-def _show(arguments: BenchOptions, bench: Bench, changed: list[Change]) -> None:
-    from podwright.cli.shared._tables import table
-    from podwright.gpu import nodebench
-
-    now = nodebench.rates(bench)
-    if arguments.json:
-        import json
-
-        tree = {
-            **bench._asdict(),
-            "rates": now,
-            "rounds": [
-                [{"pair": list(pair), "gbps": rate} for pair, rate in round_result.items()]
-                for round_result in bench.rounds
-            ],
-            "verdict": bench.verdict._asdict(),
-            "slow": [round_result._asdict() for round_result in bench.slow],
-            "changes": [round_result._asdict() for round_result in changed],
-        }
-        print(json.dumps(tree))
-        return
-    print(_head(bench))
-    for slow in bench.slow:
-        print(f"SLOW  {slow.part}, {slow.what}: {slow.rate:.2f} Gb/s, not {slow.reference:.2f}")
-    for change in changed:
-        print(
-            f"CHANGED  {change.node}, {change.what}: {change.now:.2f}, before {change.before:.2f}"
-        )
-    for node, error in bench.errors.items():
-        print(f"ERROR  {node}: {error}")
-    kinds = list(dict.fromkeys(kind for rates in now.values() for kind in rates))
-    rows = [
-        (node, *(f"{rates[k]:.2f}" if k in rates else "" for k in kinds))
-        for node, rates in now.items()
-    ]
-    print(f"\n{table(('Gb/s', *kinds), rows)}")
-
-
-def _head(bench: Bench) -> str:
-    count, rounds = len(bench.nodes), len(bench.rounds)
-    by = f"{rounds} rounds of pairs by {bench.way}" if bench.way else "each by itself"
-    extent = f"({count} nodes, {by})"
-    if bench.slow:
-        parts = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
-        return f"Slow: {parts} {extent}."
-    if bench.verdict.unsure:
-        names = ", ".join(bench.verdict.unsure)
-        return f"Nobody can be told from others, but below what is expected: {names} {extent}."
-    return f"All are as fast as each other {extent}."
 
 
 VERBS = (

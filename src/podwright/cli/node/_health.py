@@ -105,8 +105,8 @@ def _show(arguments: HealthOptions, report: NodeReport) -> None:
 
 
 def _list() -> int:
-    from podwright.cli.shared._tables import table
     from podwright.gpu import health
+    from podwright.tables import table
 
     print(table(("Check", "Level", "Bound", "What it asks for"), health.checks()))
     print(f"Settings: {health.PLACE}, or --config FILE.")

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from podwright.api import Pod
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._tables import Table
 from podwright.client import Client
 from podwright.errors import InvalidRequest
+from podwright.tables import Table
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
@@ -134,8 +134,8 @@ def explain(
             else explanation(explanation_of_job)
         )
         return 0 if explanation_of_job.starts_now else 75
-    is_request = arguments.what == "partition" and not arguments.name
-    if not arguments.what or (is_request and not (arguments.size or arguments.devices)):
+    is_request = arguments.subject == "partition" and not arguments.name
+    if not arguments.subject or (is_request and not (arguments.size or arguments.devices)):
         raise InvalidRequest(
             "explain what is not said",
             would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
@@ -143,7 +143,7 @@ def explain(
     if is_request:
         explanation_of_job = pod.explain(to_spec(arguments), duration=arguments.duration)
     else:
-        explanation_of_job = pod.explain(arguments.name or arguments.what)
+        explanation_of_job = pod.explain(arguments.name or arguments.subject)
     print(
         _json.text(explanation_of_job)
         if _wants_json(arguments)

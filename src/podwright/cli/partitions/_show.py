@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from podwright.cli.shared._tables import Table, card, table
+from podwright.tables import Table, card, table
 from podwright.wire import (
     AllocationInfo,
     ClusterInfo,

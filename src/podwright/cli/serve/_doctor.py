@@ -63,7 +63,7 @@ def _run(arguments: DoctorOptions) -> int:
 
         print(json.dumps([finding._asdict() for finding in findings], indent=2))
     else:
-        from podwright.cli.shared._tables import table
+        from podwright.tables import table
 
         print(table(("Host", "Check", "Result", "Found"), [f[:4] for f in findings]))
         todo = [f for f in findings if f.todo]

@@ -16,7 +16,7 @@ from podwright.cli.shared import _option_table as opt
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from podwright.cli.shared._tables import Table
+    from podwright.tables import Table
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 #: Seconds between two refreshes of `--watch`.

@@ -33,7 +33,8 @@ class OptionRow(NamedTuple):
 
     metavar: the name of the value in --help. read: converts a word to the value, and raises
     argparse.ArgumentTypeError. name: the spellings with blanks between them, such as `-o --output`,
-    if it has another than that of its attribute. rivals: options with the same word here exclude
+    if it has another than that of its attribute. dest: the same for the name of the value, which
+    completion shows. rivals: options with the same word here exclude
     each other. const: the value of an option without a word, where nargs is `?`. inherited: the
     option may stand before and after a verb, so its parser sets no default.
     """
@@ -49,6 +50,7 @@ class OptionRow(NamedTuple):
     group: OptionGroup | None = None
     rivals: str = ""
     name: str = ""
+    dest: str = ""
     required: bool = False
     inherited: bool = False
 
@@ -61,6 +63,7 @@ class _More(TypedDict, total=False):
     group: OptionGroup
     rivals: str
     name: str
+    dest: str
     required: bool
     inherited: bool
 
@@ -148,7 +151,7 @@ class OptionTable:
     def __init__(self, parsed: argparse.Namespace | OptionTable) -> None:
         self.words: list[str] = getattr(parsed, "words", [])
         for field, row in self.rows():
-            setattr(self, field, getattr(parsed, field, row.default))
+            setattr(self, field, getattr(parsed, row.dest or field, row.default))
 
     def __init_subclass__(cls, group: OptionGroup | None = None, inherited: bool = False) -> None:
         for field, row in list(vars(cls).items()):
@@ -189,7 +192,7 @@ def _add(add: Callable[..., argparse.Action], field: str, row: OptionRow) -> Non
         add(field, metavar=row.metavar, choices=row.choices, nargs=row.nargs, **common)
         return
     names = row.name.split() or [f"--{field.replace('_', '-')}"]
-    common |= {"dest": field, "action": row.action, "default": default}
+    common |= {"dest": row.dest or field, "action": row.action, "default": default}
     if row.action in ("store", "append"):
         common |= {"metavar": row.metavar, "type": row.read}
     if row.action == "store":

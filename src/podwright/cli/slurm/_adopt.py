@@ -21,7 +21,7 @@ def _run(arguments: AdoptOptions) -> int:
     import os
 
     from podwright.errors import InvalidRequest, NotFound
-    from podwright.gpu.configure import adopt, partition_name, read_grant
+    from podwright.gpu.configure import adopt, ask_grant, partition_name
 
     job = arguments.job or os.environ.get("SLURM_JOB_ID", "")
     if not job.isdecimal():
@@ -36,7 +36,7 @@ def _run(arguments: AdoptOptions) -> int:
         else:
             print(f"job {job}: partition {partition_name(job)} is removed")
         return 0
-    grant = read_grant(_show(job))
+    grant = ask_grant(job)
     if arguments.dry_run:
         summary = {**grant._asdict(), "partition": partition_name(job)}
         words = ", ".join(f"{node}:{index}" for node, index in grant.gpus)
@@ -49,31 +49,6 @@ def _run(arguments: AdoptOptions) -> int:
     else:
         print(f"job {job}: partition {adopted.name} has GPUs {', '.join(places)}")
     return 0
-
-
-def _show(job: str) -> str:
-    import os
-    import subprocess
-
-    from podwright.errors import NotFound, Unavailable
-    from podwright.hosts import find_program
-
-    program = find_program("scontrol", os.environ)
-    if program is None:
-        raise Unavailable("there is no scontrol on PATH", would_work="run it where Slurm is")
-    try:
-        done = subprocess.run(
-            [program, "-d", "-o", "show", "job", job],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    except subprocess.TimeoutExpired:
-        raise Unavailable("scontrol does not answer within 60 s") from None
-    if done.returncode:
-        raise NotFound(f"Slurm shows no job {job}: {done.stderr.strip()}")
-    return done.stdout
 
 
 VERBS = (

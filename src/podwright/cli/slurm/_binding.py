@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.gpu.binding import Task, Verdict
+    pass
 
 _EXAMPLES = """\
 all options of sbatch may follow; the job runs one small program in each task and ends.
@@ -49,52 +48,10 @@ def _run(arguments: CheckBindingOptions) -> int:
     if arguments.json:
         import json
 
-        print(json.dumps([_json(task, verdicts[task.rank]) for task in tasks], indent=2))
+        print(json.dumps(binding.as_rows(tasks, verdicts), indent=2))
     else:
-        _show(tasks, verdicts)
+        print(binding.as_text(tasks, verdicts))
     return 1 if any(verdict.bad for verdict in verdicts.values()) else 0
-
-
-def _json(task: Task, verdict: Verdict) -> dict[str, Any]:
-    gpus = [gpu._asdict() for gpu in task.gpus]
-    return {**task._asdict(), "gpus": gpus, "verdict": verdict._asdict()}
-
-
-def _show(tasks: Sequence[Task], verdicts: dict[int, Verdict]) -> None:
-    from podwright.cli.shared._tables import table
-
-    rows: list[tuple[object, ...]] = []
-    for task in tasks:
-        verdict = verdicts[task.rank]
-        for n, gpu in enumerate(task.gpus):
-            head = (task.rank, task.node) if n == 0 else ("", "")
-            tail = (task.cpus, verdict) if n == 0 else ("", "")
-            numa = gpu.numa if gpu.numa >= 0 else ""
-            rows.append((*head, gpu.number, gpu.uuid, gpu.bus, numa, *tail))
-        if not task.gpus:
-            rows.append((task.rank, task.node, "", "", "", "", task.cpus, verdict))
-    print(table(("Task", "Node", "GPU", "UUID", "Bus", "NUMA", "Cores", "Verdict"), rows))
-    print(_summary(list(verdicts.values())))
-
-
-def _summary(verdicts: list[Verdict]) -> str:
-    count = len(verdicts)
-    bad = sum(verdict.bad for verdict in verdicts)
-    if bad:
-        return f"{bad} of {count} tasks did not get what was asked."
-    words = {
-        "distinct": "have GPUs of their own",
-        "shared": "share GPUs with others",
-        "none": "have no GPU",
-    }
-    parts = [
-        f"{as_asked} {text}"
-        for own, text in words.items()
-        if (as_asked := sum(verdict.own == own for verdict in verdicts))
-    ]
-    far = sum(verdict.where in ("far", "partly") for verdict in verdicts)
-    away = f"; {far} run on cores away from them" if far else ""
-    return f"Of {count} tasks {', '.join(parts)}{away}: as asked."
 
 
 VERBS = (

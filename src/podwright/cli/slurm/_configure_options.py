@@ -175,7 +175,7 @@ class _GpuOptions(_PodOptions, group=_GPUS):
     )
 
 
-class ConfigureOptions(_GpuOptions):
+class SetupOptions(_GpuOptions):
     """All options of `configure`."""
 
     diff = opt.flag("print every line that would change")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import positive, seconds
 from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.gpu.efficiency import Efficiency, MonthRow
+    from podwright.gpu.efficiency import Efficiency
 
 _EXAMPLES = """\
 examples:
@@ -34,7 +34,9 @@ class EfficiencyOptions(opt.OptionTable):
     names = opt.flag("a row for each user")
     samples = opt.text("where samples are (slurm-JOB.gpus beside it)", "DIR")
     comment = opt.flag("write the summary into the job's AdminComment")
-    ended = opt.optional("in an Epilog: of all jobs whose numbers are files there", "DIR")
+    ended_folder = opt.optional(
+        "in an Epilog: of all jobs whose numbers are files there", "DIR", name="--ended"
+    )
     write = opt.choice(
         "with --ended, where to: AdminComment, or the end of standard output (comment)",
         ("comment", "output", "both"),
@@ -48,7 +50,7 @@ class EfficiencyOptions(opt.OptionTable):
 class SampleOptions(opt.OptionTable):
     """The options of `sample`."""
 
-    every = opt.value("10", "SECONDS", seconds, 10.0)
+    interval = opt.value("10", "SECONDS", seconds, 10.0, name="--every")
     below = opt.value("in a task prolog, $PPID: the step whose end ends this", "PID", positive, 0)
     command = opt.arguments("what to run beside it", "COMMAND", "...")
 
@@ -56,8 +58,8 @@ class SampleOptions(opt.OptionTable):
 def _run(arguments: EfficiencyOptions) -> int:
     from podwright.errors import InvalidRequest
 
-    if arguments.ended:
-        return _end_time(arguments.ended, arguments.write)
+    if arguments.ended_folder:
+        return _end_time(arguments.ended_folder, arguments.write)
     many = arguments.user or arguments.since or arguments.until
     if bool(arguments.job) == bool(many):
         raise InvalidRequest(
@@ -74,7 +76,7 @@ def _of_job(arguments: EfficiencyOptions) -> int:
     from podwright.errors import Unavailable
     from podwright.gpu import efficiency
 
-    ask = _asker(dict(os.environ))
+    ask = efficiency.asker(os.environ)
     number = arguments.job or ""
     try:
         job = efficiency.one_job(ask, number)
@@ -99,22 +101,14 @@ def _of_job(arguments: EfficiencyOptions) -> int:
 
 
 def _show(arguments: EfficiencyOptions, job_report: Efficiency) -> None:
-    from podwright.cli.shared._tables import card, table
     from podwright.gpu import efficiency
 
     if arguments.json:
         import json
 
         print(json.dumps(efficiency.tree(job_report)))
-    elif arguments.line:
-        print(efficiency.line(job_report))
     else:
-        print(card(efficiency.facts(job_report)))
-        if job_report.uses:
-            header = ("Node", "GPU", "Load", "Highest", "Time busy", "Memory", "Most", "Has")
-            rows = efficiency.gpu_rows(job_report)
-            print(f"\n{table((*header, 'Samples'), rows)}")
-        print(f"\nNext time:\n{efficiency.advice(job_report)}")
+        print((efficiency.line if arguments.line else efficiency.text)(job_report))
 
 
 def _many(arguments: EfficiencyOptions) -> int:
@@ -125,65 +119,18 @@ def _many(arguments: EfficiencyOptions) -> int:
     words = [f"--user={arguments.user}"] if arguments.user else ["--allusers"]
     words += [f"--starttime={arguments.since}"] if arguments.since else []
     words += [f"--endtime={arguments.until}"] if arguments.until else []
-    jobs = efficiency.sacct(_asker(dict(os.environ)), words)
+    jobs = efficiency.sacct(efficiency.asker(os.environ), words)
     rows = efficiency.month(jobs, "user" if arguments.names else "partition")
     if arguments.json:
         import json
 
         print(json.dumps([row._asdict() for row in rows]))
         return 0
-    _table(rows, "User" if arguments.names else "Partition")
+    print(efficiency.month_text(rows, "User" if arguments.names else "Partition"))
     return 0
 
 
-def _table(rows: list[MonthRow], name: str) -> None:
-    from podwright.cli.shared._tables import table
-    from podwright.gpu.efficiency._job_report import span
-
-    def share(value: float | None) -> str:
-        return "" if value is None else f"{value:.0f} %"
-
-    header = (name, "Jobs", "Waiting", "GPU hours", "Waited", "95 % below", "GPUs", "Cores")
-    lines = [
-        (
-            row.name + (" *" if row.starves else ""),
-            row.jobs,
-            row.waiting,
-            f"{row.gpu_hours:.1f}",
-            span(row.waited),
-            span(row.waited_95),
-            *map(share, (row.gpus, row.cores, row.memory, row.time)),
-        )
-        for row in rows
-    ]
-    print(table((*header, "Memory", "Time"), lines))
-    print("GPUs, Cores, Memory, Time: the share that was used of what jobs had.")
-    if any(row.starves for row in rows):
-        print("* starves: half of its jobs waited for longer than half of them ran.")
-
-
-def _asker(environ: dict[str, str], seconds: float | None = None) -> Any:
-    """Return a function that runs Slurm's commands with a time limit. Times are seconds since
-    1970.
-    """
-    import subprocess
-    from collections.abc import Sequence
-
-    environ |= {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
-
-    def ask(words: Sequence[str]) -> str | None:
-        try:
-            done = subprocess.run(
-                words, env=environ, capture_output=True, text=True, check=False, timeout=seconds
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
-
-    return ask
-
-
-def _end_time(ended: str, written: str) -> int:
+def _end_time(name: str, written: str) -> int:
     """Write the summaries of the jobs that are noted in a folder. A node's Epilog starts this."""
     import os
     import sys
@@ -198,8 +145,8 @@ def _end_time(ended: str, written: str) -> int:
     def summarise(job: efficiency.AccountedJob) -> str:
         return efficiency.as_user(job.user, [*own, job.id], "", 120.0)
 
-    folder = Path(ended)
-    ask = _asker(dict(os.environ), 120.0)
+    folder = Path(name)
+    ask = efficiency.asker(os.environ, 120.0)
     for wrong in efficiency.work(folder, ask, places, summarise, efficiency.append_as_user):
         syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {wrong}")
     return 0
@@ -212,13 +159,13 @@ def _sample(arguments: SampleOptions) -> int:
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        return sampler.run(os.environ, arguments.every, arguments.below or os.getpid())
+        return sampler.run(os.environ, arguments.interval, arguments.below or os.getpid())
     own = os.getpid()
     if os.environ.get("SLURM_LOCALID", "0") == "0" and os.fork() == 0:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
-        os._exit(sampler.run(os.environ, arguments.every, own, own))
+        os._exit(sampler.run(os.environ, arguments.interval, own, own))
     try:
         os.execvp(command[0], command)
     except OSError as error:

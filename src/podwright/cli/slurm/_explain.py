@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import positive
 from podwright.cli.shared._verb import Verb
-from podwright.errors import InvalidRequest, Unavailable
+from podwright.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from podwright.gpu.requests import KnownSite, RequestAnswer, SlurmRequest
+    from podwright.slurm.site.releases import Version
 
 _EXAMPLES = """\
 all options of sbatch, salloc and srun may follow; those that count are read.
@@ -65,9 +69,10 @@ class ExplainRequestOptions(opt.OptionTable):
         "PLACE",
     )
     rules = opt.flag("count by the documented rules, and ask no slurmctld")
-    why = opt.flag(
+    steps = opt.flag(
         "show the steps: what the options mean, what Slurm answered word for word, what each "
-        "task sees"
+        "task sees",
+        name="--why",
     )
     json = opt.JSON
 
@@ -81,7 +86,7 @@ def _run(arguments: ExplainRequestOptions) -> int:
         raise InvalidRequest(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
         )
-    known = _known_site(request, arguments)
+    known = requests.known_site(request, arguments)
     version = known.version
     if arguments.slurm_version:
         version = parse_version(arguments.slurm_version)
@@ -105,30 +110,17 @@ def _run(arguments: ExplainRequestOptions) -> int:
         print(explanation.source)
         for warning in explanation.warnings:
             print(f"Note: {warning}.")
-        _print(request, answer, known)
-        if arguments.why:
+        print(requests.as_text(request, answer, known))
+        if arguments.steps:
             print("", *explanation.steps, sep="\n")
     if isinstance(answer, requests.SlurmRefusal):
         return 3 if answer.stage == "unknown" else 1
     return 0
 
 
-class _KnownSite(NamedTuple):
-    """The site that a request is checked against.
-
-    assumed: whether the nodes come from the options and not from a site. live: whether the site is
-    that of this machine's own Slurm.
-    """
-
-    target: Any
-    version: Any
-    assumed: bool = False
-    live: bool = False
-
-
 def _explain(
-    request: Any, known: _KnownSite, version: Any, arguments: ExplainRequestOptions
-) -> Any:
+    request: SlurmRequest, known: KnownSite, version: Version, arguments: ExplainRequestOptions
+) -> RequestAnswer:
     import sys
 
     from podwright.gpu import requests
@@ -147,40 +139,7 @@ def _explain(
     return requests.explain_request(request, known.target, version, sources)
 
 
-def _print(request: Any, answer: Any, known: _KnownSite) -> None:
-    from podwright.gpu import requests
-
-    print(requests.sentence(request, answer))
-    if isinstance(answer, requests.SlurmRefusal):
-        if answer.would_work:
-            print(f"What would work: {answer.would_work}.")
-    elif isinstance(answer, requests.CountedJob):
-        if picture := requests.counts_picture(answer):
-            print("", picture, sep="\n")
-        for note in answer.notes:
-            print(f"Note: {note}.")
-    else:
-        print("", requests.picture(answer), sep="\n")
-        for note in (*answer.notes, *requests.advice(request, answer)):
-            print(f"Note: {note}.")
-    site, shape = known.target.site, known.target.site.shapes[0]
-    if known.assumed:
-        print(
-            f"On {_nodes(shape.nodes)} as assumed, idle (give --node-gpus and the like): "
-            f"{shape.gpus} GPUs, {shape.sockets} sockets, {shape.cores} cores each."
-        )
-    else:
-        down = f", {len(site.down)} of them down" if site.down else ""
-        print(f"The site has {_nodes(len(site.nodes))}{down}.")
-    if isinstance(answer, requests.CountedJob):
-        print(requests.TELLS_MORE)
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
-
-
-def _request(arguments: ExplainRequestOptions) -> Any:
+def _request(arguments: ExplainRequestOptions) -> SlurmRequest:
     """Return the options of the script, if one is named, overridden by those of the command
     line.
     """
@@ -209,99 +168,6 @@ def _request(arguments: ExplainRequestOptions) -> Any:
     names = {directive.name for directive in given}
     rest = [directive for directive in before if directive.name not in names]
     return requests.read_request(rest + given, arguments.command)
-
-
-def _known_site(request: Any, arguments: ExplainRequestOptions) -> _KnownSite:
-    """Return the site of the files, or of this machine's Slurm, or assumed nodes.
-
-    Raises Unavailable when there is a Slurm that does not answer all questions.
-    """
-    from pathlib import Path
-
-    from podwright.gpu import requests
-    from podwright.slurm.reader import SlurmConfig
-    from podwright.slurm.site.ask import has_controller
-    from podwright.slurm.site.releases import NEWEST
-
-    texts: Any
-    nodes_given = (
-        arguments.cluster_nodes,
-        arguments.node_gpus,
-        arguments.node_sockets,
-        arguments.node_cores,
-    )
-    if arguments.site_files:
-        texts = requests.bundle(Path(arguments.site_files))
-    elif any(nodes_given):
-        texts = None
-    else:
-        texts = requests.live()
-        if not (texts and texts.nodes and texts.partitions) and has_controller():
-            raise Unavailable(
-                "Slurm's controller did not answer, so what it would give is not known",
-                would_work="Try again, hand over --site-files, or describe nodes: --node-gpus 8",
-            )
-    if texts is None:
-        return _assumed(request, arguments)
-    texts = _with_tasks(texts, arguments)
-    site = _with_devices(requests.read_site(texts), arguments)
-    if not site.nodes:
-        return _assumed(request, arguments)
-    version = SlurmConfig(texts.config).optional("SLURM_VERSION")
-    live = not arguments.site_files
-    site_answer = requests.asked_site(texts, site, live=live)
-    return _KnownSite(
-        site_answer,
-        SlurmConfig(texts.config).version if version else NEWEST,
-        live=live,
-    )
-
-
-def _assumed(request: Any, arguments: ExplainRequestOptions) -> _KnownSite:
-    """Return the nodes of the options, with common values for what these leave open.
-
-    The release is that of the Slurm on this machine, or the newest.
-    """
-    from podwright.gpu import requests
-    from podwright.slurm.site.releases import NEWEST
-    from podwright.slurm.twin import find_slurm
-
-    sockets = arguments.node_sockets or 2
-    shape = requests.NodeHardware(
-        nodes=arguments.cluster_nodes or max(64, request.max_nodes or 0),
-        sockets=sockets,
-        cores_per_socket=max(1, (arguments.node_cores or 64) // sockets),
-        gpus=arguments.node_gpus or 8,
-        confined=arguments.devices != "open",
-        affinity=arguments.tasks == "bound",
-    )
-    site, files = requests.assumed_site(request, shape)
-    described = f"about {_nodes(shape.nodes)} as assumed, idle"
-    slurm = find_slurm()
-    version = slurm.version if slurm else NEWEST
-    return _KnownSite(requests.AskedSite(site, files, None, described), version, assumed=True)
-
-
-def _with_tasks(texts: Any, arguments: ExplainRequestOptions) -> Any:
-    """Return the site with --task-cpus in place of its TaskPlugin."""
-    import re
-    from dataclasses import replace
-
-    if not arguments.tasks:
-        return texts
-    plugin = "task/affinity" if arguments.tasks == "bound" else "task/none"
-    config = re.sub(r"(?m)^(TaskPlugin\s*=).*", rf"\1 {plugin}", texts.config)
-    return replace(texts, config=config)
-
-
-def _with_devices(site: Any, arguments: ExplainRequestOptions) -> Any:
-    """Return the site with --devices in place of its ConstrainDevices."""
-    from dataclasses import replace
-
-    if not arguments.devices:
-        return site
-    confined = arguments.devices == "confined"
-    return replace(site, shapes=tuple(replace(shape, confined=confined) for shape in site.shapes))
 
 
 VERBS = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright.cli.shared import _option_table as opt
-from podwright.cli.slurm._configure_options import ConfigureOptions
+from podwright.cli.slurm._configure_options import SetupOptions
 from podwright.cli.slurm._serve import FOLDER
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ class CheckOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def configure(arguments: ConfigureOptions) -> int:
+def configure(arguments: SetupOptions) -> int:
     """Show, write or undo the configuration for GPUs. Returns the exit code."""
-    import sys
     from pathlib import Path
 
     from podwright.gpu import configure
+    from podwright.gpu.proof import proved
     from podwright.slurm.site.changes import as_diff, carry_out
 
     conf = Path(arguments.slurm_conf).absolute()
@@ -42,23 +42,20 @@ def configure(arguments: ConfigureOptions) -> int:
         plan = configure.take_back(conf)
     else:
         inventory = configure.read_inventory(_file(arguments.gpus))
-        options = configure.ConfigureOptions(
-            arguments.autodetect,
-            arguments.topology,
-            arguments.confine,
-            arguments.imex,
-            _program(arguments.health_check),
-            _gate(arguments),
-            _sampling(arguments),
-            _summary(arguments),
-        )
-        version = _version(arguments)
+        options = configure.chosen_options(arguments)
+        version = configure.chosen_version(arguments.slurm_version)
         plan, notes = configure.configure(conf, inventory, version, options)
     print(as_diff(plan), end="")
     for note in notes:
-        print(f"Note: {note}.", file=sys.stderr)
-    if not (arguments.undo or arguments.unproven) and not _proved(
-        arguments, conf, plan, inventory, version
+        _print_note(note)
+    if not (arguments.undo or arguments.unproven) and not proved(
+        conf,
+        plan,
+        inventory,
+        version,
+        slurm_path=arguments.slurm,
+        report=_print_promise,
+        note=_print_note,
     ):
         print(
             "Nothing was changed: the files do not hold what they are for. "
@@ -73,43 +70,10 @@ def configure(arguments: ConfigureOptions) -> int:
     return 0
 
 
-def _proved(
-    arguments: ConfigureOptions, conf: Path, plan: Any, inventory: Any, version: tuple[int, int]
-) -> bool:
-    """Check with Slurm's own slurmctld that the planned files have their intended effect.
-
-    Prints each result. Returns True when the files have it, or when no slurmctld can be asked,
-    which a note reports.
-    """
+def _print_note(text: str) -> None:
     import sys
 
-    from podwright.errors import Unavailable
-    from podwright.gpu.proof import planned_files, prove
-    from podwright.slurm.twin import Twin, find_slurm
-
-    slurm = find_slurm(version, path=arguments.slurm)
-    if slurm is None:
-        print(
-            f"Note: not proved: there is no slurmctld {version[0]}.{version[1]:02} here to start "
-            "with these files (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld; or --slurm).",
-            file=sys.stderr,
-        )
-        return True
-    started = f"slurmctld {slurm.release} starts with these files"
-    good = True
-    try:
-        with Twin(planned_files(conf, plan), slurm) as twin:
-            _print_promise(started, "")
-            for proof in prove(twin, inventory, version):
-                _print_promise(proof.text, proof.problem)
-                good = good and not proof.problem
-    except Unavailable as error:
-        if "namespaces" in error.problem:
-            print(f"Note: not proved: {error.problem}.", file=sys.stderr)
-            return True
-        _print_promise(started, error.problem)
-        return False
-    return good
+    print(f"Note: {text}.", file=sys.stderr)
 
 
 def _print_promise(text: str, problem: str) -> None:
@@ -117,7 +81,7 @@ def _print_promise(text: str, problem: str) -> None:
     print(f"{word}  {text}{reason}", flush=True)
 
 
-def _lint(arguments: ConfigureOptions, conf: Path) -> int:
+def _lint(arguments: SetupOptions, conf: Path) -> int:
     """Show, write or undo what lint at submission needs: job_submit.lua and its setting."""
     from pathlib import Path
 
@@ -168,90 +132,3 @@ def _file(name: str | None) -> str:
             would_work="--gpus FILE; only --undo needs none",
         )
     return name
-
-
-def _program(name: str) -> str:
-    from podwright.errors import InvalidRequest
-
-    if name and (not name.startswith("/") or any(letter in name for letter in " \t\n#=")):
-        raise InvalidRequest(
-            f"{name!r} is no path that slurm.conf can hold",
-            operation="--health-check",
-            would_work="an absolute path without blanks, such as /usr/local/sbin/health",
-        )
-    return name
-
-
-def _gate(arguments: ConfigureOptions) -> Any:
-    """Return the settings of our own health check, if it is wanted. Raises InvalidRequest."""
-    from pathlib import Path
-
-    from podwright.errors import InvalidRequest
-    from podwright.gpu import configure
-
-    if not arguments.health:
-        return None
-    if arguments.health_check:
-        raise InvalidRequest(
-            "both would be Slurm's HealthCheckProgram",
-            operation="--health with --health-check",
-            would_work="--health, and the other program as a script in node-health.toml",
-        )
-    script = Path(arguments.folder).absolute() / "node-health"
-    return configure.GateScript(_program(str(script)), _on_nodes(arguments), arguments.health)
-
-
-def _sampling(arguments: ConfigureOptions) -> Any:
-    """Return the settings for samples of jobs' GPUs, if they are wanted. Raises InvalidRequest."""
-    from pathlib import Path
-
-    from podwright.gpu import configure
-
-    if not arguments.efficiency:
-        return None
-    script = Path(arguments.folder).absolute() / "task-prolog"
-    return configure.Sampling(_program(str(script)), _on_nodes(arguments), arguments.efficiency)
-
-
-def _summary(arguments: ConfigureOptions) -> Any:
-    """Return the settings for summaries at jobs' ends, if they are wanted. Raises
-    InvalidRequest.
-    """
-    from pathlib import Path
-
-    from podwright.gpu import configure
-
-    if not arguments.summary:
-        return None
-    script = _program(str(Path(arguments.folder).absolute() / "job-epilog"))
-    folder = _program(arguments.summary_folder)
-    return configure.Summary(script, _on_nodes(arguments), arguments.summary, folder)
-
-
-def _on_nodes(arguments: ConfigureOptions) -> str:
-    """Return the path of podwright on the nodes."""
-    import shutil
-
-    return _program(arguments.node_podwright or shutil.which("podwright") or "/usr/bin/podwright")
-
-
-def _version(arguments: ConfigureOptions) -> tuple[int, int]:
-    import shutil
-
-    from podwright.errors import InvalidRequest
-    from podwright.slurm.site.ask import ask_slurm
-    from podwright.slurm.site.releases import parse_version
-
-    version = arguments.slurm_version or ask_slurm(["scontrol", "--version"])
-    if not version:
-        # On a node without files of its own, scontrol asks slurmctld for them before it prints
-        # anything.
-        scontrol = shutil.which("scontrol")
-        raise InvalidRequest(
-            "scontrol does not say Slurm's version; slurmctld may be down"
-            if scontrol
-            else "there is no scontrol on PATH to ask for Slurm's version",
-            operation="--gpus",
-            would_work="say it: --slurm-version=24.11",
-        )
-    return parse_version(version)

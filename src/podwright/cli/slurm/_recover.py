@@ -8,7 +8,7 @@ from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.guests.slurm.setup import RecoveryPlan, StepResult
+    from podwright.guests.slurm.setup import StepResult
 
 _EXAMPLES = """\
 examples:
@@ -33,7 +33,7 @@ def _run(arguments: RecoverOptions) -> int:
 
 
 async def _recover(arguments: RecoverOptions) -> int:
-    from podwright.guests.slurm.setup import ask_for_plan, carry_out
+    from podwright.guests.slurm.setup import ask_for_plan, carry_out, plan_text, plan_values
     from podwright.slurm.site.commands import SlurmCommands
 
     slurm = SlurmCommands()
@@ -47,39 +47,13 @@ async def _recover(arguments: RecoverOptions) -> int:
             print(f"{result.step.target}: {outcome}", flush=True)
 
     if not arguments.json:
-        _print_plan(plan, acts=arguments.yes)
+        print(plan_text(plan, acts=arguments.yes), flush=True)
     succeeded = await carry_out(plan, slurm, report) if arguments.yes else not plan.steps
     if arguments.json:
-        _print_json(plan, results)
+        import json
+
+        print(json.dumps(plan_values(plan, results), indent=2))
     return 0 if succeeded and not plan.left_alone else 1
-
-
-def _print_plan(plan: RecoveryPlan, *, acts: bool) -> None:
-    import shlex
-
-    from podwright.cli.shared._tables import table
-
-    if plan.steps:
-        rows = [(step.target, step.problem, shlex.join(step.command)) for step in plan.steps]
-        print(table(("What", "Problem", "Command"), rows), flush=True)
-    for job in plan.left_alone:
-        print(f"{job.target} is left alone: {job.reason}", flush=True)
-    if not plan.steps and not plan.left_alone:
-        print("No node and no job is left as a killed slurmctld leaves them.")
-    elif plan.steps and not acts:
-        print("Nothing was changed. To run these commands: podwright slurm recover --yes")
-
-
-def _print_json(plan: RecoveryPlan, results: list[StepResult]) -> None:
-    import json
-
-    errors = {result.step.target: result.error for result in results}
-    steps = [
-        {**step._asdict(), "done": errors.get(step.target) == "", "error": errors.get(step.target)}
-        for step in plan.steps
-    ]
-    left = [job._asdict() for job in plan.left_alone]
-    print(json.dumps({"steps": steps, "left_alone": left}, indent=2))
 
 
 VERBS = (

@@ -24,9 +24,8 @@ def _run(arguments: ServeLintOptions) -> int:
     import time
     from pathlib import Path
 
-    from podwright.cli.slurm._lint import cache
     from podwright.errors import Unavailable
-    from podwright.gpu.lint import find_site
+    from podwright.gpu.lint import cache_path, find_site
     from podwright.gpu.submission import serve
     from podwright.hosts import tell_ready
     from podwright.slurm.site.ask import ask_slurm
@@ -35,7 +34,7 @@ def _run(arguments: ServeLintOptions) -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     # Slurm itself reports limits of partitions at submission.
-    site = find_site(ask_slurm, cache(), time.time())._replace(partitions={})
+    site = find_site(ask_slurm, cache_path(), time.time())._replace(partitions={})
     askers = frozenset({0, os.geteuid(), _slurm_user(arguments.slurm_user)})
     try:
         serve(Path(arguments.socket), site, askers, workers=arguments.workers, ready=tell_ready)

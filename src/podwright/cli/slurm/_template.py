@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from podwright import plugins
@@ -10,7 +11,7 @@ from podwright.cli.shared._arguments import positive
 from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.gpu.templates import Fit, TemplateOptions
+    pass
 
 #: The names in `podwright.gpu.templates`, which is imported only when a template is printed.
 NAMES = (
@@ -57,7 +58,12 @@ def _run(arguments: ScriptOptions) -> int:
     )
     if arguments.image:
         options = options._replace(image=arguments.image)
-    text = templates.render(arguments.name, _fit(arguments, options), options)
+    fit, note = templates.fit_site(
+        options, inventory=arguments.inventory, slurm_version=arguments.slurm_version
+    )
+    if note:
+        print(f"Note: {note}.", file=sys.stderr)
+    text = templates.render(arguments.name, fit, options)
     if arguments.json:
         import json
 
@@ -77,38 +83,9 @@ def _list(as_json: bool) -> None:
             json.dumps([{"name": n, "for": text} for n, text in all_templates().items()], indent=2)
         )
         return
-    from podwright.cli.shared._tables import table
+    from podwright.tables import table
 
     print(table(("Name", "For"), all_templates().items()))
-
-
-def _fit(arguments: ScriptOptions, options: TemplateOptions) -> Fit:
-    from podwright.gpu import requests, templates
-    from podwright.slurm import reader
-    from podwright.slurm.site.ask import ask_slurm
-    from podwright.slurm.site.releases import parse_version
-
-    config = reader.SlurmConfig(ask_slurm(list(reader.SHOW_CONFIG)))
-    named = arguments.slurm_version
-    version = parse_version(named) if named else (config.version if config else None)
-    if config and (note := reader.release_note(config.version)):
-        import sys
-
-        print(f"Note: {note}.", file=sys.stderr)
-    if arguments.inventory:
-        from podwright.gpu.configure import read_inventory
-
-        return templates.of_inventory(read_inventory(arguments.inventory), options, version)
-    if not config:
-        return templates.Fit(version=version)
-    nodes = reader.read_nodes(ask_slurm(list(reader.SHOW_NODES)))
-    if options.type and nodes:
-        nodes = templates.nodes_with(options.type, nodes)
-    shape = requests.read_shape(nodes, config, arguments.partition)
-    switches = reader.read_switches(ask_slurm(list(reader.SHOW_TOPOLOGY)))
-    if arguments.partition:
-        nodes = [node for node in nodes if arguments.partition in node.partitions]
-    return templates.of_slurm(shape, config, nodes, switches)._replace(version=version)
 
 
 VERBS = (

@@ -31,7 +31,9 @@ class ServeOptions(opt.OptionTable):
     )
     munge_socket = opt.text("if not MUNGE's usual", "PATH")
     user = opt.text("whom it becomes where root starts it (a number that no account has)", "USER")
-    every = opt.value("how often the state is copied (3)", "SECONDS", seconds, 3.0)
+    interval = opt.value(
+        "how often the state is copied (3)", "SECONDS", seconds, 3.0, name="--every"
+    )
     workers = opt.value(
         "private copies of slurmctld at a time: one answers, the others are ready (2)",
         "N",
@@ -86,7 +88,7 @@ def _serve(arguments: ServeOptions) -> int:
         listen=arguments.listen,
         munge_socket=arguments.munge_socket,
         user=arguments.user,
-        interval=arguments.every,
+        interval=arguments.interval,
         workers=arguments.workers,
         slurm=arguments.slurm,
     )

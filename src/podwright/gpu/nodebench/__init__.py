@@ -1,6 +1,7 @@
 """Measures whether each node is as fast as the others, and as fast as its hardware should be."""
 
 from podwright.gpu.nodebench._bench import Bench, Slow, bench, srun_step
+from podwright.gpu.nodebench._bench_show import as_json, as_text
 from podwright.gpu.nodebench._history import Change, changes, keep, rates
 from podwright.gpu.nodebench._measures import PAIRS, ways
 from podwright.gpu.nodebench._rounds import BenchVerdict, judge, most_rounds, next_round
@@ -11,6 +12,8 @@ __all__ = [
     "BenchVerdict",
     "Change",
     "Slow",
+    "as_json",
+    "as_text",
     "bench",
     "changes",
     "judge",
