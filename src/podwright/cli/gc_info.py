@@ -59,23 +59,21 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
         parser.error("name a device with -d N, or list all with -l")
     if arguments.device_info and arguments.device_id is None:
         parser.error("--device-info needs -d N")
-    from podwright.cli.devices import _gc_show
     from podwright.cli.shared import _json
     from podwright.cli.shared._arguments import complain
+    from podwright.client import devices
     from podwright.tables import card
 
     server = connect(arguments)
     with server.client:
         uses = _gc.device_uses(arguments, server)
         if arguments.device_id is not None:
-            from podwright.cli.devices._device_users import device_of
-
-            facts = _gc_show.described(*device_of(uses, arguments.device_id))
+            facts = devices.described(*devices.device_of(uses, arguments.device_id))
             print(_json.text(dict(facts)) if arguments.json else card(facts))
         elif arguments.json:
-            print(_json.text(_gc_show.listing_json(uses)))
+            print(_json.text(devices.listing_json(uses)))
         elif uses:
-            print(_gc_show.listing(uses))
+            print(devices.listing(uses))
         else:
             complain(_gc.none_there(arguments, server))
     return 0

@@ -79,14 +79,14 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
 
 
 def _once(arguments: argparse.Namespace, server: FoundServer) -> str:
-    from podwright.cli.devices import _gc_show
     from podwright.cli.shared import _json
+    from podwright.client import devices
 
     uses = _gc.device_uses(arguments, server)
     if arguments.json:
-        data = _gc_show.monitor_json(uses)
+        data = devices.monitor_json(uses)
         return _json.line(data) if _is_live(arguments) else _json.text(data)
-    return _gc_show.monitor(uses) or _gc.none_there(arguments, server)
+    return devices.monitor(uses) or _gc.none_there(arguments, server)
 
 
 def _is_live(arguments: argparse.Namespace) -> bool:

@@ -83,9 +83,9 @@ async def _serve(arguments: AgentArguments) -> None:
         machine_key,
         read_key,
     )
-    from podwright.cli.shared._places import own_key
     from podwright.errors import InvalidRequest
     from podwright.hosts import is_loopback
+    from podwright.hosts._state_folders import own_key
 
     certs = arguments.tls_certs
     if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
@@ -255,7 +255,7 @@ def _state(arguments: AgentArguments, name: str) -> Path:
     if arguments.state:
         path = Path(arguments.state).absolute()
     else:
-        from podwright.cli.shared._places import state_folder
+        from podwright.hosts._state_folders import state_folder
 
         path = state_folder(system=arguments.system) / f"agent-{name}.json"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

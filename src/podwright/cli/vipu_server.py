@@ -165,9 +165,9 @@ def _options(arguments: ServerArguments) -> ServingOptions:
 
     from pathlib import Path
 
-    from podwright.cli.shared._places import own_key, state_folder
     from podwright.controller import Sharing, Visible, private_kinds, weights_of
     from podwright.errors import InvalidRequest
+    from podwright.hosts._state_folders import own_key, state_folder
     from podwright.server import ServingOptions
     from podwright.store import shows_password, storage_file
     from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
@@ -323,7 +323,7 @@ def _prepare(arguments: ServerArguments, options: ServingOptions) -> int:
 
 def _print_ready(options: ServingOptions, server: Server, hardware: ServedHardware) -> None:
     """Print one to three lines: what is served, and at which address."""
-    from podwright.cli.shared._places import state_folder
+    from podwright.hosts._state_folders import state_folder
     from podwright.store import shown_place
 
     machines = state_folder(system=True) / "vipu-server.db"

@@ -18,8 +18,8 @@ from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server import connect, parent_parser
 
 if TYPE_CHECKING:
-    from podwright.cli.devices._device_users import ShownUse
     from podwright.client import FoundServer
+    from podwright.client.devices import ShownUse
 
 _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
 
@@ -57,7 +57,7 @@ def device_uses(
     arguments: argparse.Namespace, server: FoundServer, environ: Mapping[str, str] = os.environ
 ) -> list[ShownUse]:
     """Return the requested partitions, with their devices and users."""
-    from podwright.cli.devices._device_users import read_device_uses
+    from podwright.client.devices import read_device_uses
 
     partition = arguments.partition or ""
     if not partition and not arguments.all_partitions:

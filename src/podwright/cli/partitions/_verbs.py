@@ -54,11 +54,9 @@ def _create_partition(arguments: _Arguments, pod: Pod) -> int:
         with waiting(f"create partition ({arguments.name})"):
             created = pod.create(spec, duration=duration)
     if created.ready_state is ReadyState.ACTIVE and not arguments.no_ipuof_files:
-        from podwright.cli.partitions import (
-            _files as _vipu_files,  # tempfile, pathlib: most commands write no files
-        )
+        from podwright.api import _ipuof_files  # tempfile, pathlib: most commands write no files
 
-        _vipu_files.write(created, system_wide=arguments.system_wide)
+        _ipuof_files.write(created, system_wide=arguments.system_wide, report=complain)
     return _outcome("create", created, arguments)
 
 
@@ -70,18 +68,18 @@ def _reset_partition(arguments: _Arguments, pod: Pod) -> int:
     with waiting(f"reset partition ({arguments.name})"):
         info = pod.reset(arguments.name, relocatable=arguments.relocatable, force=arguments.force)
     if info.ready_state is ReadyState.ACTIVE:
-        from podwright.cli.partitions import _files as _vipu_files
+        from podwright.api import _ipuof_files
 
-        _vipu_files.rewrite(info)
+        _ipuof_files.rewrite(info, complain)
     return _outcome("reset", info, arguments)
 
 
 def _remove_partition(arguments: _Arguments, pod: Pod) -> int:
-    from podwright.cli.partitions import _files as _vipu_files
+    from podwright.api import _ipuof_files
 
     with waiting(f"remove partition ({arguments.name})"):
         pod.remove(arguments.name, force=arguments.force)
-    _vipu_files.remove(arguments.name)
+    _ipuof_files.remove(arguments.name, complain)
     return _success(f"remove partition ({arguments.name})", {"name": arguments.name}, arguments)
 
 

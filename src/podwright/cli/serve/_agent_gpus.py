@@ -50,9 +50,9 @@ def serve(arguments: AgentArguments, family: Family | None) -> GpuMachine:
 def _make_guards(arguments: AgentArguments, gpus: Sequence[Gpu]) -> list[Guard]:
     """Return the requested guards, in the order in which they are set up."""
     from podwright.agents.gpu import Cgroups, FileGuard, fabric_manager_guard, imex_guard
-    from podwright.cli.shared._places import state_folder
     from podwright.errors import InvalidRequest
     from podwright.hosts import find_device_cgroups, find_program, host_name
+    from podwright.hosts._state_folders import state_folder
     from podwright.hosts.gpus import divided
 
     guards: list[Guard] = []

@@ -21,56 +21,26 @@ class DoctorOptions(opt.OptionTable):
 
 
 def _run(arguments: DoctorOptions) -> int:
-    """Run the verb. Returns the exit code."""
     import os
 
-    from podwright.errors import InvalidRequest
-    from podwright.hosts import PROBLEM, BadHostList, examine, expand, read_hosts
+    from podwright.doctor import Subject, diagnose, findings_text
+    from podwright.hosts import PROBLEM
 
-    try:
-        if arguments.host:
-            hosts = expand(arguments.host)
-        elif not arguments.hostfile:
-            hosts = ("localhost",)
-        else:
-            with open(arguments.hostfile, encoding="utf-8", errors="replace") as file:
-                hosts = read_hosts(file.read(1 << 22), arguments.hostfile)
-    except BadHostList as error:
-        raise InvalidRequest(str(error)) from None
-    except OSError as error:
-        raise InvalidRequest(f"{arguments.hostfile} cannot be read: {error.strerror}") from None
-    environ = os.environ
-    at = arguments.vipu_server_host or environ.get("IPUOF_VIPU_API_HOST", "")
-    port = arguments.vipu_server_port or environ.get("IPUOF_VIPU_API_PORT", "") or 8090
-    try:
-        number = int(port)
-    except ValueError:
-        raise InvalidRequest(f"IPUOF_VIPU_API_PORT={port!r} is no port") from None
-    findings = examine(hosts, environ, server=(at, number) if at else None)
-    partition = arguments.vipu_partition or environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
-    allocation = arguments.vipu_allocation or ""
-    if at or partition or allocation:
-        from podwright.cli.serve._doctor_server import ask_server
-
-        own = str(number) if at else ""
-        findings += ask_server(environ, at, own, allocation, partition)
-    elif not (arguments.host or arguments.hostfile):
-        from podwright.cli.serve._doctor_site import site_findings
-
-        findings += site_findings(environ)
+    subject = Subject(
+        arguments.host or "",
+        arguments.hostfile or "",
+        arguments.vipu_server_host or "",
+        arguments.vipu_server_port,
+        arguments.vipu_allocation or "",
+        arguments.vipu_partition or "",
+    )
+    findings = diagnose(subject, os.environ)
     if arguments.json:
         import json
 
         print(json.dumps([finding._asdict() for finding in findings], indent=2))
     else:
-        from podwright.tables import table
-
-        print(table(("Host", "Check", "Result", "Found"), [f[:4] for f in findings]))
-        todo = [f for f in findings if f.todo]
-        if todo:
-            print("\nWhat to do:")
-        for finding in todo:
-            print(f"  {finding.host}, {finding.check}: {finding.todo}")
+        print(findings_text(findings))
     return int(any(finding.level == PROBLEM for finding in findings))
 
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import port
+from podwright.cli.shared._arguments import complain, port
 from podwright.cli.shared._server import chosen
 from podwright.cli.shared._verb import Verb
-
-if TYPE_CHECKING:
-    import asyncio
 
 _EXAMPLES = """\
 examples:
@@ -44,7 +39,7 @@ def _run(arguments: ProxyOptions) -> int:
     """Run the verb. Returns the command's exit code, or 128+N after signal N."""
     import asyncio
 
-    from podwright.client import server_for_proxy
+    from podwright.client import PortForwarder, run_through, server_for_proxy
     from podwright.errors import InvalidRequest
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
@@ -54,45 +49,8 @@ def _run(arguments: ProxyOptions) -> int:
             would_work="podwright proxy -H HOST --tls-certs DIR -- COMMAND",
         )
     addresses, certs = server_for_proxy(chosen(arguments), os.environ)
-    return asyncio.run(_forward(addresses, certs, command))
-
-
-async def _forward(addresses: Any, certs: str, command: list[str]) -> int:
-    import asyncio
-    import signal
-
-    from podwright.cli.shared._arguments import complain
-    from podwright.client import PortForwarder
-    from podwright.errors import InvalidRequest
-    from podwright.wire import SOCKET_VARIABLE
-
     forwarder = PortForwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
-    place = str(await forwarder.start())
-    # These settings of our own would bypass the port, or speak TLS to it.
-    ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
-    environ = {name: text for name, text in os.environ.items() if name not in ours}
-    for prefix in ("VIPU_CLI_API", "IPUOF_VIPU_API"):
-        environ |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": place}
-    try:
-        try:
-            child = await asyncio.create_subprocess_exec(*command, env=environ)
-        except OSError as error:
-            raise InvalidRequest(
-                f"cannot run {command[0]}: {(error.strerror or str(error)).lower()}"
-            ) from None
-        loop = asyncio.get_running_loop()
-        # The terminal sends Ctrl-C to the command too. This process ends as the command does.
-        loop.add_signal_handler(signal.SIGINT, lambda: None)
-        loop.add_signal_handler(signal.SIGTERM, _end, child)
-        code = await child.wait()
-    finally:
-        await forwarder.stop()
-    return code if code >= 0 else 128 - code
-
-
-def _end(child: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        child.terminate()
+    return asyncio.run(run_through(forwarder, command, os.environ))
 
 
 VERBS = (

@@ -61,7 +61,7 @@ def _open(address: str) -> None:
     """Open the page through a private file, since all users can read a browser's arguments."""
     import webbrowser
 
-    from podwright.cli.shared._places import state_folder
+    from podwright.hosts._state_folders import state_folder
 
     folder = state_folder(system=False)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

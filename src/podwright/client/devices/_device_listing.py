@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.cli.devices._device_users import ShownUse, Use, is_listed
+from podwright.client.devices._device_users import ShownUse, Use, is_listed
 from podwright.fabric import IPU
 from podwright.tables import printable, table
 from podwright.wire import ReadyState, device_sets
