@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import Parser, PassingParser, positive
+from podwright import option_rows as opt
+from podwright.cli.shared._arguments import Parser, PassingParser
 
 WHAT = opt.OptionGroup("what", "and why")
 
 
 class Arguments(opt.OptionTable):
-    devices = opt.value("how many", "N", positive, 4, group=WHAT)
+    devices = opt.value("how many", "N", opt.positive, 4, group=WHAT)
     file = opt.optional("described in a file", "FILE", group=WHAT, rivals="source")
     preset = opt.optional("a simulated pod", "NAME", group=WHAT, rivals="source")
     peer = opt.several("another pod", "URL", str)
@@ -22,7 +22,7 @@ class Arguments(opt.OptionTable):
 
 
 class Inherited(opt.OptionTable, inherited=True):
-    timeout = opt.value("how long", "S", positive, None)
+    timeout = opt.value("how long", "S", opt.positive, None)
     munge = opt.flag("show a credential")
 
 

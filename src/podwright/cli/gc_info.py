@@ -10,10 +10,11 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from podwright import option_rows as opt
 from podwright.cli.devices import _gc
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import Parser, not_negative, run
+from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._server import said
+from podwright.option_rows import not_negative
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
+from podwright import option_rows as opt
 from podwright.cli.devices import _gc
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import Parser, run, seconds
+from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._server import said
+from podwright.option_rows import seconds
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer

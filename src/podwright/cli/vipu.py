@@ -10,11 +10,12 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import Parser, not_negative, positive, run, seconds
+from podwright import option_rows as opt
+from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._listing import GroupedListOptions, ListOptions
 from podwright.cli.shared._nouns import Noun, NounVerb, PlainVerb, noun_parser
 from podwright.cli.shared._server import connect, said
+from podwright.option_rows import not_negative, positive, seconds
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer

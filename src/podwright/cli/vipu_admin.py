@@ -11,12 +11,13 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import Parser, not_negative, port, positive, run
+from podwright import option_rows as opt
+from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._listing import ListOptions
 from podwright.cli.shared._nouns import Noun, NounVerb, PlainVerb, noun_parser
 from podwright.cli.shared._server import connect_to_one, said
 from podwright.cli.vipu import Connect
+from podwright.option_rows import not_negative, port, positive
 
 _EXAMPLES = """\
 examples:

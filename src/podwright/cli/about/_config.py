@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from podwright.cli.shared import _option_table as opt
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb, VerbGroup
 
 if TYPE_CHECKING:

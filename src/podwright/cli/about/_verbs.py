@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+from podwright import option_rows as opt
 from podwright.cli.about._commands import COMMANDS
 from podwright.cli.about._complete import KINDS
 from podwright.cli.about._completion import SHELLS
-from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._verb import Verb
 
 

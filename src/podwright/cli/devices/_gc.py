@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from podwright import option_rows as opt
 from podwright._version import __version__
-from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server import connect, parent_parser
 

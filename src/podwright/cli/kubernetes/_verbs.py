@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import positive
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb, VerbGroup
-
-if TYPE_CHECKING:
-    from podwright.guests.kubernetes import Setting
+from podwright.guests.kubernetes.command import _kubernetes_options as options
 
 _EXAMPLES = """\
 examples:
@@ -30,163 +25,30 @@ It needs podwright[kubernetes]."""
 
 _Options = TypeVar("_Options", bound=opt.OptionTable)
 
-#: Rows that several verbs have.
-_FOLDER = opt.argument("it must be empty or missing", "FOLDER")
-_KUBECONFIG = opt.text("how to reach the cluster from outside", "FILE")
-_VIPU_CLUSTER = opt.text("only this one's IPUs", "NAME")
-_ALLOCATION = opt.text("only this one's IPUs", "NAME")
-_CONFIG = opt.text("key or certificates, as vipu-cli.hcl has them", "FILE")
-_CLUSTER_NAME = opt.text(
-    "what this cluster is called in partitions; the uid of its kube-system by default", "NAME"
-)
-_LEASE = opt.text("who holds it acts", "NAMESPACE/NAME", "podwright/podwright-operator")
 
-
-class _SettingOptions(opt.OptionTable):
-    """The operator's objects in a cluster."""
-
-    controllers = opt.text("V-IPU controllers, as for operator", "LIST")
-    simulated = opt.text("simulated devices instead: pod16, say", "PRESET")
-    image = opt.optional("of the operator")
-    namespace = opt.text("of the operator, podwright", default="podwright")
-    credentials_secret = opt.text(
-        "a secret of that namespace with vipu-cli.hcl, and what that names", "NAME"
-    )
-    exec_fallback = opt.flag(
-        "launchers call workers that they cannot connect to through the API server; for that "
-        "the operator may itself use pods/exec everywhere, and make accounts and roles"
-    )
-    service_monitor = opt.flag(
-        "a Service and a ServiceMonitor too, by which Prometheus finds the operator"
-    )
-
-
-class _VersionOptions(opt.OptionTable):
-    version = opt.text(
-        "the cluster's Kubernetes, 1.16 or newer; from 1.25 on (the default) the API server "
-        "itself checks what the schema cannot say",
-        "VERSION",
-        "1.25",
-        name="--for",
-    )
-    crd = opt.flag("the definition of IPUJob alone")
-
-
-class _ManifestOptions(_SettingOptions, _VersionOptions):
-    """What `manifests` prints: the rows of the second base come first."""
-
-
-class _BaseOptions(opt.OptionTable):
-    folder = _FOLDER
-    version = opt.text("as for manifests", "VERSION", "1.25", name="--for")
-
-
-class _KustomizeOptions(_SettingOptions, _BaseOptions):
-    """What `kustomize` writes."""
-
-
-class _FolderOptions(opt.OptionTable):
-    folder = _FOLDER
-
-
-class _OperatorOptions(opt.OptionTable):
-    kubeconfig = _KUBECONFIG
-    controllers = opt.text(
-        "V-IPU controllers: HOST:PORT[:LABEL=VALUE], with commas between; the label is that "
-        "of the nodes that reach its IPUs. Or unix:PATH",
-        "LIST",
-        required=True,
-    )
-    vipu_cluster, allocation, config = _VIPU_CLUSTER, _ALLOCATION, _CONFIG
-    seen_as = opt.text("where programs in pods reach the controller, if not there", "HOST:PORT")
-    cluster_name = _CLUSTER_NAME
-    watch_namespace = opt.text("only jobs of this", "NAME")
-    lease = _LEASE
-    identity = opt.text("who holds it; this host's name by default", "NAME")
-    host_network = opt.choice(
-        "whether workers are on their node's own network, as real IPUs need it; true",
-        ("true", "false"),
-        "true",
-    )
-    launcher_image = opt.text("of launchers; the workers' otherwise", "IMAGE")
-    image = opt.text(
-        "Podwright's, out of which launcher and relay are put into pods; by default none are, "
-        "and a launcher cannot reach its workers",
-        "IMAGE",
-    )
-    exec_fallback = opt.choice(
-        "whether launchers get the right to call their workers through the API server, where "
-        "they cannot connect to them; false",
-        ("true", "false"),
-        "false",
-    )
-    sweep_seconds = opt.value("between two full looks, 60", "S", positive, 60)
-    listen = opt.text(
-        "where /metrics, /livez and /readyz are served, to anybody; nowhere by default", "HOST:PORT"
-    )
-
-
-class _PlanOptions(opt.OptionTable):
-    kubeconfig = _KUBECONFIG
-    job = opt.argument("", "JOB")
-    namespace = opt.text("default", default="default", name="-n --namespace")
-
-
-class _RemoveOptions(opt.OptionTable):
-    kubeconfig = _KUBECONFIG
-    controllers = opt.text("V-IPU controllers, as for operator", "LIST")
-    vipu_cluster, allocation, config = _VIPU_CLUSTER, _ALLOCATION, _CONFIG
-    leave_partitions = opt.flag("give none back, since the controllers are gone for good")
-    cluster_gone = opt.flag(
-        "the cluster of --cluster-name is no more, with all its pods: ask controllers alone"
-    )
-    cluster_name = _CLUSTER_NAME
-    lease = _LEASE
-    namespace = opt.text("only jobs of this; all by default", name="-n --namespace")
-
-
-def _print_manifests(arguments: _ManifestOptions) -> int:
+def _print_manifests(arguments: options.ManifestOptions) -> int:
     from podwright.guests.kubernetes import as_yaml, crd, manifests, minor_of
+    from podwright.guests.kubernetes.command._chosen_values import chosen_setting
 
     minor = minor_of(arguments.version)
-    objects = [crd(minor)] if arguments.crd else manifests(_chosen(arguments, "manifests"), minor)
+    objects = (
+        [crd(minor)] if arguments.crd else manifests(chosen_setting(arguments, "manifests"), minor)
+    )
     sys.stdout.write(as_yaml(objects))
     return 0
 
 
-def _write_kustomize(arguments: _KustomizeOptions) -> int:
+def _write_kustomize(arguments: options.KustomizeOptions) -> int:
     from podwright.guests.kubernetes import kustomize, minor_of
+    from podwright.guests.kubernetes.command._chosen_values import chosen_setting
 
-    files = kustomize(_chosen(arguments, "kustomize"), minor_of(arguments.version))
+    files = kustomize(chosen_setting(arguments, "kustomize"), minor_of(arguments.version))
     _write(arguments.folder, files)
     print(f"kubectl apply --server-side -k {arguments.folder}")
     return 0
 
 
-def _chosen(arguments: _SettingOptions, verb: str) -> Setting:
-    from podwright.errors import InvalidRequest
-    from podwright.guests.kubernetes import Setting, read_sites
-
-    if bool(arguments.controllers) == bool(arguments.simulated):
-        raise InvalidRequest(
-            "where partitions come from is not said",
-            operation=f"podwright kubernetes {verb}",
-            would_work="--controllers HOST:PORT, or --simulated pod16",
-        )
-    if arguments.controllers:
-        read_sites(arguments.controllers)
-    setting = Setting(
-        namespace=arguments.namespace,
-        controllers=arguments.controllers,
-        simulated=arguments.simulated,
-        credentials=arguments.credentials_secret,
-        exec_fallback=arguments.exec_fallback,
-        service_monitor=arguments.service_monitor,
-    )
-    return setting._replace(image=arguments.image) if arguments.image else setting
-
-
-def _write_chart(arguments: _FolderOptions) -> int:
+def _write_chart(arguments: options.FolderOptions) -> int:
     from podwright.guests.kubernetes import chart
 
     _write(arguments.folder, chart())
@@ -209,39 +71,20 @@ def _write(name: str, files: Mapping[str, str]) -> None:
         target.write_text(text, encoding="utf-8")
 
 
-def _run_operator(arguments: _OperatorOptions) -> int:
+def _run_operator(arguments: options.OperatorOptions) -> int:
     import asyncio
     import logging
 
-    from podwright.guests.kubernetes import PodOptions, Serving, read_sites, serve
-    from podwright.http import host_port
+    from podwright.guests.kubernetes import serve
+    from podwright.guests.kubernetes.command._chosen_values import operator_serving
 
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    serving = Serving(
-        sites=read_sites(arguments.controllers, arguments.seen_as),
-        kubeconfig=arguments.kubeconfig,
-        credentials=arguments.config,
-        vipu_cluster=arguments.vipu_cluster,
-        allocation=arguments.allocation,
-        cluster_name=arguments.cluster_name,
-        namespace=arguments.watch_namespace,
-        lease=arguments.lease,
-        identity=arguments.identity or socket.gethostname() or f"pid-{os.getpid()}",
-        options=PodOptions(
-            host_network=arguments.host_network == "true",
-            launcher_image=arguments.launcher_image,
-            image=arguments.image,
-            exec_fallback=arguments.exec_fallback == "true",
-        ),
-        sweep_s=float(arguments.sweep_seconds),
-        listen=host_port(arguments.listen, "--listen") if arguments.listen else None,
-    )
-    return asyncio.run(serve(serving))
+    return asyncio.run(serve(operator_serving(arguments)))
 
 
-def _print_plan(arguments: _PlanOptions) -> int:
+def _print_plan(arguments: options.PlanOptions) -> int:
     import asyncio
 
     from podwright.guests.kubernetes import planned
@@ -251,35 +94,13 @@ def _print_plan(arguments: _PlanOptions) -> int:
     return 0
 
 
-def _run_remove(arguments: _RemoveOptions) -> int:
+def _run_remove(arguments: options.RemoveOptions) -> int:
     import asyncio
 
-    from podwright.errors import InvalidRequest
-    from podwright.guests.kubernetes import Serving, read_sites, remove, remove_for_gone
+    from podwright.guests.kubernetes import remove, remove_for_gone
+    from podwright.guests.kubernetes.command._chosen_values import removal_serving
 
-    if bool(arguments.controllers) == arguments.leave_partitions:
-        raise InvalidRequest(
-            "what becomes of the jobs' partitions is not said",
-            operation="podwright kubernetes remove",
-            would_work="--controllers HOST:PORT, or --leave-partitions",
-        )
-    if arguments.cluster_gone and not (arguments.controllers and arguments.cluster_name):
-        raise InvalidRequest(
-            "which cluster is gone is not said",
-            operation="podwright kubernetes remove --cluster-gone",
-            would_work="--controllers HOST:PORT --cluster-name NAME, as its partitions have it",
-        )
-    serving = Serving(
-        sites=read_sites(arguments.controllers) if arguments.controllers else (),
-        kubeconfig=arguments.kubeconfig,
-        credentials=arguments.config,
-        vipu_cluster=arguments.vipu_cluster,
-        allocation=arguments.allocation,
-        cluster_name=arguments.cluster_name,
-        namespace=arguments.namespace,
-        lease=arguments.lease,
-        identity=f"podwright kubernetes remove on {socket.gethostname()}",
-    )
+    serving = removal_serving(arguments)
     work = remove_for_gone if arguments.cluster_gone else remove
     count = asyncio.run(work(serving, lambda line: print(line, flush=True)))
     if arguments.cluster_gone:
@@ -289,7 +110,7 @@ def _run_remove(arguments: _RemoveOptions) -> int:
     return 0
 
 
-def _write_worker_files(arguments: _FolderOptions) -> int:
+def _write_worker_files(arguments: options.FolderOptions) -> int:
     from pathlib import Path
 
     from podwright.guests.kubernetes import write_worker_files
@@ -300,7 +121,7 @@ def _write_worker_files(arguments: _FolderOptions) -> int:
 
 def _verb(
     name: str,
-    options: type[_Options],
+    kind: type[_Options],
     run: Callable[[_Options], int],
     summary: str,
     description: str | None = None,
@@ -319,7 +140,7 @@ def _verb(
                 would_work="pip install 'podwright[kubernetes]'",
             ) from None
 
-    return Verb(name, options, run_installed, summary, description)
+    return Verb(name, kind, run_installed, summary, description)
 
 
 VERBS = (
@@ -331,25 +152,25 @@ VERBS = (
         (
             _verb(
                 "manifests",
-                _ManifestOptions,
+                options.ManifestOptions,
                 _print_manifests,
                 "print what a cluster needs, as YAML",
             ),
             _verb(
                 "kustomize",
-                _KustomizeOptions,
+                options.KustomizeOptions,
                 _write_kustomize,
                 "write a kustomize base of the same objects",
             ),
             _verb(
                 "chart",
-                _FolderOptions,
+                options.FolderOptions,
                 _write_chart,
                 "write a Helm chart of the same objects, with Graphcore's values",
             ),
             _verb(
                 "operator",
-                _OperatorOptions,
+                options.OperatorOptions,
                 _run_operator,
                 "run IPUJobs; in a cluster, or beside it",
                 "Watches IPUJobs, gets their partitions, and makes their pods. One at a time "
@@ -357,13 +178,13 @@ VERBS = (
             ),
             _verb(
                 "plan",
-                _PlanOptions,
+                options.PlanOptions,
                 _print_plan,
                 "print what the operator would do now for a job; nothing is changed",
             ),
             _verb(
                 "remove",
-                _RemoveOptions,
+                options.RemoveOptions,
                 _run_remove,
                 "end what jobs run and give their partitions back, before the operator goes",
                 "Ends the pods of all IPUJobs, gives their partitions back, and takes the "
@@ -372,7 +193,7 @@ VERBS = (
             ),
             _verb(
                 "worker-files",
-                _FolderOptions,
+                options.FolderOptions,
                 _write_worker_files,
                 "write what an image needs whose files are put into pods: launcher, relay, a "
                 "Python",

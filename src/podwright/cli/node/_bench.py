@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import positive, seconds
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive, seconds
 
 if TYPE_CHECKING:
     from podwright.gpu.nodebench import Bench, Change

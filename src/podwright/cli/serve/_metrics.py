@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from podwright.cli.shared import _option_table as opt
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb, VerbGroup
 
 _EXAMPLES = """\

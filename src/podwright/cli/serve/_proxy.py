@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import complain, port
+from podwright import option_rows as opt
+from podwright.cli.shared._arguments import complain
 from podwright.cli.shared._server import chosen
 from podwright.cli.shared._verb import Verb
+from podwright.option_rows import port
 
 _EXAMPLES = """\
 examples:

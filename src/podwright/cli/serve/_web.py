@@ -6,7 +6,7 @@ import html
 import os
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared import _option_table as opt
+from podwright import option_rows as opt
 from podwright.cli.shared._server import ServerNames, connect
 from podwright.cli.shared._verb import Verb
 

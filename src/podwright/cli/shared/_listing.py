@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.cli.shared import _option_table as opt
+from podwright import option_rows as opt
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._option_table import OptionTable
 from podwright.cli.shared._server import JsonEverywhere, parent_parser
+from podwright.option_rows import OptionTable
 
 
 class Noun(NamedTuple):

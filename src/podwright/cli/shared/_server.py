@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import Parser, complain, port, seconds
-from podwright.cli.shared._option_table import OptionGroup, OptionTable, flag, text, value
+from podwright.cli.shared._arguments import Parser, complain
+from podwright.option_rows import OptionGroup, OptionTable, flag, port, seconds, text, value
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer, LocalServers, ServerOptions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from podwright.cli.shared._arguments import Parser, PassingParser
-from podwright.cli.shared._option_table import OptionTable
+from podwright.option_rows import OptionTable
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Parser]

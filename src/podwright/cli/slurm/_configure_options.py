@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import seconds
+from podwright import option_rows as opt
 from podwright.cli.slurm._serve import FOLDER
 from podwright.cli.slurm._submission import SOCKET
+from podwright.option_rows import seconds
 
 NATIVE = "/usr/local/lib/podwright"
 _MODES = ("native", "plugin", "host-mapping", "static", "shared")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared import _option_table as opt
+from podwright import option_rows as opt
 from podwright.cli.slurm._configure_options import SetupOptions
 from podwright.cli.slurm._serve import FOLDER
 

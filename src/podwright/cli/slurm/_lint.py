@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from podwright import option_rows as opt
 from podwright._version import __version__
-from podwright.cli.shared import _option_table as opt
 from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest
 

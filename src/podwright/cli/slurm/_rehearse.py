@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import positive
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest
+from podwright.option_rows import positive
 
 _EXAMPLES = """\
 examples:

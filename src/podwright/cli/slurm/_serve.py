@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.cli.shared import _option_table as opt
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
 
 FOLDER = "/etc/podwright/slurm"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import positive
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive
 
 SOCKET = "/run/podwright-lint/lint.sock"
 

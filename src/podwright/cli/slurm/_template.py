@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from podwright import option_rows as opt
 from podwright import plugins
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import positive
 from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive
 
 if TYPE_CHECKING:
     pass

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import positive, seconds
+from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb, VerbGroup
+from podwright.option_rows import positive, seconds
 
 _SERVE = """\
 Answers what Slurm would do with a request, as the cluster stands now: explain-request asks it by

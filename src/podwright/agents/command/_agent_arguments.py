@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 
+from podwright import option_rows as opt
 from podwright import plugins
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import any_port, positive, seconds
+from podwright.option_rows import any_port, positive, seconds
 
 GPUS = opt.OptionGroup("GPUs of this machine")
 SIMULATED = opt.OptionGroup("simulated devices")

@@ -4,8 +4,8 @@ them.
 
 from __future__ import annotations
 
-from podwright.cli.shared import _option_table as opt
-from podwright.cli.shared._arguments import any_port, seconds
+from podwright import option_rows as opt
+from podwright.option_rows import any_port, seconds
 
 WHAT = opt.OptionGroup("what to serve")
 WHERE = opt.OptionGroup("where")

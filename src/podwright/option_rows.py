@@ -14,6 +14,7 @@ class: above `str | None`, `int` and `bool`.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
@@ -199,3 +200,42 @@ def _add(add: Callable[..., argparse.Action], field: str, row: OptionRow) -> Non
         common |= {"choices": row.choices, "nargs": row.nargs, "const": row.const}
         common["required"] = row.required
     add(*names, **common)
+
+
+def positive(text: str) -> int:
+    """Parse a whole number above 0, as an argparse type."""
+    return _number(text, 1, None, "a whole number above 0")
+
+
+def not_negative(text: str) -> int:
+    """Parse a whole number, 0 or more, as an argparse type."""
+    return _number(text, 0, None, "a whole number, 0 or more")
+
+
+def port(text: str) -> int:
+    """Parse a TCP port, 1 to 65535, as an argparse type."""
+    return _number(text, 1, 65535, "a port from 1 to 65535")
+
+
+def any_port(text: str) -> int:
+    """Parse a TCP port, or 0 for any that is free, as an argparse type."""
+    return 0 if text.strip() == "0" else port(text)
+
+
+def seconds(text: str) -> float:
+    """Parse a time above 0 in seconds, with or without a decimal point, as an argparse type."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds above 0")
+    return value
+
+
+def _number(text: str, low: int, high: int | None, kind: str) -> int:
+    fine = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
+    value = int(text) if fine else low - 1
+    if value < low or (high is not None and value > high):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
+    return value
