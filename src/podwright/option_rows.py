@@ -16,77 +16,100 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    class _More(TypedDict, total=False):
+        """What every kind of option can have: see OptionRow."""
+
+        nargs: str
+        const: object
+        group: OptionGroup
+        rivals: str
+        name: str
+        dest: str
+        required: bool
+        inherited: bool
+
+    class _Fields(_More, total=False):
+        """All that a row has beside its help and its action."""
+
+        metavar: str | None
+        read: Callable[[str], object]
+        default: object
+        choices: Sequence[str] | None
+
 
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
 
 
-class OptionGroup(NamedTuple):
+class OptionGroup:
     """A heading in --help, and a sentence below it."""
 
-    title: str
-    description: str | None = None
+    def __init__(self, title: str, description: str | None = None) -> None:
+        self.title, self.description = title, description
 
 
-class OptionRow(NamedTuple):
+class OptionRow:
     """How an option is written, read and explained.
 
     metavar: the name of the value in --help. read: converts a word to the value, and raises
     argparse.ArgumentTypeError. name: the spellings with blanks between them, such as `-o --output`,
     if it has another than that of its attribute. dest: the same for the name of the value, which
-    completion shows. rivals: options with the same word here exclude
-    each other. const: the value of an option without a word, where nargs is `?`. inherited: the
-    option may stand before and after a verb, so its parser sets no default.
+    completion shows. rivals: options with the same word here exclude each other. const: the value
+    of an option without a word, where nargs is `?`. inherited: the option may stand before and
+    after a verb, so its parser sets no default.
+
+    It is no NamedTuple, which would cost each command 3 ms to make.
     """
 
-    help: str
+    action = "store"
     metavar: str | None = None
     read: Callable[[str], object] = str
     default: object = None
-    action: Literal["argument", "append", "count", "store", "store_true"] = "store"
     choices: Sequence[str] | None = None
     nargs: str | None = None
     const: object = None
     group: OptionGroup | None = None
-    rivals: str = ""
-    name: str = ""
-    dest: str = ""
-    required: bool = False
-    inherited: bool = False
+    rivals = ""
+    name = ""
+    dest = ""
+    required = False
+    inherited = False
 
+    def __init__(self, help: str, action: str = "store", **fields: Unpack[_Fields]) -> None:
+        self.help = help
+        self.action = action
+        vars(self).update(fields)
 
-class _More(TypedDict, total=False):
-    """What every kind of option can have: see OptionRow."""
-
-    nargs: str
-    const: object
-    group: OptionGroup
-    rivals: str
-    name: str
-    dest: str
-    required: bool
-    inherited: bool
+    def of_class(self, group: OptionGroup | None, inherited: bool) -> OptionRow:
+        """Return the row with what its class says of all rows."""
+        row = OptionRow(self.help)
+        vars(row).update(vars(self), group=group, inherited=inherited)
+        return row
 
 
 def flag(help: str, **more: Unpack[_More]) -> bool:
     """Return an option without a value."""
-    return cast("bool", OptionRow(help, default=False, action="store_true", **more))
+    return cast("bool", OptionRow(help, "store_true", default=False, **more))
 
 
 def count(help: str, **more: Unpack[_More]) -> int:
     """Return an option without a value, which counts how often it is given."""
-    return cast("int", OptionRow(help, default=0, action="count", **more))
+    return cast("int", OptionRow(help, "count", default=0, **more))
 
 
 def text(help: str, metavar: str | None = None, default: str = "", **more: Unpack[_More]) -> str:
     """Return an option whose value is a word."""
-    return cast("str", OptionRow(help, metavar, default=default, **more))
+    return cast("str", OptionRow(help, metavar=metavar, default=default, **more))
 
 
 def optional(help: str, metavar: str | None = None, **more: Unpack[_More]) -> str | None:
     """Return an option whose value is a word, and None where it is not given."""
-    return cast("str | None", OptionRow(help, metavar, **more))
+    return cast("str | None", OptionRow(help, metavar=metavar, **more))
 
 
 def value(
@@ -97,7 +120,8 @@ def value(
     **more: Unpack[_More],
 ) -> _Value | _Default:
     """Return an option whose value is read from a word."""
-    return cast("_Value | _Default", OptionRow(help, metavar, read, default, **more))
+    row = OptionRow(help, metavar=metavar, read=read, default=default, **more)
+    return cast("_Value | _Default", row)
 
 
 def choice(
@@ -109,7 +133,7 @@ def choice(
     **more: Unpack[_More],
 ) -> str | _Default:
     """Return an option whose value is one of a few words."""
-    row = OptionRow(help, metavar, read, default, choices=choices, **more)
+    row = OptionRow(help, metavar=metavar, read=read, default=default, choices=choices, **more)
     return cast("str | _Default", row)
 
 
@@ -117,25 +141,26 @@ def several(
     help: str, metavar: str, read: Callable[[str], _Value], **more: Unpack[_More]
 ) -> list[_Value]:
     """Return an option that may be given several times."""
-    return cast("list[_Value]", OptionRow(help, metavar, read, [], action="append", **more))
+    row = OptionRow(help, "append", metavar=metavar, read=read, default=[], **more)
+    return cast("list[_Value]", row)
 
 
 def argument(help: str, metavar: str | None = None, choices: Sequence[str] | None = None) -> str:
     """Return a word that is no option."""
-    return cast("str", OptionRow(help, metavar, action="argument", choices=choices))
+    return cast("str", OptionRow(help, "argument", metavar=metavar, choices=choices))
 
 
 def optional_argument(
     help: str, metavar: str, default: _Default, choices: Sequence[str] | None = None
 ) -> str | _Default:
     """Return a word that is no option, and may be left out."""
-    row = OptionRow(help, metavar, str, default, "argument", choices, nargs="?")
+    row = OptionRow(help, "argument", metavar=metavar, default=default, choices=choices, nargs="?")
     return cast("str | _Default", row)
 
 
 def arguments(help: str, metavar: str, nargs: str) -> list[str]:
     """Return words that are no options. nargs: `*`, `+`, or `...` for all that follow."""
-    return cast("list[str]", OptionRow(help, metavar, action="argument", nargs=nargs))
+    return cast("list[str]", OptionRow(help, "argument", metavar=metavar, nargs=nargs))
 
 
 #: The option of each command that prints JSON beside text.
@@ -157,7 +182,7 @@ class OptionTable:
     def __init_subclass__(cls, group: OptionGroup | None = None, inherited: bool = False) -> None:
         for field, row in list(vars(cls).items()):
             if isinstance(row, OptionRow) and (group or inherited):
-                setattr(cls, field, row._replace(group=group, inherited=inherited))
+                setattr(cls, field, row.of_class(group, inherited))
 
     @classmethod
     def rows(cls) -> Iterator[tuple[str, OptionRow]]:
@@ -176,7 +201,9 @@ class OptionTable:
             place: argparse._ActionsContainer = parser
             if row.group is not None:
                 if row.group not in groups:
-                    groups[row.group] = parser.add_argument_group(*row.group)
+                    groups[row.group] = parser.add_argument_group(
+                        row.group.title, row.group.description
+                    )
                 place = groups[row.group]
             if row.rivals:
                 if row.rivals not in exclusive:

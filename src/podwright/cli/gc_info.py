@@ -28,9 +28,7 @@ examples:
 A partition in error shows why, and no devices. Who uses a device: gc-monitor."""
 
 
-class InfoOptions(_gc.GcOptions):
-    """The options of `gc-info`."""
-
+class _InfoOptions(_gc.GcOptions):
     list_devices = opt.flag("list devices by number", name="-l --list-devices")
     device_id = opt.value(
         "the device of this number", "N", not_negative, None, name="-d --device-id"
@@ -40,7 +38,7 @@ class InfoOptions(_gc.GcOptions):
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    return _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES, InfoOptions)
+    return _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES, _InfoOptions)
 
 
 def main(

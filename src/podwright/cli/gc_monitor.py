@@ -37,16 +37,14 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-class MonitorOptions(_gc.GcOptions):
-    """The options of `gc-monitor`."""
-
+class _MonitorOptions(_gc.GcOptions):
     live = opt.flag("again and again, until Ctrl-C")
     interval = opt.value("seconds between two looks, 2; implies --live", "S", seconds, None)
 
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    return _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES, MonitorOptions)
+    return _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES, _MonitorOptions)
 
 
 def main(

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
 from podwright.cli.shared._arguments import Parser, run
-from podwright.cli.shared._listing import GroupedListOptions, ListOptions
-from podwright.cli.shared._nouns import Noun, NounVerb, PlainVerb, noun_parser
+from podwright.cli.shared._nouns import (
+    GroupedListOptions,
+    ListOptions,
+    Noun,
+    NounVerb,
+    PlainVerb,
+    noun_parser,
+)
 from podwright.cli.shared._server import connect, said
 from podwright.option_rows import not_negative, positive, seconds
 

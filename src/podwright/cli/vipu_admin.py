@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from podwright import option_rows as opt
 from podwright.cli.shared._arguments import Parser, run
-from podwright.cli.shared._listing import ListOptions
-from podwright.cli.shared._nouns import Noun, NounVerb, PlainVerb, noun_parser
+from podwright.cli.shared._nouns import ListOptions, Noun, NounVerb, PlainVerb, noun_parser
 from podwright.cli.shared._server import connect_to_one, said
 from podwright.cli.vipu import Connect
 from podwright.option_rows import not_negative, port, positive

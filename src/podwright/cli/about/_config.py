@@ -11,7 +11,7 @@ from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
-    from podwright.client import Context, Contexts
+    from podwright.client import Contexts
 
 _EXAMPLES = """\
 examples:
@@ -22,7 +22,6 @@ examples:
 
 A context's credentials go to its own address alone. An option, VIPU_CLI_API_HOST,
 PODWRIGHT_SOCKET, --config and /etc/vipu/vipu-cli.hcl come before the current context."""
-_HIDDEN = "(hidden)"
 
 _Options = TypeVar("_Options", bound=opt.OptionTable)
 
@@ -116,7 +115,7 @@ def _view(arguments: _ViewOptions) -> int:
 
     from podwright.client import contexts_as_toml
 
-    visible = _read() if arguments.raw else _without_keys(_read())
+    visible = _read() if arguments.raw else _read().without_keys()
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(visible), indent=2).decode())
     else:
@@ -124,54 +123,17 @@ def _view(arguments: _ViewOptions) -> int:
     return 0
 
 
-def _without_keys(stored: Contexts) -> Contexts:
-    import msgspec
-
-    def hidden(context: Context) -> Context:
-        return (
-            msgspec.structs.replace(context, api_access_key=_HIDDEN)
-            if context.api_access_key
-            else context
-        )
-
-    contexts = {name: hidden(context) for name, context in stored.contexts.items()}
-    return msgspec.structs.replace(stored, contexts=contexts)
-
-
 def _use(arguments: _NamedOptions) -> int:
-    import msgspec
-
-    contexts, name = _read(), arguments.name
-    where = contexts.named(name).address
-    changed = msgspec.structs.replace(contexts, current_context=name)
-    return _write(changed, f"The current context is {name}: {where}.")
+    contexts, name = _read().using(arguments.name), arguments.name
+    return _write(contexts, f"The current context is {name}: {contexts.named(name).address}.")
 
 
 def _delete(arguments: _NamedOptions) -> int:
-    import msgspec
-
-    contexts, name = _read(), arguments.name
-    contexts.named(name)
-    rest = {other: context for other, context in contexts.contexts.items() if other != name}
-    current = "" if contexts.current_context == name else contexts.current_context
-    changed = msgspec.structs.replace(contexts, contexts=rest, current_context=current)
-    return _write(changed, f"Context {name} is forgotten.")
+    return _write(_read().without(arguments.name), f"Context {arguments.name} is forgotten.")
 
 
 def _set(arguments: _SetOptions) -> int:
-    import msgspec
-
-    contexts, name = _read(), arguments.name
-    context = _context(arguments, contexts.contexts.get(name))
-    changed = msgspec.structs.replace(contexts, contexts={**contexts.contexts, name: context})
-    return _write(changed, f"Context {name} is set.")
-
-
-def _context(arguments: _SetOptions, before: Context | None) -> Context:
-    import msgspec
-
-    from podwright.client import Context
-
+    contexts = _read()
     given: dict[str, str] = {
         key: value
         for key in ("api_host", "socket", "api_user_id", "tls_certs", "munge")
@@ -181,10 +143,7 @@ def _context(arguments: _SetOptions, before: Context | None) -> Context:
         given["api_access_key"] = sys.stdin.readline().strip()
     if given.get("tls_certs"):
         given["tls_certs"] = os.path.abspath(os.path.expanduser(given["tls_certs"]))
-    for option, other in (("api_host", "socket"), ("socket", "api_host")):
-        if given.get(option):
-            given.setdefault(other, "")
-    return msgspec.structs.replace(before or Context(), **given)
+    return _write(contexts.setting(arguments.name, given), f"Context {arguments.name} is set.")
 
 
 def _verb(

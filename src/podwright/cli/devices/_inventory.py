@@ -11,13 +11,11 @@ if TYPE_CHECKING:
     pass
 
 
-class InventoryOptions(opt.OptionTable):
-    """The options of `inventory`."""
-
+class _InventoryOptions(opt.OptionTable):
     json = opt.flag("print JSON, one line")
 
 
-def _run(arguments: InventoryOptions) -> int:
+def _run(arguments: _InventoryOptions) -> int:
     """Run it. Returns the exit code."""
     import os
 
@@ -37,7 +35,7 @@ def _run(arguments: InventoryOptions) -> int:
 VERBS = (
     Verb(
         "inventory",
-        InventoryOptions,
+        _InventoryOptions,
         _run,
         help="show the GPUs of this machine, and what lies around them",
         description="Show the GPUs of this machine: links, near cores, memory node, and the "

@@ -18,13 +18,11 @@ keys: 1 to 4 tables   / filter   s sort   x explain   d drain   r resume   q qui
 It needs podwright[top]."""
 
 
-class TopOptions(ServerNames):
-    """The options of `top`."""
-
+class _TopOptions(ServerNames):
     interval = opt.value("seconds between two looks, 1", "S", seconds, 1.0)
 
 
-def _run(arguments: TopOptions) -> int:
+def _run(arguments: _TopOptions) -> int:
     """Show the pod until the user quits. Raises wire.PodwrightError."""
     from podwright.errors import InvalidRequest, Unavailable
 
@@ -53,7 +51,7 @@ def _run(arguments: TopOptions) -> int:
 VERBS = (
     Verb(
         "top",
-        TopOptions,
+        _TopOptions,
         _run,
         help="show the pod in a terminal, live",
         description="Show devices, partitions, the queue, machines and events, live.",

@@ -21,15 +21,13 @@ examples:
 ui.perfetto.dev opens the file itself."""
 
 
-class TraceOptions(opt.OptionTable):
-    """The options of `trace`."""
-
+class _TraceOptions(opt.OptionTable):
     job = opt.argument("the file; or a partition, a Slurm job or a run, by its name", "JOB")
     html = opt.optional("write one self-contained page", "FILE")
     json = opt.JSON
 
 
-def _run(arguments: TraceOptions) -> int:
+def _run(arguments: _TraceOptions) -> int:
     """Print the account of a launch. Raises wire.PodwrightError."""
     from podwright.errors import NotFound
     from podwright.timeline import (
@@ -80,7 +78,7 @@ def _write(path: str, timeline: Timeline) -> None:
 VERBS = (
     Verb(
         "trace",
-        TraceOptions,
+        _TraceOptions,
         _run,
         help="show where the time of a launch went",
         description="Say where the time of a launch went that poprun --trace has written down.",

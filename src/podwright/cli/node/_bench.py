@@ -9,7 +9,7 @@ from podwright.cli.shared._verb import Verb
 from podwright.option_rows import positive, seconds
 
 if TYPE_CHECKING:
-    from podwright.gpu.nodebench import Bench, Change
+    pass
 
 _EXAMPLES = """\
 examples:
@@ -25,9 +25,7 @@ exit code 0: nobody is slow; 1: somebody is; 2: bad usage."""
 _WHERE = opt.OptionGroup("the job")
 
 
-class BenchOptions(opt.OptionTable):
-    """The options of `bench`."""
-
+class _BenchOptions(opt.OptionTable):
     nodes = opt.value("so many nodes", "N", positive, None, group=_WHERE)
     nodelist = opt.text("these nodes", "LIST", group=_WHERE)
     partition = opt.text("of this partition", "NAME", group=_WHERE)
@@ -49,7 +47,7 @@ class BenchOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _run(arguments: BenchOptions) -> int:
+def _run(arguments: _BenchOptions) -> int:
     import os
 
     from podwright.errors import InvalidRequest
@@ -76,7 +74,7 @@ def _run(arguments: BenchOptions) -> int:
         expected=arguments.expect,
         report=_report_progress,
     )
-    changed = _keep(arguments.keep, bench)
+    changed = nodebench.record(arguments.keep, bench, os.environ)
     if arguments.json:
         import json
 
@@ -92,7 +90,7 @@ def _report_progress(text: str) -> None:
     print(f"podwright node bench: {text}", file=sys.stderr, flush=True)
 
 
-def _submit(arguments: BenchOptions, inside: tuple[str, ...]) -> int:
+def _submit(arguments: _BenchOptions, inside: tuple[str, ...]) -> int:
     """Submit a job that runs the same command inside."""
     import os
     import shlex
@@ -127,32 +125,10 @@ def _submit(arguments: BenchOptions, inside: tuple[str, ...]) -> int:
         ) from None
 
 
-def _keep(name: str, bench: Bench) -> list[Change]:
-    import os
-    import time
-    from pathlib import Path
-
-    from podwright.errors import Unavailable
-    from podwright.gpu import nodebench
-
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(name or os.path.join(state, "podwright", "bench.jsonl"))
-    now = nodebench.rates(bench)
-    changed = nodebench.changes(path, now)
-    try:
-        nodebench.keep(path, now, time.time())
-    except OSError as error:
-        if name:
-            raise Unavailable(
-                f"{path}: {error.strerror}", operation="keep the table", would_work="--keep FILE"
-            ) from None
-    return changed
-
-
 VERBS = (
     Verb(
         "bench",
-        BenchOptions,
+        _BenchOptions,
         _run,
         help="is each node as fast as the others?",
         description="Measures nodes: copies and all-reduce inside each (nccl-tests or torch where "

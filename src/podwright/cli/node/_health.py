@@ -28,9 +28,7 @@ exit code 0: fit for jobs, warnings or none; 1: unfit; 2: bad usage."""
 _SLURM = opt.OptionGroup("Slurm")
 
 
-class HealthOptions(opt.OptionTable):
-    """The options of `health`."""
-
+class _HealthOptions(opt.OptionTable):
     config = opt.text(
         "which checks run, and their bounds (/etc/podwright/node-health.toml)", "FILE"
     )
@@ -56,7 +54,7 @@ class HealthOptions(opt.OptionTable):
     forget = opt.flag("let XIDs until now count no more, after a repair", rivals="shape")
 
 
-def _run(arguments: HealthOptions) -> int:
+def _run(arguments: _HealthOptions) -> int:
     import os
     from pathlib import Path
 
@@ -87,7 +85,7 @@ def _run(arguments: HealthOptions) -> int:
     return 0 if report.fit else 1
 
 
-def _show(arguments: HealthOptions, report: NodeReport) -> None:
+def _show(arguments: _HealthOptions, report: NodeReport) -> None:
     import time
 
     from podwright.gpu import health
@@ -130,7 +128,7 @@ def _known(names: list[str]) -> None:
 VERBS = (
     Verb(
         "health",
-        HealthOptions,
+        _HealthOptions,
         _run,
         help="is this node fit for jobs?",
         description="Looks at GPUs, their links, adapters, memory, disks, mounts and clock, and "

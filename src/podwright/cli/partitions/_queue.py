@@ -10,6 +10,7 @@ from typing import NamedTuple
 from podwright.api import Pod
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._replies import show, success, wants_json
 from podwright.client import Client
 from podwright.errors import InvalidRequest
 from podwright.tables import Table
@@ -110,13 +111,7 @@ def list_queue(pod: Pod) -> ListView:
 def remove_waiter(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu remove waiter ID`: leave the queue."""
     pod.leave(arguments.name)
-    done = {"id": arguments.name}
-    print(
-        _json.text(done)
-        if _wants_json(arguments)
-        else f"remove waiter ({arguments.name}): success."
-    )
-    return 0
+    return success(f"remove waiter ({arguments.name})", {"id": arguments.name}, arguments)
 
 
 def explain(
@@ -128,11 +123,7 @@ def explain(
     if arguments.job:
         with pod.client() as client:
             explanation_of_job = _of_job(arguments, client)
-        print(
-            _json.text(explanation_of_job)
-            if _wants_json(arguments)
-            else explanation(explanation_of_job)
-        )
+        show(arguments, explanation_of_job, lambda: explanation(explanation_of_job))
         return 0 if explanation_of_job.starts_now else 75
     is_request = arguments.subject == "partition" and not arguments.name
     if not arguments.subject or (is_request and not (arguments.size or arguments.devices)):
@@ -144,11 +135,7 @@ def explain(
         explanation_of_job = pod.explain(to_spec(arguments), duration=arguments.duration)
     else:
         explanation_of_job = pod.explain(arguments.name or arguments.subject)
-    print(
-        _json.text(explanation_of_job)
-        if _wants_json(arguments)
-        else explanation(explanation_of_job)
-    )
+    show(arguments, explanation_of_job, lambda: explanation(explanation_of_job))
     return 75 if is_request and not explanation_of_job.starts_now else 0
 
 
@@ -200,7 +187,7 @@ def command(spec: PartitionSpec) -> str:
 
 def events(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu events`: prints events, oldest first; with --follow also new ones, until Ctrl-C."""
-    follow, as_json = arguments.follow, _wants_json(arguments)
+    follow, as_json = arguments.follow, wants_json(arguments)
     for event in pod.events(since=arguments.since, follow=follow):
         print(_json.line(event) if as_json else event_line(event), flush=follow)
     return 0
@@ -214,7 +201,3 @@ def event_line(event: EventInfo) -> str:
     text = f"{text}: {outcome}"
     detail = f"{text}; {event.detail}" if event.detail else text
     return "".join(letter if letter.isprintable() else "?" for letter in detail)
-
-
-def _wants_json(arguments: argparse.Namespace) -> bool:
-    return getattr(arguments, "json", False)

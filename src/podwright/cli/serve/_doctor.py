@@ -6,9 +6,7 @@ from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
 
 
-class DoctorOptions(opt.OptionTable):
-    """The options of `doctor`."""
-
+class _DoctorOptions(opt.OptionTable):
     host = opt.optional(
         "such as n[1-4],m2 (this machine)", "HOSTS", rivals="hosts", name="--host -H"
     )
@@ -20,7 +18,7 @@ class DoctorOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _run(arguments: DoctorOptions) -> int:
+def _run(arguments: _DoctorOptions) -> int:
     import os
 
     from podwright.doctor import Subject, diagnose, findings_text
@@ -47,7 +45,7 @@ def _run(arguments: DoctorOptions) -> int:
 VERBS = (
     Verb(
         "doctor",
-        DoctorOptions,
+        _DoctorOptions,
         _run,
         help="see what works here, and what to do about what does not",
         description="Without options: this machine, the server with its store and agents, Slurm, "

@@ -20,9 +20,7 @@ _FILES = {
 }
 
 
-class WriteOptions(opt.OptionTable):
-    """The options of `write`."""
-
+class _WriteOptions(opt.OptionTable):
     folder = opt.argument("where; what is there already stays", "FOLDER")
 
 
@@ -33,7 +31,7 @@ def _print(file: str, _: opt.OptionTable) -> int:
     return 0
 
 
-def _write(arguments: WriteOptions) -> int:
+def _write(arguments: _WriteOptions) -> int:
     """Write the files. Raises errors.AlreadyExists, which changes nothing."""
     from pathlib import Path
 
@@ -72,7 +70,7 @@ VERBS = (
                 )
                 for name, (file, text) in _FILES.items()
             ),
-            Verb("write", WriteOptions, _write, "write all of them", "Write all of them."),
+            Verb("write", _WriteOptions, _write, "write all of them", "Write all of them."),
         ),
         metavar="WHAT",
     ),

@@ -19,9 +19,7 @@ The command finds the server by VIPU_CLI_API_HOST and IPUOF_VIPU_API_HOST, which
 leads there, for programs of this user alone, for as long as the command runs."""
 
 
-class ProxyOptions(opt.OptionTable, inherited=True):
-    """The options of `proxy`."""
-
+class _ProxyOptions(opt.OptionTable, inherited=True):
     api_host = opt.optional(
         "the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
         "HOST",
@@ -36,7 +34,7 @@ class ProxyOptions(opt.OptionTable, inherited=True):
     command = opt.arguments("what to run", "COMMAND", "...")
 
 
-def _run(arguments: ProxyOptions) -> int:
+def _run(arguments: _ProxyOptions) -> int:
     """Run the verb. Returns the command's exit code, or 128+N after signal N."""
     import asyncio
 
@@ -57,7 +55,7 @@ def _run(arguments: ProxyOptions) -> int:
 VERBS = (
     Verb(
         "proxy",
-        ProxyOptions,
+        _ProxyOptions,
         _run,
         help="run a program of V-IPU's under your name on a secure server",
         description="Run a command whose calls reach a secure server in your name.",

@@ -22,13 +22,11 @@ The address that it prints logs in once, within a minute. Through ssh:
   ssh -L 8091:127.0.0.1:8091 head1 podwright web --no-open"""
 
 
-class WebOptions(ServerNames):
-    """The options of `web`."""
-
+class _WebOptions(ServerNames):
     no_open = opt.flag("open no browser")
 
 
-def _run(arguments: WebOptions) -> int:
+def _run(arguments: _WebOptions) -> int:
     """Print the address, and open it. Raises wire.PodwrightError."""
     from podwright.errors import Denied, NotFound
 
@@ -85,7 +83,7 @@ def _leads_to(file: Path, address: str) -> Path:
 VERBS = (
     Verb(
         "web",
-        WebOptions,
+        _WebOptions,
         _run,
         help="show the pod in a browser",
         description="Show the pod, its queue and its partitions in a browser, live.",

@@ -12,13 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright import option_rows as opt
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from podwright.tables import Table
 
-FORMATS = ("table", "wide", "json", "yaml", "name")
 #: Seconds between two refreshes of `--watch`.
 INTERVAL = 2.0
 _CLEAR = "\x1b[H\x1b[J"
@@ -31,32 +29,7 @@ class ListView(NamedTuple):
     table: Table
 
 
-_OUTPUT = opt.choice(
-    f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
-    FORMATS,
-    "",
-    "FORMAT",
-    name="-o --output",
-)
-_WATCH = opt.flag("go on, and print what changes; Ctrl-C ends it", name="-w --watch")
-
-
-class GroupedListOptions(opt.OptionTable):
-    """The options of a list whose rows belong together."""
-
-    output = _OUTPUT
-    watch = _WATCH
-
-
-class ListOptions(opt.OptionTable):
-    """The options of a list that can be sorted."""
-
-    output = _OUTPUT
-    sort_by = opt.text("the column to sort by, as it is headed", "COLUMN")
-    watch = _WATCH
-
-
-def show(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:
+def show_list(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:
     """Print what `read` returns, once or, with --watch, whenever it changes. Returns the exit code.
 
     Raises InvalidRequest for a column that the table lacks, and whatever `read` raises.

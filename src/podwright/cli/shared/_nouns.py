@@ -1,14 +1,38 @@
 """The grammar of `vipu` and `vipu-admin` as a table: verbs, nouns, and the options of each."""
 
-from __future__ import annotations
-
+# Annotations are not postponed: NamedTuple would compile each from its text, at every start.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._server import JsonEverywhere, parent_parser
-from podwright.option_rows import OptionTable
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+_OUTPUT = opt.choice(
+    f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
+    FORMATS,
+    "",
+    "FORMAT",
+    name="-o --output",
+)
+_WATCH = opt.flag("go on, and print what changes; Ctrl-C ends it", name="-w --watch")
+
+
+class GroupedListOptions(opt.OptionTable):
+    """The options of a list whose rows belong together."""
+
+    output = _OUTPUT
+    watch = _WATCH
+
+
+class ListOptions(opt.OptionTable):
+    """The options of a list that can be sorted."""
+
+    output = _OUTPUT
+    sort_by = opt.text("the column to sort by, as it is headed", "COLUMN")
+    watch = _WATCH
 
 
 class Noun(NamedTuple):
@@ -20,7 +44,7 @@ class Noun(NamedTuple):
     name: str
     action: str
     summary: str
-    options: type[OptionTable] = OptionTable
+    options: type[opt.OptionTable] = opt.OptionTable
     named: bool = True
 
 
@@ -39,7 +63,7 @@ class PlainVerb(NamedTuple):
     name: str
     action: str
     summary: str
-    options: type[OptionTable]
+    options: type[opt.OptionTable]
     help: str = ""
 
 

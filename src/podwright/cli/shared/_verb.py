@@ -5,31 +5,46 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from podwright.cli.shared._arguments import Parser, PassingParser
 from podwright.option_rows import OptionTable
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     Subparsers = argparse._SubParsersAction[Parser]
+
+    class AddsItself(Protocol):
+        """A verb, or a group of verbs."""
+
+        def add_to(self, verbs: Subparsers, words: Sequence[str] = ()) -> None:
+            """Add it to the parsers of a command's verbs."""
+
 
 _Options = TypeVar("_Options", bound=OptionTable)
 
 
-class Verb(NamedTuple, Generic[_Options]):
+class Verb(Generic[_Options]):
     """A verb with its options. run: carries it out, and returns the exit code.
 
     help: a verb without it is not listed. passing: words that are none of its options are for
     another program.
     """
 
-    name: str
-    options: type[_Options]
-    run: Callable[[_Options], int]
-    help: str = ""
-    description: str | None = None
-    epilog: str | None = None
-    passing: bool = False
+    def __init__(
+        self,
+        name: str,
+        options: type[_Options],
+        run: Callable[[_Options], int],
+        help: str = "",
+        description: str | None = None,
+        epilog: str | None = None,
+        *,
+        passing: bool = False,
+    ) -> None:
+        self.name, self.options, self.run, self.passing = name, options, run, passing
+        self.help, self.description, self.epilog = help, description, epilog
 
     def add_to(self, verbs: Subparsers, words: Sequence[str] = ()) -> None:
         """Add the verb to the parsers of a command's verbs."""
@@ -44,27 +59,26 @@ class Verb(NamedTuple, Generic[_Options]):
         parser.set_defaults(run_verb=lambda parsed: self.run(self.options(parsed)))
 
 
-class AddsItself(Protocol):
-    """A verb, or a group of verbs."""
-
-    def add_to(self, verbs: Subparsers, words: Sequence[str] = ()) -> None:
-        """Add it to the parsers of a command's verbs."""
-
-
-class VerbGroup(NamedTuple):
+class VerbGroup:
     """A verb that has verbs of its own.
 
     command: all words, such as `podwright slurm`. verbs: those that are loaded with the group.
     modules: the module of each further verb, which has VERBS.
     """
 
-    command: str
-    help: str
-    description: str | None = None
-    epilog: str | None = None
-    verbs: Sequence[AddsItself] = ()
-    modules: Mapping[str, str] = {}
-    metavar: str = "VERB"
+    def __init__(
+        self,
+        command: str,
+        help: str,
+        description: str | None = None,
+        epilog: str | None = None,
+        verbs: Sequence[AddsItself] = (),
+        *,
+        modules: Mapping[str, str] | None = None,
+        metavar: str = "VERB",
+    ) -> None:
+        self.command, self.verbs, self.modules, self.metavar = command, verbs, modules, metavar
+        self.help, self.description, self.epilog = help, description, epilog
 
     def add_to(self, verbs: Subparsers, words: Sequence[str] = ()) -> None:
         """Add the group; if `words` begin with a verb of `modules`, only that one."""
@@ -77,7 +91,7 @@ class VerbGroup(NamedTuple):
         below = parser.add_subparsers(metavar=self.metavar, required=True, prog=self.command)
         for verb in self.verbs:
             verb.add_to(below)
-        add_modules(self.modules, below, words)
+        add_modules(self.modules or {}, below, words)
 
 
 def add_modules(modules: Mapping[str, str], verbs: Subparsers, words: Sequence[str]) -> None:

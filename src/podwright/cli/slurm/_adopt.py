@@ -7,16 +7,14 @@ from podwright.cli.shared._server import ServerNames, connect
 from podwright.cli.shared._verb import Verb
 
 
-class AdoptOptions(ServerNames):
-    """The options of `adopt`."""
-
+class _AdoptOptions(ServerNames):
     job = opt.optional_argument("its number (SLURM_JOB_ID)", "JOB", None)
     release = opt.flag("remove that partition")
     dry_run = opt.flag("print what Slurm gave it, and end")
     json = opt.JSON
 
 
-def _run(arguments: AdoptOptions) -> int:
+def _run(arguments: _AdoptOptions) -> int:
     import json
     import os
 
@@ -54,7 +52,7 @@ def _run(arguments: AdoptOptions) -> int:
 VERBS = (
     Verb(
         "adopt",
-        AdoptOptions,
+        _AdoptOptions,
         _run,
         help="make a partition of the GPUs that Slurm gave a job",
         description="Makes a partition of the very GPUs that Slurm gave a job, so that fabric and "

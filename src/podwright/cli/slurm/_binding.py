@@ -25,13 +25,11 @@ a verdict has three parts:
 exit code 1 where a task did not get what was asked."""
 
 
-class CheckBindingOptions(opt.OptionTable):
-    """The options of `check-binding`."""
-
+class _CheckBindingOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _run(arguments: CheckBindingOptions) -> int:
+def _run(arguments: _CheckBindingOptions) -> int:
     from podwright.cli.shared._arguments import complain
     from podwright.gpu import binding, requests
 
@@ -57,7 +55,7 @@ def _run(arguments: CheckBindingOptions) -> int:
 VERBS = (
     Verb(
         "check-binding",
-        CheckBindingOptions,
+        _CheckBindingOptions,
         _run,
         help="run a job with these options, and show which GPU each task gets",
         description="Runs a real job with these options of sbatch, and prints node, GPU, bus, "

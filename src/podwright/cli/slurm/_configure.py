@@ -8,9 +8,7 @@ from podwright.cli.slurm import _gpus as _slurm_gpus
 from podwright.cli.slurm._configure_options import NATIVE, SetupOptions
 
 
-class BuildOptions(opt.OptionTable):
-    """The options of `build`."""
-
+class _BuildOptions(opt.OptionTable):
     into = opt.text("", "DIR", NATIVE)
     lint = opt.flag("only what `configure --gpus --lint` needs: a C compiler will do")
     include = opt.text("another Slurm's headers than those of the Slurm on PATH", "DIR")
@@ -48,7 +46,7 @@ def _configure(arguments: SetupOptions) -> int:
     return 0
 
 
-def _build(arguments: BuildOptions) -> int:
+def _build(arguments: _BuildOptions) -> int:
     from pathlib import Path
 
     if arguments.lint:
@@ -74,7 +72,7 @@ VERBS = (
     ),
     Verb(
         "build",
-        BuildOptions,
+        _BuildOptions,
         _build,
         help="compile the plugin and the hook",
         description="Compiles the SPANK plugin and the hook against this machine's own Slurm.",

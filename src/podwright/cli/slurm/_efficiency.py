@@ -24,9 +24,7 @@ examples:
   setsid podwright slurm sample --below=$PPID &      in a task prolog: ends with the step"""
 
 
-class EfficiencyOptions(opt.OptionTable):
-    """The options of `efficiency`."""
-
+class _EfficiencyOptions(opt.OptionTable):
     job = opt.optional_argument("a job, running or ended", "JOB", None)
     user = opt.optional("all jobs of this user", "USER")
     since = opt.optional("all jobs since, as sacct takes times", "TIME")
@@ -47,15 +45,13 @@ class EfficiencyOptions(opt.OptionTable):
     line = opt.flag("print the summary alone", rivals="shape")
 
 
-class SampleOptions(opt.OptionTable):
-    """The options of `sample`."""
-
+class _SampleOptions(opt.OptionTable):
     interval = opt.value("10", "SECONDS", seconds, 10.0, name="--every")
     below = opt.value("in a task prolog, $PPID: the step whose end ends this", "PID", positive, 0)
     command = opt.arguments("what to run beside it", "COMMAND", "...")
 
 
-def _run(arguments: EfficiencyOptions) -> int:
+def _run(arguments: _EfficiencyOptions) -> int:
     from podwright.errors import InvalidRequest
 
     if arguments.ended_folder:
@@ -69,7 +65,7 @@ def _run(arguments: EfficiencyOptions) -> int:
     return _many(arguments) if many else _of_job(arguments)
 
 
-def _of_job(arguments: EfficiencyOptions) -> int:
+def _of_job(arguments: _EfficiencyOptions) -> int:
     import os
     from pathlib import Path
 
@@ -100,7 +96,7 @@ def _of_job(arguments: EfficiencyOptions) -> int:
     return 0
 
 
-def _show(arguments: EfficiencyOptions, job_report: Efficiency) -> None:
+def _show(arguments: _EfficiencyOptions, job_report: Efficiency) -> None:
     from podwright.gpu import efficiency
 
     if arguments.json:
@@ -111,7 +107,7 @@ def _show(arguments: EfficiencyOptions, job_report: Efficiency) -> None:
         print((efficiency.line if arguments.line else efficiency.text)(job_report))
 
 
-def _many(arguments: EfficiencyOptions) -> int:
+def _many(arguments: _EfficiencyOptions) -> int:
     import os
 
     from podwright.gpu import efficiency
@@ -152,7 +148,7 @@ def _end_time(name: str, written: str) -> int:
     return 0
 
 
-def _sample(arguments: SampleOptions) -> int:
+def _sample(arguments: _SampleOptions) -> int:
     import os
 
     from podwright.gpu.efficiency import _sampler as sampler
@@ -160,24 +156,13 @@ def _sample(arguments: SampleOptions) -> int:
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         return sampler.run(os.environ, arguments.interval, arguments.below or os.getpid())
-    own = os.getpid()
-    if os.environ.get("SLURM_LOCALID", "0") == "0" and os.fork() == 0:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os._exit(sampler.run(os.environ, arguments.interval, own, own))
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        from podwright.errors import InvalidRequest
-
-        raise InvalidRequest(str(error.strerror), operation=f"run {command[0]}") from None
+    return sampler.run_beside(os.environ, arguments.interval, command)
 
 
 VERBS = (
     Verb(
         "efficiency",
-        EfficiencyOptions,
+        _EfficiencyOptions,
         _run,
         help="report what a job made of its GPUs, cores and memory",
         description="Says how much of what a job had was used, and what to ask for next time. "
@@ -186,7 +171,7 @@ VERBS = (
     ),
     Verb(
         "sample",
-        SampleOptions,
+        _SampleOptions,
         _sample,
         help="sample this job's GPUs while a step runs",
         description="Writes what this job's GPUs on this node do into slurm-JOB.gpus, every few "

@@ -32,9 +32,7 @@ the tasks are those of a plain `srun program` inside the job. Exit code 0: it st
 documented rule stands against it; 1: it does not; 3: not known."""
 
 
-class ExplainRequestOptions(opt.OptionTable):
-    """The options of `explain-request`."""
-
+class _ExplainRequestOptions(opt.OptionTable):
     command = opt.choice(
         "the command that the options are for (sbatch)",
         ("sbatch", "salloc", "srun"),
@@ -77,7 +75,7 @@ class ExplainRequestOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _run(arguments: ExplainRequestOptions) -> int:
+def _run(arguments: _ExplainRequestOptions) -> int:
     from podwright.gpu import requests
     from podwright.slurm.site.releases import parse_version
 
@@ -119,7 +117,7 @@ def _run(arguments: ExplainRequestOptions) -> int:
 
 
 def _explain(
-    request: SlurmRequest, known: KnownSite, version: Version, arguments: ExplainRequestOptions
+    request: SlurmRequest, known: KnownSite, version: Version, arguments: _ExplainRequestOptions
 ) -> RequestAnswer:
     import sys
 
@@ -139,7 +137,7 @@ def _explain(
     return requests.explain_request(request, known.target, version, sources)
 
 
-def _request(arguments: ExplainRequestOptions) -> SlurmRequest:
+def _request(arguments: _ExplainRequestOptions) -> SlurmRequest:
     """Return the options of the script, if one is named, overridden by those of the command
     line.
     """
@@ -173,7 +171,7 @@ def _request(arguments: ExplainRequestOptions) -> SlurmRequest:
 VERBS = (
     Verb(
         "explain-request",
-        ExplainRequestOptions,
+        _ExplainRequestOptions,
         _run,
         help="show, before submission, what Slurm gives for these options",
         description="Say what Slurm will give for the options of a job, in a sentence and a "

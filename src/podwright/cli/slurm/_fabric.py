@@ -8,14 +8,12 @@ from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
 
 
-class CheckFabricOptions(opt.OptionTable):
-    """The options of `check-fabric`."""
-
+class _CheckFabricOptions(opt.OptionTable):
     logs = opt.arguments("the job's output; - reads stdin", "LOG", "+")
     json = opt.JSON
 
 
-def _run(arguments: CheckFabricOptions) -> int:
+def _run(arguments: _CheckFabricOptions) -> int:
     from podwright.gpu import fabriclog
 
     report = fabriclog.read_log(_lines(arguments.logs))
@@ -50,7 +48,7 @@ def _lines(paths: list[str]) -> Any:
 VERBS = (
     Verb(
         "check-fabric",
-        CheckFabricOptions,
+        _CheckFabricOptions,
         _run,
         help="read from an NCCL log which transport each pair of ranks used",
         description="Read the output of a job that ran with NCCL_DEBUG=INFO: which transport "

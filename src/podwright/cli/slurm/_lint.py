@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 _FORMATS = ("text", "json", "sarif", "github")
 
 
-class LintOptions(opt.OptionTable):
-    """The options of `lint`."""
-
+class _LintOptions(opt.OptionTable):
     scripts = opt.arguments("the job script, - for input", "SCRIPT", "*")
     level = opt.choice(
         "mistakes alone (the default), or what could be better too",
@@ -39,7 +37,7 @@ class LintOptions(opt.OptionTable):
     json = opt.flag("the same as --format=json")
 
 
-def _run(arguments: LintOptions) -> int:
+def _run(arguments: _LintOptions) -> int:
     from podwright.gpu import lint
     from podwright.slurm.reader import release_note
 
@@ -124,7 +122,7 @@ def _rules(form: str) -> int:
 VERBS = (
     Verb(
         "lint",
-        LintOptions,
+        _LintOptions,
         _run,
         help="find the mistakes in a job script",
         description="Find the mistakes in a job script: line, reason, and the corrected line. "

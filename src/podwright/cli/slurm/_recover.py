@@ -19,20 +19,18 @@ examples:
 exit code 0: nothing is left; 1: something is left, or a command failed."""
 
 
-class RecoverOptions(opt.OptionTable):
-    """The options of `recover`."""
-
+class _RecoverOptions(opt.OptionTable):
     yes = opt.flag("run the commands of the plan")
     json = opt.JSON
 
 
-def _run(arguments: RecoverOptions) -> int:
+def _run(arguments: _RecoverOptions) -> int:
     import asyncio
 
     return asyncio.run(_recover(arguments))
 
 
-async def _recover(arguments: RecoverOptions) -> int:
+async def _recover(arguments: _RecoverOptions) -> int:
     from podwright.guests.slurm.setup import ask_for_plan, carry_out, plan_text, plan_values
     from podwright.slurm.site.commands import SlurmCommands
 
@@ -59,7 +57,7 @@ async def _recover(arguments: RecoverOptions) -> int:
 VERBS = (
     Verb(
         "recover",
-        RecoverOptions,
+        _RecoverOptions,
         _run,
         help="mend what a killed slurmctld leaves: drained nodes, held jobs",
         description="Lists what kill -9 of slurmctld leaves: nodes drained with 'Duplicate jobid', "

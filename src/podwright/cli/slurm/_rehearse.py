@@ -20,9 +20,7 @@ the new one is taken from today's. The nodes are taken as idle, and accounts, QO
 dependencies are not looked at. Exit code 0: no job is answered differently; 1: some are."""
 
 
-class RehearseOptions(opt.OptionTable):
-    """The options of `rehearse`."""
-
+class _RehearseOptions(opt.OptionTable):
     slurm_conf = opt.optional("the new slurm.conf", "FILE")
     today = opt.optional("today's slurm.conf (the one that this machine's Slurm has)", "FILE")
     slurm = opt.optional("the Slurm of tomorrow: rehearse an upgrade to it", "PREFIX")
@@ -44,7 +42,7 @@ class RehearseOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _run(arguments: RehearseOptions) -> int:
+def _run(arguments: _RehearseOptions) -> int:
     from pathlib import Path
 
     from podwright.gpu.rehearse import (
@@ -122,7 +120,7 @@ class _Progress:
 VERBS = (
     Verb(
         "rehearse",
-        RehearseOptions,
+        _RehearseOptions,
         _run,
         help="show what a change of slurm.conf or of Slurm's release would do to the jobs",
         description="Ask Slurm's own slurmctld, with today's files and with the new ones, about "

@@ -8,9 +8,7 @@ from podwright.cli.shared._verb import Verb
 FOLDER = "/etc/podwright/slurm"
 
 
-class ServeOptions(opt.OptionTable):
-    """The options of `serve`."""
-
+class _ServeOptions(opt.OptionTable):
     site = opt.text("the file that configure wrote", "FILE", f"{FOLDER}/native.toml")
     command_prefix = opt.text(
         "what stands in front of each of Slurm's commands, quoted as for a shell", "WORDS"
@@ -22,7 +20,7 @@ class ServeOptions(opt.OptionTable):
     )
 
 
-def _run(arguments: ServeOptions) -> int:
+def _run(arguments: _ServeOptions) -> int:
     import asyncio
     import logging
     import shlex
@@ -80,7 +78,7 @@ def _web(place: str, command_prefix: str) -> int:
 VERBS = (
     Verb(
         "serve",
-        ServeOptions,
+        _ServeOptions,
         _run,
         help="answer Slurm's hooks, and keep its counts true",
         description="Answers Slurm's hooks, keeps its counts of devices true, and settles what "

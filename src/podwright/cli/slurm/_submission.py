@@ -9,15 +9,13 @@ from podwright.option_rows import positive
 SOCKET = "/run/podwright-lint/lint.sock"
 
 
-class ServeLintOptions(opt.OptionTable):
-    """The options of `serve-lint`."""
-
+class _ServeLintOptions(opt.OptionTable):
     socket = opt.text("", "PATH", SOCKET)
     slurm_user = opt.optional("who runs slurmctld (SlurmUser, or the user slurm)", "USER")
     workers = opt.value("scripts read at a time (2)", "N", positive, 2)
 
 
-def _run(arguments: ServeLintOptions) -> int:
+def _run(arguments: _ServeLintOptions) -> int:
     import logging
     import os
     import sys
@@ -68,7 +66,7 @@ def _slurm_user(named: str | None) -> int:
 VERBS = (
     Verb(
         "serve-lint",
-        ServeLintOptions,
+        _ServeLintOptions,
         _run,
         help="read job scripts at submission, for job_submit",
         description="Answers job_submit.lua, which `configure --gpus --lint` writes. Runs where "

@@ -23,9 +23,7 @@ NAMES = (
 _ALL_NAMES = (*NAMES, *plugins.names(plugins.TEMPLATES))
 
 
-class ScriptOptions(opt.OptionTable):
-    """The options of `template`."""
-
+class _ScriptOptions(opt.OptionTable):
     name = opt.optional_argument(", ".join(_ALL_NAMES), "NAME", None, _ALL_NAMES)
     list = opt.flag("list the templates and their purpose")
     inventory = opt.optional("the site's nodes, adapters and switches (TOML or JSON)", "FILE")
@@ -38,7 +36,7 @@ class ScriptOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _run(arguments: ScriptOptions) -> int:
+def _run(arguments: _ScriptOptions) -> int:
     from podwright.errors import InvalidRequest
     from podwright.gpu import templates
 
@@ -91,7 +89,7 @@ def _list(as_json: bool) -> None:
 VERBS = (
     Verb(
         "template",
-        ScriptOptions,
+        _ScriptOptions,
         _run,
         help="print a commented job script that fits this site",
         description="Prints a commented job script, fitted to the nodes of an inventory, or of "

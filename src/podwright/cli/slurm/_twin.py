@@ -22,9 +22,7 @@ examples:
   echo 'server = head:8094' >/etc/podwright/twin.conf    (on login nodes)"""
 
 
-class ServeOptions(opt.OptionTable):
-    """The options of `serve`."""
-
+class _ServeOptions(opt.OptionTable):
     socket = opt.optional("(/run/podwright-twin/twin.sock)", "PATH")
     listen = opt.text(
         "answer users of other machines, too: each shows a MUNGE credential", "HOST:PORT"
@@ -46,9 +44,7 @@ class ServeOptions(opt.OptionTable):
     )
 
 
-class StatusOptions(opt.OptionTable):
-    """The options of `status`."""
-
+class _StatusOptions(opt.OptionTable):
     twin = opt.text(
         "its socket, or HOST:PORT (PODWRIGHT_TWIN, /etc/podwright/twin.conf, or this "
         "machine's socket)",
@@ -57,7 +53,7 @@ class StatusOptions(opt.OptionTable):
     json = opt.JSON
 
 
-def _serve(arguments: ServeOptions) -> int:
+def _serve(arguments: _ServeOptions) -> int:
     import logging
     import shlex
     import sys
@@ -96,7 +92,7 @@ def _serve(arguments: ServeOptions) -> int:
     return 0
 
 
-def _status(arguments: StatusOptions) -> int:
+def _status(arguments: _StatusOptions) -> int:
     from podwright.errors import Unavailable
     from podwright.slurm.twin_service import find_twin_service
 
@@ -132,13 +128,13 @@ VERBS = (
         verbs=(
             Verb(
                 "serve",
-                ServeOptions,
+                _ServeOptions,
                 _serve,
                 help="answer what Slurm would do with a request, as the cluster stands now",
                 description=_SERVE,
                 epilog=_EXAMPLES,
             ),
-            Verb("status", StatusOptions, _status, help="say whether such a service answers"),
+            Verb("status", _StatusOptions, _status, help="say whether such a service answers"),
         ),
     ),
 )

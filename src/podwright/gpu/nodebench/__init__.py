@@ -2,7 +2,7 @@
 
 from podwright.gpu.nodebench._bench import Bench, Slow, bench, srun_step
 from podwright.gpu.nodebench._bench_show import as_json, as_text
-from podwright.gpu.nodebench._history import Change, changes, keep, rates
+from podwright.gpu.nodebench._history import Change, changes, keep, rates, record
 from podwright.gpu.nodebench._measures import PAIRS, ways
 from podwright.gpu.nodebench._rounds import BenchVerdict, judge, most_rounds, next_round
 
@@ -21,6 +21,7 @@ __all__ = [
     "most_rounds",
     "next_round",
     "rates",
+    "record",
     "srun_step",
     "ways",
 ]
