@@ -8,11 +8,12 @@ count. Only terminals get colours (_colours).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from podwright.tables._colours import colours, heading, state
 
+_Value = TypeVar("_Value")
 EMPTY = "-"
 _NARROWEST = 8  #: letters that a shortened column keeps
 
@@ -69,6 +70,19 @@ class Table(NamedTuple):
             ]
         header, *rows = zip(*columns, strict=True)
         return self._replace(header=header, rows=list(rows))
+
+
+def table_of(
+    values: Iterable[_Value],
+    columns: Mapping[str, Callable[[_Value], object]],
+    name: str,
+    optional: tuple[str, ...] = (),
+    *,
+    ruled: bool = False,
+) -> Table:
+    """Return a table with a row for each value. columns: each heading, and its cell of a value."""
+    rows = [tuple(cell(value) for cell in columns.values()) for value in values]
+    return Table(tuple(columns), rows, name, optional, ruled)
 
 
 def _width(column: Sequence[str]) -> int:

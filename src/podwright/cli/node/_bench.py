@@ -49,6 +49,7 @@ class _BenchOptions(opt.OptionTable):
 
 def _run(arguments: _BenchOptions) -> int:
     import os
+    import shlex
 
     from podwright.errors import InvalidRequest
     from podwright.gpu import nodebench
@@ -60,7 +61,12 @@ def _run(arguments: _BenchOptions) -> int:
             raise InvalidRequest(
                 "which nodes?", would_work="--nodes=8, or --nodelist=n[1-8], or inside a job"
             )
-        return _submit(arguments, inside)
+        if not arguments.dry_run:
+            nodebench.become_job(arguments)
+        command = nodebench.bench_command if inside else nodebench.job_command
+        print(shlex.join(command(arguments)))
+        print(nodebench.extent(arguments, inside))
+        return 0
     if len(inside) < 1:
         raise InvalidRequest("the job has no nodes")
     interface = {"auto": nodebench.ways()[0], "none": ""}.get(
@@ -88,41 +94,6 @@ def _report_progress(text: str) -> None:
     import sys
 
     print(f"podwright node bench: {text}", file=sys.stderr, flush=True)
-
-
-def _submit(arguments: _BenchOptions, inside: tuple[str, ...]) -> int:
-    """Submit a job that runs the same command inside."""
-    import os
-    import shlex
-    import sys
-
-    from podwright.errors import Unavailable
-    from podwright.gpu import nodebench
-    from podwright.hosts import expand
-
-    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "node", "bench"]
-    own += [f"--way={arguments.transport}", f"--seconds={arguments.seconds:g}"]
-    own += [f"--expect={arguments.expect:g}"] if arguments.expect else []
-    own += [f"--keep={os.path.abspath(arguments.keep)}"] if arguments.keep else []
-    own += ["--json"] if arguments.json else []
-    words = ["salloc", "--exclusive", f"--time={arguments.time}", "--job-name=podwright-bench"]
-    for option in ("nodes", "nodelist", "partition", "gpus_per_node"):
-        value = getattr(arguments, option)
-        words += [f"--{option.replace('_', '-')}={value}"] if value else []
-    command = [*words, "--quiet", *own]
-    if arguments.dry_run:
-        count = len(inside) or arguments.nodes or len(expand(arguments.nodelist))
-        print(shlex.join(own if inside else command))
-        most = nodebench.most_rounds(count)
-        rounds = "" if arguments.transport == "none" else f", then at most {most} rounds of pairs"
-        print(f"{count} nodes: each by itself{rounds}.")
-        return 0
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        raise Unavailable(
-            f"salloc: {error.strerror}", operation="run a job", would_work="install Slurm's client"
-        ) from None
 
 
 VERBS = (

@@ -13,7 +13,7 @@ from podwright.cli.shared._listing import ListView
 from podwright.cli.shared._replies import show, success, wants_json
 from podwright.client import Client
 from podwright.errors import InvalidRequest
-from podwright.tables import Table
+from podwright.tables import Table, table_of
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
@@ -21,22 +21,22 @@ def waiter_table(waiters: list[WaiterInfo]) -> Table:
     """Return the queue as a table for people. The columns are our own: V-IPU has no queue."""
     from podwright.client import span
 
-    header = ("Place", "Waiter", "Owner", "Priority", "State", "For", "Kept", "Estimate", "Needs")
-    rows: list[tuple[object, ...]] = [
-        (
-            waiter.place or "",
-            waiter.id,
-            waiter.owner,
-            waiter.priority,
-            waiter.state,
-            waiter.asked,
-            waiter.reserved,
-            span(waiter.estimate) if waiter.estimate else "",
-            waiter.needs,
-        )
-        for waiter in waiters
-    ]
-    return Table(header, rows, "Waiter", ("Priority", "Kept", "State", "Owner"))
+    return table_of(
+        waiters,
+        {
+            "Place": lambda waiter: waiter.place or "",
+            "Waiter": lambda waiter: waiter.id,
+            "Owner": lambda waiter: waiter.owner,
+            "Priority": lambda waiter: waiter.priority,
+            "State": lambda waiter: waiter.state,
+            "For": lambda waiter: waiter.asked,
+            "Kept": lambda waiter: waiter.reserved,
+            "Estimate": lambda waiter: span(waiter.estimate) if waiter.estimate else "",
+            "Needs": lambda waiter: waiter.needs,
+        },
+        "Waiter",
+        ("Priority", "Kept", "State", "Owner"),
+    )
 
 
 def list_waiters(pod: Pod) -> ListView:

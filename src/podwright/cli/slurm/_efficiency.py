@@ -69,22 +69,10 @@ def _of_job(arguments: _EfficiencyOptions) -> int:
     import os
     from pathlib import Path
 
-    from podwright.errors import Unavailable
     from podwright.gpu import efficiency
 
     ask = efficiency.asker(os.environ)
-    number = arguments.job or ""
-    try:
-        job = efficiency.one_job(ask, number)
-    except Unavailable:
-        # A site without slurmdbd has no accounting, but a job may have sampled its GPUs itself.
-        sampled = efficiency.read_samples(Path(arguments.samples or f"slurm-{number}.gpus"))
-        if sampled is None or not sampled.uses:
-            raise
-        job_report = efficiency.report(efficiency.job_of_samples(number, sampled), sampled)
-    else:
-        folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.raw}.gpus")
-        job_report = efficiency.report(job, efficiency.read_samples(folder))
+    job_report = efficiency.job_report(ask, arguments.job or "", arguments.samples)
     if arguments.comment:
         efficiency.keep(ask, job_report.job, efficiency.line(job_report))
     if arguments.svg == "-":
@@ -128,23 +116,14 @@ def _many(arguments: _EfficiencyOptions) -> int:
 
 def _end_time(name: str, written: str) -> int:
     """Write the summaries of the jobs that are noted in a folder. A node's Epilog starts this."""
-    import os
-    import sys
     import syslog
     from pathlib import Path
 
     from podwright.gpu import efficiency
 
     places = efficiency.Destinations(written != "output", written != "comment")
-    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
-
-    def summarise(job: efficiency.AccountedJob) -> str:
-        return efficiency.as_user(job.user, [*own, job.id], "", 120.0)
-
-    folder = Path(name)
-    ask = efficiency.asker(os.environ, 120.0)
-    for wrong in efficiency.work(folder, ask, places, summarise, efficiency.append_as_user):
-        syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {wrong}")
+    for problem in efficiency.summarise_ended(Path(name), places):
+        syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {problem}")
     return 0
 
 

@@ -79,7 +79,12 @@ def _run(arguments: _ExplainRequestOptions) -> int:
     from podwright.gpu import requests
     from podwright.slurm.site.releases import parse_version
 
-    request = _request(arguments)
+    if arguments.script:
+        from podwright.gpu.lint import scripted_request
+
+        request = scripted_request(arguments.words, arguments.command, arguments.script)
+    else:
+        request = requests.parse_request(arguments.words, arguments.command)
     if not request.given:
         raise InvalidRequest(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
@@ -135,37 +140,6 @@ def _explain(
         service, not arguments.rules, requests.run_command if own else None
     )
     return requests.explain_request(request, known.target, version, sources)
-
-
-def _request(arguments: _ExplainRequestOptions) -> SlurmRequest:
-    """Return the options of the script, if one is named, overridden by those of the command
-    line.
-    """
-    from pathlib import Path
-
-    from podwright.gpu import requests
-
-    given, rest_of_line = requests.parse_options(arguments.words, arguments.command)
-    given += requests.other_parts(rest_of_line)
-    if not arguments.script:
-        return requests.read_request(given, arguments.command)
-    from podwright.gpu import lint
-
-    try:
-        text = Path(arguments.script).read_text(errors="replace")
-    except OSError as error:
-        raise InvalidRequest(f"{arguments.script}: {error.strerror or error}") from error
-    script = lint.read_script(text)
-    for problem in (*script.problems, *script.unknown):
-        raise InvalidRequest(f"{arguments.script}:{problem.line}: {problem.reason}")
-    if script.parts > 1:
-        raise InvalidRequest(
-            f"{arguments.script}: parts of a heterogeneous job cannot be explained"
-        )
-    before = [directive for _, directive in script.directives]
-    names = {directive.name for directive in given}
-    rest = [directive for directive in before if directive.name not in names]
-    return requests.read_request(rest + given, arguments.command)
 
 
 VERBS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
@@ -29,7 +29,7 @@ def _run(arguments: _CheckFabricOptions) -> int:
     return {"good": 0, "mend": 1, "not known": 3}[verdict]
 
 
-def _lines(paths: list[str]) -> Any:
+def _lines(paths: list[str]) -> Iterator[str]:
     import sys
 
     for path in paths:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
 from podwright._version import __version__
@@ -57,7 +57,7 @@ def _run(arguments: _LintOptions) -> int:
     better = arguments.level == "better"
     several = len(arguments.scripts) > 1
     listed: list[tuple[str, list[Finding]]] = []
-    changes: list[dict[str, Any]] = []
+    changes: list[dict[str, object]] = []
     for path in arguments.scripts:
         text = lint.read_file(path)
         if arguments.jobs_only and "#SBATCH" not in text:

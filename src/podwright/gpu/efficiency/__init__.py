@@ -1,6 +1,7 @@
 """Reports how well jobs used their GPUs, from Slurm's accounting and from samples."""
 
 from podwright.gpu.efficiency._accounts import AccountedJob, Ask, asker, one_job, read_jobs, sacct
+from podwright.gpu.efficiency._ask_job import job_report, summarise_ended
 from podwright.gpu.efficiency._at_end import (
     Destinations,
     append_as_user,
@@ -29,6 +30,7 @@ __all__ = [
     "facts",
     "gpu_rows",
     "job_of_samples",
+    "job_report",
     "keep",
     "line",
     "month",
@@ -39,6 +41,7 @@ __all__ = [
     "read_samples",
     "report",
     "sacct",
+    "summarise_ended",
     "text",
     "tree",
     "work",

@@ -14,6 +14,7 @@ from podwright.gpu.lint._rules import lint, rules
 from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
 from podwright.gpu.lint._script import Script, read_script
 from podwright.gpu.lint._script_files import read_file, replace_file
+from podwright.gpu.lint._scripted_request import scripted_request
 from podwright.gpu.lint._site_cache import (
     CachedSite,
     PartitionLimits,
@@ -52,5 +53,6 @@ __all__ = [
     "read_site",
     "replace_file",
     "rules",
+    "scripted_request",
     "whole_text",
 ]

@@ -1,6 +1,7 @@
 """Measures whether each node is as fast as the others, and as fast as its hardware should be."""
 
 from podwright.gpu.nodebench._bench import Bench, Slow, bench, srun_step
+from podwright.gpu.nodebench._bench_job import become_job, bench_command, extent, job_command
 from podwright.gpu.nodebench._bench_show import as_json, as_text
 from podwright.gpu.nodebench._history import Change, changes, keep, rates, record
 from podwright.gpu.nodebench._measures import PAIRS, ways
@@ -14,8 +15,12 @@ __all__ = [
     "Slow",
     "as_json",
     "as_text",
+    "become_job",
     "bench",
+    "bench_command",
     "changes",
+    "extent",
+    "job_command",
     "judge",
     "keep",
     "most_rounds",
