@@ -81,6 +81,7 @@ def _main(argv: Sequence[str] | None) -> int:
     from podwright.errors import PodwrightError
     from podwright.server import serve
     from podwright.server.command._log_destination import EVENTS, log_to
+    from podwright.server.command._ready_lines import ready_lines
     from podwright.server.command._serving_choice import serving_options
 
     log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
@@ -89,11 +90,14 @@ def _main(argv: Sequence[str] | None) -> int:
         parser.error("--name is for --tls-init and --tls-renew")
     if arguments.init or arguments.tls_init or arguments.tls_renew:
         return _prepare(arguments, options)
+
+    def ready(server: Server, hardware: ServedHardware) -> None:
+        if not arguments.user:
+            _announce(ready_lines(options, server, hardware))
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(
-                serve(options, lambda s, h: None if arguments.user else _print_ready(options, s, h))
-            )
+            runner.run(serve(options, ready))
     except PodwrightError as error:
         if arguments.log_format != "json":
             raise
@@ -189,32 +193,6 @@ def _prepare(arguments: ServerArguments, options: ServingOptions) -> int:
     return 0
 
 
-def _print_ready(options: ServingOptions, server: Server, hardware: ServedHardware) -> None:
-    """Print one to three lines: what is served, and at which address."""
-    from podwright.hosts._state_folders import state_folder
-    from podwright.store import shown_place
-
-    machines = state_folder(system=True) / "vipu-server.db"
-    if options.private and os.geteuid() == 0 and machines.exists():
-        _announce(f"This is root's own server. This machine's store is {machines}: --system")
-    if hardware.nothing_found:
-        pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
-        _announce(f"No accelerators found: serving a simulated {pods}")
-    served = ", ".join(
-        f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
-        f"{', SIMULATED' if cluster.simulated else ''})"
-        for cluster in server.controller.clusters
-    )
-    served = served or "no cluster yet (vipu-admin create cluster)"
-    host = f"[{server.host}]" if ":" in (server.host or "") else server.host
-    if server.web_port:
-        _announce(f"page and metrics on {server.page}")
-    _announce(
-        f"vipu-server {__version__}: {served} on {host}:{server.port} and {options.socket}, "
-        f"kept in {shown_place(options.storage)}"
-    )
-
-
 def _let_go() -> None:
     """Close the caller's terminal and pipes, since whoever waits for their end must not wait for
     us.
@@ -225,16 +203,18 @@ def _let_go() -> None:
     os.close(nowhere)
 
 
-def _announce(line: str) -> None:
-    """Print a line for whoever started the server, in the form of the log."""
+def _announce(lines: list[str]) -> None:
+    """Print lines for whoever started the server, in the form of the log."""
     import logging
 
     from podwright.server.command._log_destination import EVENTS, JsonLines
 
-    if any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers):
-        logging.getLogger(EVENTS).info("%s", line)
-    else:
-        complain(line)
+    as_json = any(isinstance(each.formatter, JsonLines) for each in logging.getLogger().handlers)
+    for line in lines:
+        if as_json:
+            logging.getLogger(EVENTS).info("%s", line)
+        else:
+            complain(line)
 
 
 if __name__ == "__main__":

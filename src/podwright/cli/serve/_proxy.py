@@ -20,17 +20,17 @@ leads there, for programs of this user alone, for as long as the command runs.""
 
 
 class _ProxyOptions(opt.OptionTable, inherited=True):
-    api_host = opt.optional(
+    api_host = opt.text(
         "the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
         "HOST",
         name="-H --api-host",
     )
     api_port = opt.value("its port, 8090", "PORT", port, None)
-    tls_certs = opt.optional(
+    tls_certs = opt.text(
         "your certificate: a folder that vipu-admin create certificate made (VIPU_CLI_TLS_CERTS)",
         "DIR",
     )
-    config = opt.optional("where these may stand as well", "FILE")
+    config = opt.text("where these may stand as well", "FILE")
     command = opt.arguments("what to run", "COMMAND", "...")
 
 

@@ -56,11 +56,12 @@ def _run(arguments: _ScriptOptions) -> int:
     )
     if arguments.image:
         options = options._replace(image=arguments.image)
-    fit, note = templates.fit_site(
-        options, inventory=arguments.inventory, slurm_version=arguments.slurm_version
+    fit = templates.fit_site(
+        options,
+        inventory=arguments.inventory,
+        slurm_version=arguments.slurm_version,
+        note=lambda text: print(f"Note: {text}.", file=sys.stderr),
     )
-    if note:
-        print(f"Note: {note}.", file=sys.stderr)
     text = templates.render(arguments.name, fit, options)
     if arguments.json:
         import json

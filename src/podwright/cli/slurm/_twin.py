@@ -95,6 +95,7 @@ def _serve(arguments: _ServeOptions) -> int:
 def _status(arguments: _StatusOptions) -> int:
     from podwright.errors import Unavailable
     from podwright.slurm.twin_service import find_twin_service
+    from podwright.slurm.twin_service._status_text import status_text
 
     service = find_twin_service(arguments.twin)
     if service is None:
@@ -109,15 +110,7 @@ def _status(arguments: _StatusOptions) -> int:
 
         print(json.dumps({"place": service.place, **status}, indent=2))
         return 0
-    print(f"At {service.place}: Slurm {status['release']}, {status['warm']} warm.")
-    if status["age"] is None:
-        print(f"It answers with all nodes idle: {status['no_state']}.")
-    else:
-        print(f"It answers with the state of {status['age']} s ago.")
-    print(
-        f"{status['answered']} questions answered, {status['refused']} refused, "
-        f"{status['failed']} failed; {status['waiting']} wait."
-    )
+    print(status_text(service.place, status))
     return 0
 
 

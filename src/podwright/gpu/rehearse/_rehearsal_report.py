@@ -30,7 +30,7 @@ def as_json(
         "after": f"Slurm {after.slurm.release}, {after.name}",
         "submissions": len(chosen),
         "jobs": jobs,
-        "nodes": "as the cluster stands" if before.present else "on idle nodes",
+        "nodes": "as the cluster stands" if before.present is not None else "on idle nodes",
         "beyond_most": submissions.count - jobs,
         "not_looked_at": submissions.skipped,
         "options_not_looked_at": submissions.left_out,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from podwright.gpu.configure import read_inventory
 from podwright.gpu.requests import read_shape
 from podwright.gpu.templates._fit import Fit, TemplateOptions, nodes_with, of_inventory, of_slurm
@@ -11,18 +13,25 @@ from podwright.slurm.site.releases import parse_version
 
 
 def fit_site(
-    options: TemplateOptions, *, inventory: str | None, slurm_version: str | None
-) -> tuple[Fit, str]:
-    """Return what fits scripts to an inventory or to this machine's Slurm, and a note about it."""
+    options: TemplateOptions,
+    *,
+    inventory: str | None,
+    slurm_version: str | None,
+    note: Callable[[str], None],
+) -> Fit:
+    """Return what fits scripts to an inventory or to this machine's Slurm. note: gets what is to be
+    said about its release.
+    """
     config = reader.SlurmConfig(ask_slurm(list(reader.SHOW_CONFIG)))
     version = (
         parse_version(slurm_version) if slurm_version else (config.version if config else None)
     )
-    note = reader.release_note(config.version) if config else ""
+    if config and (release_note := reader.release_note(config.version)):
+        note(release_note)
     if inventory:
-        return of_inventory(read_inventory(inventory), options, version), note
+        return of_inventory(read_inventory(inventory), options, version)
     if not config:
-        return Fit(version=version), note
+        return Fit(version=version)
     nodes = reader.read_nodes(ask_slurm(list(reader.SHOW_NODES)))
     if options.type and nodes:
         nodes = nodes_with(options.type, nodes)
@@ -30,4 +39,4 @@ def fit_site(
     switches = reader.read_switches(ask_slurm(list(reader.SHOW_TOPOLOGY)))
     if options.partition:
         nodes = [node for node in nodes if options.partition in node.partitions]
-    return of_slurm(shape, config, nodes, switches)._replace(version=version), note
+    return of_slurm(shape, config, nodes, switches)._replace(version=version)

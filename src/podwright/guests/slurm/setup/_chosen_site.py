@@ -86,8 +86,10 @@ def chosen_site(choice: SlurmChoice) -> Site:
         site,
         mode=mode,
         socket=choice.hooks_socket,
-        host=server_host(conf, choice.host, at[0].host if addresses(choice.server) else None),
-        window_s=window(conf),
+        host=server_host(
+            Path(choice.slurm_conf), choice.host, at[0].host if addresses(choice.server) else None
+        ),
+        window_s=window(Path(choice.slurm_conf)),
         port=choice.port or own or at[0].port,
         fallen=choice.on_failure,
         room_s=choice.room_after,
