@@ -32,7 +32,6 @@ VAGUE = frozenset({
 LIMITS: dict[str, int] = {
     "podwright/api": 2,
     "podwright/cli": 1,
-    "podwright/cli/about": 1,
     "podwright/cli/replay": 2,
     "podwright/cli/serve": 1,
     "podwright/cli/shared": 1,

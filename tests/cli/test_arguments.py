@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from podwright.cli.shared._arguments import Parser, not_negative, port, positive, run, seconds
+from podwright.cli.shared._arguments import Parser, run
 from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound, TimedOut, Unavailable
+from podwright.option_rows import not_negative, port, positive, seconds
 
 
 def parser() -> Parser:

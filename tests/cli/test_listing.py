@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from podwright.cli.shared import _listing
-from podwright.cli.shared._listing import ListView, rendered, show
-from podwright.cli.shared._tables import Table, natural
+from podwright.cli.shared._listing import ListView, rendered, show_list
 from podwright.errors import InvalidRequest
+from podwright.tables import Table, natural
 
 VALUES = [{"name": f"p{n}", "size": size} for n, size in ((10, 4), (2, 64), (1, 8))]
 HEADER = ("Cluster", "Partition", "Routing", "Size", "State")
@@ -91,11 +91,11 @@ def test_watching_prints_what_changes(
 
     monkeypatch.setattr(_listing, "INTERVAL", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        show(options(watch=True, output="name"), read)
+        show_list(options(watch=True, output="name"), read)
     assert capsys.readouterr().out == "p10\np2\np1\n"
     looks = iter([listing(), listing(), listing("pod16")])
     with pytest.raises(KeyboardInterrupt):
-        show(options(watch=True), read)
+        show_list(options(watch=True), read)
     out = capsys.readouterr().out
     assert out.count("Cluster |") == 2
     assert out.index("pod64") < out.index("pod16")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podwright.cli import vipu_server
-from podwright.cli.vipu_server import _options
 from podwright.controller import private_kinds
+from podwright.server.command._serving_choice import serving_options
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,6 @@ from podwright.controller import private_kinds
 def test_what_is_private(
     words: list[str], secure: bool, private: str, nobody_at_home: object
 ) -> None:
-    options = _options(vipu_server.parse([*words, *["--secure"] * secure]))
+    options = serving_options(vipu_server.parse([*words, *["--secure"] * secure]))
     assert options.visible is not None
     assert options.visible.settled(secure=options.secure).private == private_kinds(private)

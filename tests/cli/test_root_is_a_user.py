@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from podwright.agents.command._chosen_machine import state_file
 from podwright.cli import vipu_agent, vipu_server
-from podwright.cli.vipu_server import _options
 from podwright.endpoints import SYSTEM_SOCKET
+from podwright.server.command._serving_choice import serving_options
 
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 
@@ -21,7 +22,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_root_starts_is_its_own(nobody_at_home: Path) -> None:
-    options = _options(vipu_server.parse(["--preset", "pod16"]))
+    options = serving_options(vipu_server.parse(["--preset", "pod16"]))
     state = nobody_at_home / "state" / "podwright"
     assert options.storage == state / "vipu-server.db"
     assert options.own_key == state / "agent.key"
@@ -30,7 +31,7 @@ def test_a_server_that_root_starts_is_its_own(nobody_at_home: Path) -> None:
 
 
 def test_a_server_of_the_system_is_the_machines(nobody_at_home: Path) -> None:
-    options = _options(vipu_server.parse(["--system"]))
+    options = serving_options(vipu_server.parse(["--system"]))
     root = os.environ["PODWRIGHT_ROOT"]  # stands for / in a test
     assert str(options.storage) == f"{root}/var/lib/podwright/vipu-server.db"
     assert str(options.own_key) == f"{root}/var/lib/podwright/agent.key"
@@ -39,7 +40,7 @@ def test_a_server_of_the_system_is_the_machines(nobody_at_home: Path) -> None:
 
 def test_an_agent_that_root_starts_keeps_its_state_in_its_home(nobody_at_home: Path) -> None:
     parsed = vipu_agent.parse(["--machine", "ag1"])
-    assert vipu_agent._state(parsed, "ag1").parent == nobody_at_home / "state" / "podwright"
+    assert state_file(parsed, "ag1").parent == nobody_at_home / "state" / "podwright"
 
 
 @pytest.mark.parametrize("unit", ["vipu-server.service", "vipu-agent@.service"])

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from podwright.cli.shared import _terminal
-from podwright.cli.shared._tables import table
+from podwright.tables import table
 
 ROWS = [("p1", "ACTIVE"), ("p2", "ERROR")]
 

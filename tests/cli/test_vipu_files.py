@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli.partitions import _files as _vipu_files
+from podwright.api import _ipuof_files as _vipu_files
 from podwright.wire import ReadyState
 from tests.cli.test_vipu import Vipu, partition, vipu  # noqa: F401
 

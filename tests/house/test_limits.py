@@ -49,6 +49,14 @@ def test_files_of_a_package_are_counted(tmp_path: Path) -> None:
     assert limits.problems(tmp_path, {}) == ["room: 26 files; at most 25"]
 
 
+def test_lines_of_a_room_are_counted_in_all_its_packages(tmp_path: Path) -> None:
+    source(tmp_path, "a = 1\nb = 2\n")
+    (tmp_path / "room" / "below").mkdir()
+    (tmp_path / "room" / "below" / "_deep.py").write_text("c = 3\n")
+    assert limits.long_rooms(tmp_path, {"room": 3}) == []
+    assert limits.long_rooms(tmp_path, {"room": 2}) == ["room: 3 lines; at most 2"]
+
+
 def test_an_exception_may_only_fall(tmp_path: Path) -> None:
     source(tmp_path, f"def many({SEVEN}): ...\n")
     name = "room/_work.py:many"

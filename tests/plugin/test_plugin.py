@@ -99,12 +99,12 @@ def test_a_driver_is_served_and_a_guard_is_set_up(installed: Path) -> None:
     program = (
         "import asyncio\n"
         "from podwright.cli import vipu_agent\n"
-        "from podwright.cli.serve import _agent_gpus\n"
+        "from podwright.agents.command._chosen_machine import added_machine, make_guards\n"
         "parse = vipu_agent.parse\n"
-        "machine = vipu_agent._added(parse(['--driver', 'acme', '--machine', 'm1']))\n"
+        "machine = added_machine(parse(['--driver', 'acme', '--machine', 'm1']))\n"
         "report = asyncio.run(machine.describe())\n"
         "print(report.name, report.family, len(report.devices), report.devices[0].chip_id)\n"
-        "(guard,) = _agent_gpus._make_guards(parse(['--gpus', '--guard', 'acme-lock']), [])\n"
+        "(guard,) = make_guards(parse(['--gpus', '--guard', 'acme-lock']), [])\n"
         "print(type(guard).__name__)\n"
     )
     driven, guard = run(installed, "-c", program).splitlines()
@@ -119,8 +119,9 @@ def test_a_fabric_is_driven_by_its_name(installed: Path) -> None:
         "from podwright.agents import FabricSite, MemoryFabricJournal\n"
         "from podwright.cli import vipu_server\n"
         "from podwright.server._fabrics import fabric_driver\n"
+        "from podwright.server.command._serving_choice import fabric_options\n"
         "arguments = vipu_server.parse(['--fabric', 'acme'])\n"
-        "options = vipu_server._fabric(arguments)\n"
+        "options = fabric_options(arguments)\n"
         "driver = fabric_driver(options)(FabricSite(MemoryFabricJournal(), lambda _: ()))\n"
         "asyncio.run(driver.join('p1', 1, {'r1': [0], 'r2': [3]}))\n"
         "print(driver.kind, {name: len(ports) for name, ports in SWITCH.groups.items()})\n"

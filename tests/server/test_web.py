@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from podwright import __version__
 from podwright.agents import SimulatedMachine
-from podwright.cli.serve._logs import JsonLines
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
@@ -30,6 +29,7 @@ from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
+from podwright.server.command._log_destination import JsonLines
 from podwright.store import MemoryStore
 from podwright.wire import (
     METHODS,

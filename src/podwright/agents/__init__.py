@@ -1,33 +1,35 @@
 """Drivers that configure, watch and reset a machine's devices, in process or through its agent."""
 
+from __future__ import annotations
+
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from podwright.agents._agent_client import RemoteMachine
-from podwright.agents._driver import (
-    EPOCH_LIMIT,
-    DeviceReport,
-    Driver,
-    MachineReport,
-    OwnedDriver,
-)
-from podwright.agents._fabric_driver import (
-    FabricDevice,
-    FabricDriver,
-    FabricJournal,
-    FabricParts,
-    FabricSite,
-    MemoryFabricJournal,
-    PoolDriver,
-    attached_name,
-)
-from podwright.agents._idempotency import Heard
-from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
-from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedMachine
-from podwright.agents._state_file import SavedMachine
-
 if TYPE_CHECKING:
+    from podwright.agents._agent_client import RemoteMachine
     from podwright.agents._agent_metrics import figures
     from podwright.agents._agent_server import Agent
+    from podwright.agents._driver import (
+        EPOCH_LIMIT,
+        DeviceReport,
+        Driver,
+        MachineReport,
+        OwnedDriver,
+    )
+    from podwright.agents._fabric_driver import (
+        FabricDevice,
+        FabricDriver,
+        FabricJournal,
+        FabricParts,
+        FabricSite,
+        MemoryFabricJournal,
+        PoolDriver,
+        attached_name,
+    )
+    from podwright.agents._idempotency import Heard
+    from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
+    from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedMachine
+    from podwright.agents._state_file import SavedMachine
 
 __all__ = [
     "EPOCH_LIMIT",
@@ -57,15 +59,48 @@ __all__ = [
     "machine_key",
     "read_key",
 ]
+_LATER = {
+    "_agent_client": ("RemoteMachine",),
+    "_agent_metrics": ("figures",),
+    "_agent_server": ("Agent",),
+    "_driver": (
+        "EPOCH_LIMIT",
+        "DeviceReport",
+        "Driver",
+        "MachineReport",
+        "OwnedDriver",
+    ),
+    "_fabric_driver": (
+        "FabricDevice",
+        "FabricDriver",
+        "FabricJournal",
+        "FabricParts",
+        "FabricSite",
+        "MemoryFabricJournal",
+        "PoolDriver",
+        "attached_name",
+    ),
+    "_idempotency": ("Heard",),
+    "_secret": (
+        "WINDOW",
+        "Secret",
+        "machine_key",
+        "read_key",
+    ),
+    "_simulated": (
+        "Call",
+        "Fault",
+        "SimulatedDevice",
+        "SimulatedMachine",
+    ),
+    "_state_file": ("SavedMachine",),
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Agent":  # imports grpc
-        from podwright.agents._agent_server import Agent
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
 
-        return Agent
-    if name == "figures":
-        from podwright.agents._agent_metrics import figures
-
-        return figures
-    raise AttributeError(name)
+    def __getattr__(name: str) -> Any:
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

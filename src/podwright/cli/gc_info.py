@@ -10,9 +10,11 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from podwright import option_rows as opt
 from podwright.cli.devices import _gc
-from podwright.cli.shared._arguments import Parser, not_negative, run
+from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._server import said
+from podwright.option_rows import not_negative
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -26,14 +28,17 @@ examples:
 A partition in error shows why, and no devices. Who uses a device: gc-monitor."""
 
 
+class _InfoOptions(_gc.GcOptions):
+    list_devices = opt.flag("list devices by number", name="-l --list-devices")
+    device_id = opt.value(
+        "the device of this number", "N", not_negative, None, name="-d --device-id"
+    )
+    device_info = opt.flag("what is known of it", name="-i --device-info")
+
+
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES)
-    add = parser.add_argument
-    add("-l", "--list-devices", action="store_true", help="list devices by number")
-    add("-d", "--device-id", type=not_negative, metavar="N", help="the device of this number")
-    add("-i", "--device-info", action="store_true", help="what is known of it")
-    return parser
+    return _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES, _InfoOptions)
 
 
 def main(
@@ -53,23 +58,21 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
         parser.error("name a device with -d N, or list all with -l")
     if arguments.device_info and arguments.device_id is None:
         parser.error("--device-info needs -d N")
-    from podwright.cli.devices import _gc_show
     from podwright.cli.shared import _json
     from podwright.cli.shared._arguments import complain
-    from podwright.cli.shared._tables import card
+    from podwright.client import devices
+    from podwright.tables import card
 
     server = connect(arguments)
     with server.client:
         uses = _gc.device_uses(arguments, server)
         if arguments.device_id is not None:
-            from podwright.cli.devices._device_users import device_of
-
-            facts = _gc_show.described(*device_of(uses, arguments.device_id))
+            facts = devices.described(*devices.device_of(uses, arguments.device_id))
             print(_json.text(dict(facts)) if arguments.json else card(facts))
         elif arguments.json:
-            print(_json.text(_gc_show.listing_json(uses)))
+            print(_json.text(devices.listing_json(uses)))
         elif uses:
-            print(_gc_show.listing(uses))
+            print(devices.listing(uses))
         else:
             complain(_gc.none_there(arguments, server))
     return 0

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
+from podwright import option_rows as opt
 from podwright.cli.devices import _gc
-from podwright.cli.shared._arguments import Parser, run, seconds
+from podwright.cli.shared._arguments import Parser, run
 from podwright.cli.shared._server import said
+from podwright.option_rows import seconds
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -35,14 +37,14 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
+class _MonitorOptions(_gc.GcOptions):
+    live = opt.flag("again and again, until Ctrl-C")
+    interval = opt.value("seconds between two looks, 2; implies --live", "S", seconds, None)
+
+
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES)
-    parser.add_argument("--live", action="store_true", help="again and again, until Ctrl-C")
-    parser.add_argument(
-        "--interval", type=seconds, metavar="S", help="seconds between two looks, 2; implies --live"
-    )
-    return parser
+    return _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES, _MonitorOptions)
 
 
 def main(
@@ -76,14 +78,14 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
 
 
 def _once(arguments: argparse.Namespace, server: FoundServer) -> str:
-    from podwright.cli.devices import _gc_show
     from podwright.cli.shared import _json
+    from podwright.client import devices
 
     uses = _gc.device_uses(arguments, server)
     if arguments.json:
-        data = _gc_show.monitor_json(uses)
+        data = devices.monitor_json(uses)
         return _json.line(data) if _is_live(arguments) else _json.text(data)
-    return _gc_show.monitor(uses) or _gc.none_there(arguments, server)
+    return devices.monitor(uses) or _gc.none_there(arguments, server)
 
 
 def _is_live(arguments: argparse.Namespace) -> bool:

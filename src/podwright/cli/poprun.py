@@ -57,7 +57,7 @@ def _main(words: Sequence[str]) -> int:
         print(help_text())
         return 0
     if options.version or options.version_format:
-        from podwright.cli.shared._versions import version_text
+        from podwright.launcher.options._versions import version_text
 
         print(version_text(options.version_format or "text"))
         return 0

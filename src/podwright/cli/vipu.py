@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podwright._version import __version__
-from podwright.cli.shared._arguments import Parser, not_negative, positive, run, seconds
-from podwright.cli.shared._listing import add_options
-from podwright.cli.shared._server import connect, said, server_options
+from podwright import option_rows as opt
+from podwright.cli.shared._arguments import Parser, run
+from podwright.cli.shared._nouns import (
+    GroupedListOptions,
+    ListOptions,
+    Noun,
+    NounVerb,
+    PlainVerb,
+    noun_parser,
+)
+from podwright.cli.shared._server import connect, said
+from podwright.option_rows import not_negative, positive, seconds
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -40,234 +48,191 @@ exit codes: 0 done; 1 refused; 2 wrong usage; 69 no server; 75 not free now.
 With code 75, try again later or add --wait.
 `vipu VERB NOUN --help` lists the options of each command."""
 
-_VERBS = "create, list, get, reset, remove, explain or events"
 _ROUTING = ("default", "dnc", "swnc", "btnc", "ringswnc")
 _GW_ROUTING = ("default", "ring", "swring")
 
 
+class _CreateOptions(opt.OptionTable):
+    size = opt.value("devices; needed unless --devices is given", "N", positive, None)
+    allocation = opt.text("the allocation to take them from", "A")
+    cluster = opt.text("the cluster to take them from", "C")
+    reconfigurable = opt.flag("let programs choose devices inside the partition")
+    num_gcds = opt.value(
+        "host processes; without it each launch divides the partition as it needs",
+        "N",
+        positive,
+        0,
+        name="--num-gcds --gcds",
+    )
+    num_replicas = opt.value(
+        "replicas over all GCDs; as many as GCDs by default",
+        "N",
+        not_negative,
+        0,
+        name="--num-replicas --gcd-sync-replicas",
+    )
+    num_ilds = opt.value("number of link domains to span", "N", not_negative, 0)
+    routing = opt.choice(
+        f"on the links of a domain: {', '.join(_ROUTING)}", _ROUTING, "default", "R", str.lower
+    )
+    gw_routing = opt.choice(
+        f"between link domains: {', '.join(_GW_ROUTING)}", _GW_ROUTING, "default", "R", str.lower
+    )
+    sync_type = opt.text("c2-compatible, pod-native-default, …", "T")
+    devices = opt.text("exactly these: DOMAIN:OFFSETS, say 0:0-3,0:8", "D")
+    profile = opt.text("slices of GPUs (MIG) of this kind: 1g.10gb", "P")
+    host = opt.text("of a pool: the hosts to which the devices are attached", "H[,H…]")
+    no_auto_reset = opt.flag("do not reset it by itself when it is in error")
+    relocatable = opt.flag("let it move to other devices when its own fail")
+    movable = opt.flag("let the server ask its launch to move to other devices")
+    system_wide = opt.flag("write IPUoF files for all accounts, in /etc/ipuof.conf.d")
+    no_ipuof_files = opt.flag("write no IPUoF files")
+    wait = opt.flag("wait in the queue for devices that are not free yet")
+    priority = opt.value("in the queue: the higher goes first (0)", "N", int, 0)
+    duration = opt.value(
+        "how many seconds it will be needed; estimates for others use it", "S", seconds, 0.0
+    )
+    index = opt.optional(argparse.SUPPRESS)
+
+
+class _SubjectOptions(opt.OptionTable):
+    subject = opt.optional_argument(
+        "`partition` with its options, or a waiter, lease, partition", "WHAT", ""
+    )
+    name = opt.optional_argument("after `partition`: one that exists", "NAME", "")
+    job = opt.text("a job of Slurm's: why it waits, or what it holds", "ID")
+    site = opt.text("with --job: what configure wrote", "FILE")
+
+
+class _ExplainOptions(_CreateOptions, _SubjectOptions):
+    """What is explained, then the request: the rows of the second base come first."""
+
+
+class _EventOptions(opt.OptionTable):
+    follow = opt.flag("keep printing new events")
+    since = opt.value("only events after number N", "N", not_negative, 0)
+
+
+class _InClusterOptions(ListOptions):
+    cluster = opt.text("only those of this cluster", "C")
+
+
+class _InAllocationOptions(ListOptions):
+    allocation = opt.text("only those of this allocation", "A")
+
+
+class _InBothOptions(_InClusterOptions):
+    allocation = opt.text("only those of this allocation", "A")
+
+
+class _PartitionOptions(opt.OptionTable):
+    gcd = opt.value("only this GCD", "N", not_negative, None)
+    ipuof_configs = opt.flag(
+        "print the IPUoF configuration as JSON, in the field names of V-IPU's protocol "
+        "(those of its own files are not public)"
+    )
+
+
+class _ResetOptions(opt.OptionTable):
+    relocatable = opt.flag("let it move to other devices")
+    force = opt.flag("reset it even if somebody has a lease on it")
+
+
+class _RemoveOptions(opt.OptionTable):
+    force = opt.flag("remove it in spite of errors and leases")
+
+
+class _EndLeaseOptions(opt.OptionTable):
+    force = opt.flag(
+        "free the devices at once; for administrators who know that no process is left"
+    )
+
+
+def _list(name: str, options: type[opt.OptionTable] = ListOptions) -> Noun:
+    return Noun(name, f"list_{name}s", f"List {name}s.", options, named=False)
+
+
+_VERBS = (
+    NounVerb(
+        "create",
+        "Create a partition.",
+        (Noun("partition", "create_partition", "Create a partition.", _CreateOptions),),
+    ),
+    NounVerb(
+        "list",
+        "List partitions, clusters, allocations, devices or leases.",
+        (
+            _list("partition", _InBothOptions),
+            _list("cluster"),
+            _list("allocation", _InClusterOptions),
+            _list("device", _InBothOptions),
+            _list("lease"),
+            _list("waiter"),
+            _list("quota", _InAllocationOptions),
+            Noun(
+                "queue",
+                "list_queue",
+                "List all who wait: people, and schedulers' jobs.",
+                ListOptions,
+                named=False,
+            ),
+            Noun(
+                "ipu-attr",
+                "list_attributes",
+                "List the attributes of each device.",
+                GroupedListOptions,
+                named=False,
+            ),
+        ),
+    ),
+    NounVerb(
+        "get",
+        "Show one partition, cluster or allocation.",
+        (
+            Noun("partition", "get_partition", "Show a partition.", _PartitionOptions),
+            Noun("cluster", "get_cluster", "Show a cluster."),
+            Noun("allocation", "get_allocation", "Show an allocation."),
+        ),
+    ),
+    NounVerb(
+        "reset",
+        "Reset a partition.",
+        (Noun("partition", "reset_partition", "Reset the devices of a partition.", _ResetOptions),),
+    ),
+    NounVerb(
+        "remove",
+        "Remove a partition, or end a lease.",
+        (
+            Noun("partition", "remove_partition", "Remove a partition.", _RemoveOptions),
+            Noun(
+                "lease",
+                "remove_lease",
+                "End a lease. Its devices become free when none of its processes can reach them.",
+                _EndLeaseOptions,
+            ),
+            Noun("waiter", "remove_waiter", "Leave the queue."),
+        ),
+        ("delete",),
+    ),
+    PlainVerb(
+        "explain",
+        "explain",
+        "Explain why a request cannot start now, and what could start.",
+        _ExplainOptions,
+    ),
+    PlainVerb(
+        "events",
+        "events",
+        "Show who did what, when, from where, and how it ended.",
+        _EventOptions,
+    ),
+)
+
+
 def build_parser() -> Parser:
     """Return the parser of the whole command. Completion is made from it, too."""
-    common = server_options()
-    common.add_argument("--json", "--showjson", action="store_true", help="print JSON")
-    parser = Parser(
-        prog="vipu",
-        parents=[common],
-        description="Create, list, get, reset and remove partitions of a pod.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument("--version", action="version", version=f"vipu (Podwright) {__version__}")
-    parser.add_argument(
-        "--server-version", action="store_true", help="print the server's version and address"
-    )
-    verbs = parser.add_subparsers(metavar="VERB", dest="verb")
-
-    def verb(name: str, summary: str, *aliases: str) -> Callable[..., Parser]:
-        word = verbs.add_parser(name, help=summary, description=summary, aliases=aliases)
-        nouns = word.add_subparsers(metavar="NOUN", dest="noun", required=True)
-
-        def noun(name: str, action: str, summary: str, *, named: bool = False) -> Parser:
-            child: Parser = nouns.add_parser(
-                name, aliases=[f"{name}s"], parents=[common], help=summary, description=summary
-            )
-            child.set_defaults(action=action)
-            if named:
-                child.add_argument("name", metavar="NAME", help=f"the {name}'s name")
-            return child
-
-        return noun
-
-    create = verb("create", "Create a partition.")
-    _creation(create("partition", "create_partition", "Create a partition.", named=True))
-    _listing(verb("list", "List partitions, clusters, allocations, devices or leases."))
-    _getting(verb("get", "Show one partition, cluster or allocation."))
-
-    reset = verb("reset", "Reset a partition.")(
-        "partition", "reset_partition", "Reset the devices of a partition.", named=True
-    )
-    reset.add_argument("--relocatable", action="store_true", help="let it move to other devices")
-    reset.add_argument(
-        "--force", action="store_true", help="reset it even if somebody has a lease on it"
-    )
-
-    remove = verb("remove", "Remove a partition, or end a lease.", "delete")
-    removal = remove("partition", "remove_partition", "Remove a partition.", named=True)
-    removal.add_argument(
-        "--force", action="store_true", help="remove it in spite of errors and leases"
-    )
-    over = remove(
-        "lease",
-        "remove_lease",
-        "End a lease. Its devices become free when none of its processes can reach them.",
-        named=True,
-    )
-    over.add_argument(
-        "--force",
-        action="store_true",
-        help="free the devices at once; for administrators who know that no process is left",
-    )
-    remove("waiter", "remove_waiter", "Leave the queue.", named=True)
-    _explaining(verbs, common)
-    _events(verbs, common)
-    return parser
-
-
-def _creation(parser: Parser) -> None:
-    add = parser.add_argument
-    add("--size", type=positive, metavar="N", help="devices; needed unless --devices is given")
-    add("--allocation", default="", metavar="A", help="the allocation to take them from")
-    add("--cluster", default="", metavar="C", help="the cluster to take them from")
-    add(
-        "--reconfigurable",
-        action="store_true",
-        help="let programs choose devices inside the partition",
-    )
-    add(
-        "--num-gcds",
-        "--gcds",
-        type=positive,
-        default=0,
-        metavar="N",
-        help="host processes; without it each launch divides the partition as it needs",
-    )
-    add(
-        "--num-replicas",
-        "--gcd-sync-replicas",
-        type=not_negative,
-        default=0,
-        metavar="N",
-        help="replicas over all GCDs; as many as GCDs by default",
-    )
-    add(
-        "--num-ilds",
-        type=not_negative,
-        default=0,
-        metavar="N",
-        help="number of link domains to span",
-    )
-    add(
-        "--routing",
-        choices=_ROUTING,
-        type=str.lower,
-        default="default",
-        metavar="R",
-        help=f"on the links of a domain: {', '.join(_ROUTING)}",
-    )
-    add(
-        "--gw-routing",
-        choices=_GW_ROUTING,
-        type=str.lower,
-        default="default",
-        metavar="R",
-        help=f"between link domains: {', '.join(_GW_ROUTING)}",
-    )
-    add("--sync-type", default="", metavar="T", help="c2-compatible, pod-native-default, …")
-    add("--devices", default="", metavar="D", help="exactly these: DOMAIN:OFFSETS, say 0:0-3,0:8")
-    add("--profile", default="", metavar="P", help="slices of GPUs (MIG) of this kind: 1g.10gb")
-    add(
-        "--host",
-        default="",
-        metavar="H[,H…]",
-        help="of a pool: the hosts to which the devices are attached",
-    )
-    add(
-        "--no-auto-reset", action="store_true", help="do not reset it by itself when it is in error"
-    )
-    add("--relocatable", action="store_true", help="let it move to other devices when its own fail")
-    add(
-        "--movable",
-        action="store_true",
-        help="let the server ask its launch to move to other devices",
-    )
-    add(
-        "--system-wide",
-        action="store_true",
-        help="write IPUoF files for all accounts, in /etc/ipuof.conf.d",
-    )
-    add("--no-ipuof-files", action="store_true", help="write no IPUoF files")
-    add("--wait", action="store_true", help="wait in the queue for devices that are not free yet")
-    add(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="in the queue: the higher goes first (0)",
-    )
-    add(
-        "--duration",
-        type=seconds,
-        default=0.0,
-        metavar="S",
-        help="how many seconds it will be needed; estimates for others use it",
-    )
-    add("--index", help=argparse.SUPPRESS)
-
-
-def _explaining(verbs: Any, common: Parser) -> None:
-    summary = "Explain why a request cannot start now, and what could start."
-    parser = verbs.add_parser("explain", parents=[common], help=summary, description=summary)
-    parser.set_defaults(action="explain")
-    add = parser.add_argument
-    add(
-        "what",
-        metavar="WHAT",
-        nargs="?",
-        default="",
-        help="`partition` with its options, or a waiter, lease, partition",
-    )
-    add("name", metavar="NAME", nargs="?", default="", help="after `partition`: one that exists")
-    add("--job", default="", metavar="ID", help="a job of Slurm's: why it waits, or what it holds")
-    add(
-        "--site",
-        default="",
-        metavar="FILE",
-        help="with --job: what configure wrote",
-    )
-    _creation(parser)
-
-
-def _events(verbs: Any, common: Parser) -> None:
-    summary = "Show who did what, when, from where, and how it ended."
-    parser = verbs.add_parser("events", parents=[common], help=summary, description=summary)
-    parser.set_defaults(action="events")
-    parser.add_argument("--follow", action="store_true", help="keep printing new events")
-    parser.add_argument(
-        "--since", type=not_negative, default=0, metavar="N", help="only events after number N"
-    )
-
-
-def _listing(noun: Callable[..., Parser]) -> None:
-    for name, filters in (
-        ("partition", ("cluster", "allocation")),
-        ("cluster", ()),
-        ("allocation", ("cluster",)),
-        ("device", ("cluster", "allocation")),
-        ("lease", ()),
-        ("waiter", ()),
-        ("quota", ("allocation",)),
-    ):
-        child = noun(name, f"list_{name}s", f"List {name}s.")
-        add_options(child)
-        for key in filters:
-            child.add_argument(
-                f"--{key}", default="", metavar=key[0].upper(), help=f"only those of this {key}"
-            )
-    queue = noun("queue", "list_queue", "List all who wait: people, and schedulers' jobs.")
-    add_options(queue)
-    attributes = noun("ipu-attr", "list_attributes", "List the attributes of each device.")
-    add_options(attributes, sortable=False)
-
-
-def _getting(noun: Callable[..., Parser]) -> None:
-    child = noun("partition", "get_partition", "Show a partition.", named=True)
-    child.add_argument("--gcd", type=not_negative, metavar="N", help="only this GCD")
-    child.add_argument(
-        "--ipuof-configs",
-        action="store_true",
-        help="print the IPUoF configuration as JSON, in the field names of V-IPU's protocol "
-        "(those of its own files are not public)",
-    )
-    noun("cluster", "get_cluster", "Show a cluster.", named=True)
-    noun("allocation", "get_allocation", "Show an allocation.", named=True)
+    description = "Create, list, get, reset and remove partitions of a pod."
+    return noun_parser("vipu", description, _EXAMPLES, _VERBS)
 
 
 def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
@@ -281,7 +246,9 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if not arguments.server_version and arguments.verb is None:
-        parser.error(f"missing VERB: {_VERBS}; see --help")
+        parser.error(
+            "missing VERB: create, list, get, reset, remove, explain or events; see --help"
+        )
     from podwright.cli.partitions._verbs import perform  # after the words are known to be right
 
     return perform(arguments, connect)

@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podwright._version import __version__
-from podwright.cli.serve import _agent_gpus
-from podwright.cli.serve._agent_arguments import AgentArguments
+from podwright.agents.command._agent_arguments import AgentArguments
 from podwright.cli.shared._arguments import Parser, complain, run
-from podwright.cli.shared._option_fields import add_options, read_options
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from podwright.agents import Agent, SimulatedMachine
     from podwright.agents.gpu import GpuMachine
-    from podwright.fabric import Family
 
 _EXAMPLES = """\
 examples:
@@ -41,7 +39,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="vipu-agent", description="Serve the devices of one machine.", epilog=_EXAMPLES
     )
-    add_options(parser, AgentArguments)
+    AgentArguments.add_to(parser)
     parser.add_argument(
         "--version", action="version", version=f"vipu-agent (Podwright) {__version__}"
     )
@@ -50,7 +48,7 @@ def build_parser() -> Parser:
 
 def parse(argv: Sequence[str] | None = None) -> AgentArguments:
     """Return the parsed arguments."""
-    return read_options(AgentArguments, build_parser().parse_args(argv))
+    return AgentArguments(build_parser().parse_args(argv))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,9 +82,10 @@ async def _serve(arguments: AgentArguments) -> None:
         machine_key,
         read_key,
     )
-    from podwright.cli.shared._places import own_key
+    from podwright.agents.command._chosen_machine import chosen_machine, state_file
     from podwright.errors import InvalidRequest
     from podwright.hosts import is_loopback
+    from podwright.hosts._state_folders import own_key
 
     certs = arguments.tls_certs
     if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
@@ -95,15 +94,8 @@ async def _serve(arguments: AgentArguments) -> None:
             operation=f"listen on {arguments.host}",
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
-    machine: SimulatedMachine | GpuMachine
-    if arguments.driver:
-        machine = _added(arguments)
-    elif arguments.gpus:
-        family = _family(arguments.family) if arguments.family else None
-        machine = _agent_gpus.serve(arguments, family)
-    else:
-        machine = _simulated(arguments)
-    state = _state(arguments, machine.machine.name)
+    machine = chosen_machine(arguments)
+    state = state_file(arguments, machine.machine.name)
     saved = SavedMachine(machine, state)
     secret = None
     if arguments.agent_key or not certs:
@@ -115,8 +107,27 @@ async def _serve(arguments: AgentArguments) -> None:
     agent = Agent(saved, name, secret=secret, certs=Path(certs) if certs else None)
     async with AsyncExitStack() as ending:
         if "cgroups" in arguments.guard:
-            await _agent_gpus.open_door(machine, ending)
+            await _open_door(machine, ending)
         await _until_told(arguments, agent, machine, state)
+
+
+async def _open_door(machine: SimulatedMachine | GpuMachine, ending: AsyncExitStack) -> None:
+    """Let launches on this machine ask to be moved into the cgroups of their partitions."""
+    from pathlib import Path
+
+    from podwright.agents.gpu import CgroupSocket, GpuMachine
+    from podwright.server import SocketPlace
+    from podwright.wire import AGENT_SOCKET, AGENT_SOCKET_VARIABLE
+
+    if not isinstance(machine, GpuMachine):
+        return
+    path = os.environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    place = SocketPlace(Path(path), mode=0o666)
+    place.take()
+    ending.callback(place.release)
+    door = CgroupSocket(machine)
+    ending.push_async_callback(door.stop)
+    await door.start(place.listen())
 
 
 async def _until_told(
@@ -191,78 +202,6 @@ def _is_simulated(machine: SimulatedMachine | GpuMachine) -> bool:
     from podwright.agents import SimulatedMachine
 
     return isinstance(machine, SimulatedMachine) or machine.simulated
-
-
-def _family(name: str) -> Family:
-    from podwright.errors import InvalidRequest
-    from podwright.fabric import family_named, family_names
-
-    family = family_named(name)
-    if family is None:
-        raise InvalidRequest(
-            f"there is no family {name!r}", would_work=f"choose one of {', '.join(family_names())}"
-        )
-    return family
-
-
-def _added(arguments: AgentArguments) -> GpuMachine:
-    """Return a machine whose driver another package adds, with the settings of our own machines."""
-    import socket
-
-    from podwright import plugins
-    from podwright.errors import InvalidRequest
-    from podwright.fabric import Machine
-
-    make = plugins.load_function(plugins.DRIVERS, arguments.driver or "")
-    if make is None:
-        drivers = ", ".join(plugins.names(plugins.DRIVERS))
-        raise InvalidRequest(
-            f"there is no driver {arguments.driver!r}",
-            operation="--driver",
-            would_work=f"choose one of {drivers}"
-            if drivers
-            else "pip install a package that adds one",
-        )
-    family = _family(arguments.family) if arguments.family else None
-    name = arguments.machine or socket.gethostname()
-    machine: GpuMachine = make(Machine(name, arguments.host, arguments.port), family)
-    return machine
-
-
-def _simulated(arguments: AgentArguments) -> SimulatedMachine:
-    import socket
-    from dataclasses import replace
-
-    from podwright.agents import SimulatedMachine
-    from podwright.fabric import Machine
-
-    family = _family(arguments.family or "ipu")
-    if arguments.devices:
-        family = replace(family, devices_per_machine=arguments.devices)
-    name = arguments.machine or socket.gethostname()
-    machine = SimulatedMachine(
-        Machine(name, arguments.host, arguments.port),
-        family,
-        serial=arguments.serial,
-        links=dict(arguments.link) or None,
-    )
-    if arguments.delay:
-        for kind in ("configure", "reset", "release"):
-            machine.delay(kind, arguments.delay)
-    return machine
-
-
-def _state(arguments: AgentArguments, name: str) -> Path:
-    from pathlib import Path
-
-    if arguments.state:
-        path = Path(arguments.state).absolute()
-    else:
-        from podwright.cli.shared._places import state_folder
-
-        path = state_folder(system=arguments.system) / f"agent-{name}.json"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
 
 
 if __name__ == "__main__":

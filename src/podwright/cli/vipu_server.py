@@ -12,18 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podwright._version import __version__
-from podwright.cli.serve._server_arguments import ServerArguments
 from podwright.cli.shared._arguments import Parser, complain, run
-from podwright.cli.shared._option_fields import add_options, read_options
+from podwright.server.command._server_arguments import ServerArguments
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from podwright.page import SiteProxy
-    from podwright.server import FabricOptions, ServedHardware, Server, ServingOptions
-
-#: Seconds without partition, lease or call after which a user's own server ends.
-USER_IDLE = 300.0
+    from podwright.server import ServedHardware, Server, ServingOptions
 
 _EXAMPLES = """\
 examples:
@@ -39,7 +32,7 @@ SIGTERM and Ctrl-C end it; calls under way are finished first."""
 def build_parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(prog="vipu-server", description="Serve partitions of a pod.", epilog=_EXAMPLES)
-    add_options(parser, ServerArguments)
+    ServerArguments.add_to(parser)
     parser.add_argument(
         "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
     )
@@ -49,14 +42,14 @@ def build_parser() -> Parser:
 def parse(argv: Sequence[str] | None = None, parser: Parser | None = None) -> ServerArguments:
     """Return the parsed arguments. Typed options override those of a configuration file."""
     parser = parser or build_parser()
-    arguments = read_options(ServerArguments, parser.parse_args(argv))
+    arguments = ServerArguments(parser.parse_args(argv))
     if not arguments.config_file:
         return arguments
     from podwright.cli.serve._settings import words
 
     typed = sys.argv[1:] if argv is None else argv
     settings = words(parser, arguments.config_file)
-    return read_options(ServerArguments, parser.parse_args([*settings, *typed]))
+    return ServerArguments(parser.parse_args([*settings, *typed]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,21 +78,26 @@ def _main(argv: Sequence[str] | None) -> int:
 
     import uvloop
 
-    from podwright.cli.serve._logs import EVENTS, log_to
     from podwright.errors import PodwrightError
     from podwright.server import serve
+    from podwright.server.command._log_destination import EVENTS, log_to
+    from podwright.server.command._ready_lines import ready_lines
+    from podwright.server.command._serving_choice import serving_options
 
     log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
-    options = _options(arguments)
+    options = serving_options(arguments)
     if arguments.name and not (arguments.tls_init or arguments.tls_renew):
         parser.error("--name is for --tls-init and --tls-renew")
     if arguments.init or arguments.tls_init or arguments.tls_renew:
         return _prepare(arguments, options)
+
+    def ready(server: Server, hardware: ServedHardware) -> None:
+        if not arguments.user:
+            _announce(ready_lines(options, server, hardware))
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(
-                serve(options, lambda s, h: None if arguments.user else _print_ready(options, s, h))
-            )
+            runner.run(serve(options, ready))
     except PodwrightError as error:
         if arguments.log_format != "json":
             raise
@@ -115,9 +113,10 @@ def _back_up(arguments: ServerArguments, file: str) -> int:
     from pathlib import Path
 
     from podwright.server import back_up
+    from podwright.server.command._serving_choice import serving_options
     from podwright.store import shown_place
 
-    storage = _options(arguments).storage
+    storage = serving_options(arguments).storage
     count = asyncio.run(back_up(storage, Path(file)))
     complain(f"{count} records of {shown_place(storage)} are in {file}")
     return 0
@@ -129,9 +128,10 @@ def _restore(arguments: ServerArguments, file: str) -> int:
     from pathlib import Path
 
     from podwright.server import compare, restore_from
+    from podwright.server.command._serving_choice import serving_options
     from podwright.store import shown_place
 
-    storage = _options(arguments).storage
+    storage = serving_options(arguments).storage
     place = shown_place(storage)
     if arguments.dry_run:
         coming, going = asyncio.run(compare(storage, Path(file)))
@@ -148,9 +148,10 @@ def _check(arguments: ServerArguments) -> int:
     import asyncio
 
     from podwright.server import check
+    from podwright.server.command._serving_choice import serving_options
     from podwright.store import shown_place
 
-    storage = _options(arguments).storage
+    storage = serving_options(arguments).storage
     place = shown_place(storage)
     count, faults = asyncio.run(check(storage))
     for fault in faults:
@@ -160,136 +161,6 @@ def _check(arguments: ServerArguments) -> int:
         return 1
     complain(f"{count} records of {place} are in order")
     return 0
-
-
-def _options(arguments: ServerArguments) -> ServingOptions:
-
-    from pathlib import Path
-
-    from podwright.cli.shared._places import own_key, state_folder
-    from podwright.controller import Sharing, Visible, private_kinds, weights_of
-    from podwright.errors import InvalidRequest
-    from podwright.server import ServingOptions
-    from podwright.store import shows_password, storage_file
-    from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
-
-    for_all = arguments.system and not arguments.user
-    named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
-    if "," in named and not arguments.socket:
-        raise InvalidRequest(
-            f"{SOCKET_VARIABLE} names the sockets of several servers",
-            would_work="say which one is this server's with --socket",
-        )
-    socket = Path(named or (SYSTEM_SOCKET if for_all else user_socket())).absolute()
-    if arguments.storage:
-        if shows_password(arguments.storage):
-            raise InvalidRequest(
-                "--storage carries a password, which every user of this machine could read",
-                would_work="leave it out, and keep it in ~/.pgpass or name its file in PGPASSFILE",
-            )
-        storage: Path | str = storage_file(arguments.storage) or arguments.storage
-    elif arguments.user:
-        storage = socket.with_name("server.db")
-    else:
-        storage = state_folder(system=for_all) / "vipu-server.db"
-    port_asked = arguments.api_port
-    if port_asked is None:
-        port_asked = 0 if arguments.user else DEFAULT_PORT
-    return ServingOptions(
-        storage=storage.absolute() if isinstance(storage, Path) else storage,
-        socket=socket,
-        preset=arguments.preset,
-        files=tuple(Path(name) for name in arguments.cluster_file),
-        host=arguments.api_host,
-        port=port_asked,
-        anywhere=arguments.listen_anywhere,
-        user=arguments.user,
-        idle=arguments.idle_seconds or (USER_IDLE if arguments.user else None),
-        socket_mode=0o666 if for_all else 0o600,
-        private=not named and not for_all,
-        agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
-        own_key=own_key(system=for_all),
-        silence=arguments.agent_silence,
-        fabric=_fabric(arguments),
-        web=_web(arguments),
-        web_names=tuple(filter(None, arguments.http_name.split(","))),
-        proxy=_proxy(arguments),
-        pod=arguments.pod_name,
-        other_pods=_other_pods(arguments),
-        munge=(arguments.munge_socket or "") if arguments.munge else None,
-        secure=arguments.secure,
-        administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
-        visible=Visible(
-            None if arguments.private_data is None else private_kinds(arguments.private_data),
-            # On loopback, every caller of a user's own server is this user.
-            arguments.anonymous_endpoints or arguments.user,
-        ),
-        sharing=Sharing(arguments.sharing == "on", weights_of(arguments.share)),
-        certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
-        interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
-    )
-
-
-def _web(arguments: ServerArguments) -> tuple[str, int] | None:
-    """Return the address for HTTP. A user's own server has its page on a free port of loopback."""
-    if arguments.http_port is not None:
-        return arguments.http_host, arguments.http_port
-    return ("127.0.0.1", 0) if arguments.user else None
-
-
-def _fabric(arguments: ServerArguments) -> FabricOptions | None:
-    """Return the options of the fabric that joins devices of several machines; None without one."""
-
-    from pathlib import Path
-
-    from podwright.errors import InvalidRequest
-    from podwright.server import FabricOptions
-
-    if sum(map(bool, (arguments.nmx, arguments.redfish, arguments.fabric))) > 1:
-        raise InvalidRequest(
-            "one server drives one fabric", would_work="--nmx, --redfish or --fabric"
-        )
-    if arguments.fabric:
-        return FabricOptions(arguments.fabric, "")
-    if arguments.nmx:
-        named = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
-    elif arguments.redfish:
-        named = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
-    else:
-        return None
-    product, url, login, authority = named
-    return FabricOptions(
-        product,
-        url,
-        login=Path(login) if login else None,
-        authority=Path(authority) if authority else None,
-        inventory=Path(arguments.fabric_inventory) if arguments.fabric_inventory else None,
-    )
-
-
-def _proxy(arguments: ServerArguments) -> SiteProxy | None:
-    """Return the site's proxy, if there is one. Raises InvalidRequest."""
-
-    peers = [peer for peer in arguments.http_proxy.split(",") if peer]
-    if not peers:
-        return None
-    from pathlib import Path
-
-    from podwright.agents import read_key
-    from podwright.page import SiteProxy
-
-    file = arguments.http_proxy_secret
-    secret = read_key(Path(file)).decode("latin-1") if file else ""
-    return SiteProxy(peers, header=arguments.http_proxy_user, secret=secret)
-
-
-def _other_pods(arguments: ServerArguments) -> dict[str, str]:
-    """Return the URLs of other pods' pages by name. Raises InvalidRequest."""
-    if not arguments.peer:
-        return {}
-    from podwright.server import parse_other_pods
-
-    return parse_other_pods(arguments.peer)
 
 
 def _prepare(arguments: ServerArguments, options: ServingOptions) -> int:
@@ -322,32 +193,6 @@ def _prepare(arguments: ServerArguments, options: ServingOptions) -> int:
     return 0
 
 
-def _print_ready(options: ServingOptions, server: Server, hardware: ServedHardware) -> None:
-    """Print one to three lines: what is served, and at which address."""
-    from podwright.cli.shared._places import state_folder
-    from podwright.store import shown_place
-
-    machines = state_folder(system=True) / "vipu-server.db"
-    if options.private and os.geteuid() == 0 and machines.exists():
-        _announce(f"This is root's own server. This machine's store is {machines}: --system")
-    if hardware.nothing_found:
-        pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
-        _announce(f"No accelerators found: serving a simulated {pods}")
-    served = ", ".join(
-        f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
-        f"{', SIMULATED' if cluster.simulated else ''})"
-        for cluster in server.controller.clusters
-    )
-    served = served or "no cluster yet (vipu-admin create cluster)"
-    host = f"[{server.host}]" if ":" in (server.host or "") else server.host
-    if server.web_port:
-        _announce(f"page and metrics on {server.page}")
-    _announce(
-        f"vipu-server {__version__}: {served} on {host}:{server.port} and {options.socket}, "
-        f"kept in {shown_place(options.storage)}"
-    )
-
-
 def _let_go() -> None:
     """Close the caller's terminal and pipes, since whoever waits for their end must not wait for
     us.
@@ -358,16 +203,18 @@ def _let_go() -> None:
     os.close(nowhere)
 
 
-def _announce(line: str) -> None:
-    """Print a line for whoever started the server, in the form of the log."""
+def _announce(lines: list[str]) -> None:
+    """Print lines for whoever started the server, in the form of the log."""
     import logging
 
-    from podwright.cli.serve._logs import EVENTS, JsonLines
+    from podwright.server.command._log_destination import EVENTS, JsonLines
 
-    if any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers):
-        logging.getLogger(EVENTS).info("%s", line)
-    else:
-        complain(line)
+    as_json = any(isinstance(each.formatter, JsonLines) for each in logging.getLogger().handlers)
+    for line in lines:
+        if as_json:
+            logging.getLogger(EVENTS).info("%s", line)
+        else:
+            complain(line)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from podwright.client._contexts import as_toml as contexts_as_toml
     from podwright.client._contexts import schema as contexts_schema
     from podwright.client._grpc_transport import GrpcTransport
-    from podwright.client._port_forward import PortForwarder
+    from podwright.client._port_forward import PortForwarder, run_through
     from podwright.client._virm_transport import VirmTransport
     from podwright.client._waiting_line import (
         OUR_TURN,
@@ -73,6 +73,7 @@ __all__ = [
     "find_server",
     "parse_addresses",
     "read_contexts",
+    "run_through",
     "server_for_proxy",
     "span",
     "start_server",
@@ -103,10 +104,10 @@ def __getattr__(name: str) -> Any:
         from podwright.client._virm_transport import VirmTransport
 
         return VirmTransport
-    if name == "PortForwarder":
-        from podwright.client._port_forward import PortForwarder
+    if name in ("PortForwarder", "run_through"):
+        from podwright.client import _port_forward
 
-        return PortForwarder
+        return getattr(_port_forward, name)
     if name in ("Context", "Contexts", "read_contexts", "write_contexts"):
         from podwright.client import _contexts
 

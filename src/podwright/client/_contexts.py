@@ -17,12 +17,14 @@ one server never reaches another.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from podwright.errors import InvalidRequest, NotFound
 
+_HIDDEN = "(hidden)"
 _PRIVATE = 0o600
 _OTHERS = 0o077
 
@@ -68,6 +70,40 @@ class Contexts(
                 else "podwright config set-context NAME --api-host HOST makes one",
             )
         return self.contexts[name]
+
+    def using(self, name: str) -> Contexts:
+        """Return the contexts with this one as the current one. Raises NotFound."""
+        self.named(name)
+        return msgspec.structs.replace(self, current_context=name)
+
+    def without(self, name: str) -> Contexts:
+        """Return the contexts without this one. Raises NotFound."""
+        self.named(name)
+        rest = {other: context for other, context in self.contexts.items() if other != name}
+        current = "" if self.current_context == name else self.current_context
+        return msgspec.structs.replace(self, contexts=rest, current_context=current)
+
+    def setting(self, name: str, fields: Mapping[str, str]) -> Contexts:
+        """Return the contexts with these fields of one of them changed; it is made if need be.
+
+        A host takes the place of a socket, and a socket that of a host.
+        """
+        given = dict(fields)
+        for option, other in (("api_host", "socket"), ("socket", "api_host")):
+            if given.get(option):
+                given.setdefault(other, "")
+        context = msgspec.structs.replace(self.contexts.get(name, Context()), **given)
+        return msgspec.structs.replace(self, contexts={**self.contexts, name: context})
+
+    def without_keys(self) -> Contexts:
+        """Return the contexts with `(hidden)` in place of each access key."""
+        contexts = {
+            name: msgspec.structs.replace(context, api_access_key=_HIDDEN)
+            if context.api_access_key
+            else context
+            for name, context in self.contexts.items()
+        }
+        return msgspec.structs.replace(self, contexts=contexts)
 
 
 def read_contexts(path: str) -> Contexts:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from podwright.client._addresses import Address
+from podwright.errors import InvalidRequest
 from podwright.hosts import tcp_owner
-from podwright.wire import read_certificates
+from podwright.wire import SOCKET_VARIABLE, read_certificates
 
 _LOOPBACK = "127.0.0.1"
 _CONNECT = 5.0  #: seconds for a connection to one address
@@ -103,3 +106,37 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(data)
         await writer.drain()
     writer.close()  # HTTP/2 has no half-open connections
+
+
+async def run_through(
+    forwarder: PortForwarder, command: Sequence[str], environ: Mapping[str, str]
+) -> int:
+    """Run a command that finds the server by the forwarder's port. Returns its exit code, or 128+N
+    after signal N. Raises InvalidRequest for a command that cannot be run.
+    """
+    place = str(await forwarder.start())
+    # These settings of our own would bypass the port, or speak TLS to it.
+    ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
+    variables = {name: text for name, text in environ.items() if name not in ours}
+    for prefix in ("VIPU_CLI_API", "IPUOF_VIPU_API"):
+        variables |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": place}
+    try:
+        try:
+            child = await asyncio.create_subprocess_exec(*command, env=variables)
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot run {command[0]}: {(error.strerror or str(error)).lower()}"
+            ) from None
+        loop = asyncio.get_running_loop()
+        # The terminal sends Ctrl-C to the command too. This process ends as the command does.
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        loop.add_signal_handler(signal.SIGTERM, _end, child)
+        code = await child.wait()
+    finally:
+        await forwarder.stop()
+    return code if code >= 0 else 128 - code
+
+
+def _end(child: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        child.terminate()

@@ -1,21 +1,30 @@
-"""What serves a controller: gRPC on TCP, HTTP on a Unix socket, and who calls."""
+"""What serves a controller: gRPC on TCP, HTTP on a Unix socket, and who calls.
 
-from podwright.server._backups import back_up, check, compare, restore_from
-from podwright.server._certificates import (
-    make_agent_certificate,
-    make_certificates,
-    make_user_certificate,
-    renew_certificates,
-)
-from podwright.server._fabrics import FabricOptions
-from podwright.server._hardware import ServedHardware
-from podwright.server._identity import TOKEN_TTL, Identity
-from podwright.server._init import make_store
-from podwright.server._listen_options import ListenOptions, PageOptions
-from podwright.server._other_pods import parse_other_pods
-from podwright.server._server import Server
-from podwright.server._serving import ServingOptions, serve
-from podwright.server._sockets import SocketPlace
+A name is loaded when it is first used, so that `vipu-server --help` loads no server.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podwright.server._backups import back_up, check, compare, restore_from
+    from podwright.server._certificates import (
+        make_agent_certificate,
+        make_certificates,
+        make_user_certificate,
+        renew_certificates,
+    )
+    from podwright.server._fabrics import FabricOptions
+    from podwright.server._hardware import ServedHardware
+    from podwright.server._identity import TOKEN_TTL, Identity
+    from podwright.server._init import make_store
+    from podwright.server._listen_options import ListenOptions, PageOptions
+    from podwright.server._other_pods import parse_other_pods
+    from podwright.server._server import Server
+    from podwright.server._serving import ServingOptions, serve
+    from podwright.server._sockets import SocketPlace
 
 __all__ = [
     "TOKEN_TTL",
@@ -39,3 +48,44 @@ __all__ = [
     "restore_from",
     "serve",
 ]
+_LATER = {
+    "_backups": (
+        "back_up",
+        "check",
+        "compare",
+        "restore_from",
+    ),
+    "_certificates": (
+        "make_agent_certificate",
+        "make_certificates",
+        "make_user_certificate",
+        "renew_certificates",
+    ),
+    "_fabrics": ("FabricOptions",),
+    "_hardware": ("ServedHardware",),
+    "_identity": (
+        "TOKEN_TTL",
+        "Identity",
+    ),
+    "_init": ("make_store",),
+    "_listen_options": (
+        "ListenOptions",
+        "PageOptions",
+    ),
+    "_other_pods": ("parse_other_pods",),
+    "_server": ("Server",),
+    "_serving": (
+        "ServingOptions",
+        "serve",
+    ),
+    "_sockets": ("SocketPlace",),
+}
+
+
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         read_timeline,
     )
     from podwright.timeline._trace_page import trace_page
+    from podwright.timeline._trace_report import trace_text, trace_values
 
 __all__ = [
     "LIMIT",
@@ -50,11 +51,14 @@ __all__ = [
     "seconds_text",
     "size_text",
     "trace_page",
+    "trace_text",
+    "trace_values",
 ]
 _LATER = {
     "_account": (*("Account", "Slowest", "account", "in_sentences", "seconds_text", "size_text"),),
     "_known_traces": ("find_trace", "note"),
     "_trace_page": ("trace_page",),
+    "_trace_report": ("trace_text", "trace_values"),
     "_read_back": ("Instant", "Timeline", "TrackSlice", "parse_timeline", "read_timeline"),
 }
 

@@ -80,7 +80,7 @@ def test_scripts_of_another_site_are_one_line(
 ) -> None:
     """A folder of scripts that name partitions of another site; one script alone gets a finding."""
     site = read_site(CONFIG, ROWS, HELP)
-    monkeypatch.setattr("podwright.cli.slurm._lint._site", lambda arguments: site)
+    monkeypatch.setattr("podwright.gpu.lint.chosen_site", lambda *options: site)
     names = ["gpu", "gpu", "gpu", "a100", "short"]
     paths = []
     for number, name in enumerate(names):

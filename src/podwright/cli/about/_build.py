@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from podwright._version import __version__
 
@@ -51,7 +50,7 @@ def commit() -> str:
     return revision.stdout.strip()
 
 
-def _server(environ: Mapping[str, str]) -> dict[str, Any] | None:
+def _server(environ: Mapping[str, str]) -> dict[str, str] | None:
     from podwright.client import LocalServers, ServerOptions, find_server
     from podwright.errors import PodwrightError, Unavailable
 

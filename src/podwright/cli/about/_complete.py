@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from podwright.client import Client
@@ -43,7 +43,7 @@ def words(kind: str, environ: Mapping[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    def end(_number: int, _frame: Any) -> NoReturn:
+    def end(_number: int, _frame: object) -> NoReturn:
         raise _TooLong
 
     before = signal.signal(signal.SIGALRM, end)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
-    from podwright.cli.shared._arguments import Parser
-    from podwright.client import Context, Contexts
+    from podwright.client import Contexts
 
 _EXAMPLES = """\
 examples:
@@ -21,83 +22,69 @@ examples:
 
 A context's credentials go to its own address alone. An option, VIPU_CLI_API_HOST,
 PODWRIGHT_SOCKET, --config and /etc/vipu/vipu-cli.hcl come before the current context."""
-_HIDDEN = "(hidden)"
+
+_Options = TypeVar("_Options", bound=opt.OptionTable)
 
 
-def add_parser(verbs: Any, words: Sequence[str] = ()) -> None:
-    """Add the verb and its own verbs."""
-    config = verbs.add_parser(
-        "config",
-        help="servers by name: choose one, list them, change them",
-        description="Servers by name, each with who you are there.",
-        epilog=_EXAMPLES,
+class _ViewOptions(opt.OptionTable):
+    raw = opt.flag("with its access keys")
+    json = opt.JSON
+
+
+class _ListOptions(opt.OptionTable):
+    json = opt.JSON
+
+
+class _NamedOptions(opt.OptionTable):
+    name = opt.argument("the context's name", "NAME")
+
+
+class _SetOptions(_NamedOptions):
+    api_host = opt.optional("HOST, HOST:PORT, or several with commas", "HOST")
+    socket = opt.optional("a Unix socket, in place of a host", "PATH")
+    api_user_id = opt.optional("your name there", "ID")
+    api_access_key = opt.choice(
+        "read your key from standard input; a key as an argument would be seen by others",
+        ("-",),
+        None,
+        "-",
     )
-    own = config.add_subparsers(metavar="VERB", dest="config_verb", required=True)
-
-    def verb(name: str, summary: str, *, named: bool = False) -> Parser:
-        parser: Parser = own.add_parser(name, help=summary, description=summary)
-        if named:
-            parser.add_argument("name", metavar="NAME", help="the context's name")
-        return parser
-
-    contexts = verb("get-contexts", "List the contexts; * marks the current one.")
-    contexts.add_argument("--json", action="store_true", help="print JSON")
-    verb("current-context", "Print the name of the current context.")
-    verb("use-context", "Make a context the current one.", named=True)
-    _setting(verb("set-context", "Make a context, or change what it says.", named=True))
-    verb("delete-context", "Forget a context.", named=True)
-    view = verb("view", "Print the file, without its access keys.")
-    view.add_argument("--raw", action="store_true", help="with its access keys")
-    view.add_argument("--json", action="store_true", help="print JSON")
-    verb("schema", "Print the JSON Schema of the file.")
+    tls_certs = opt.optional("folder with ca.pem, cert.pem and key.pem, for TLS", "DIR")
+    munge = opt.optional("yes, no, or the socket of MUNGE's daemon", "WHEN")
 
 
-def _setting(parser: Parser) -> None:
-    add = parser.add_argument
-    add("--api-host", metavar="HOST", help="HOST, HOST:PORT, or several with commas")
-    add("--socket", metavar="PATH", help="a Unix socket, in place of a host")
-    add("--api-user-id", metavar="ID", help="your name there")
-    add(
-        "--api-access-key",
-        metavar="-",
-        choices=("-",),
-        help="read your key from standard input; a key as an argument would be seen by others",
-    )
-    add("--tls-certs", metavar="DIR", help="folder with ca.pem, cert.pem and key.pem, for TLS")
-    add("--munge", metavar="WHEN", help="yes, no, or the socket of MUNGE's daemon")
+def _schema(_: opt.OptionTable) -> int:
+    import json
+
+    from podwright.client import contexts_schema
+
+    print(json.dumps(contexts_schema(), indent=2))
+    return 0
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Carry out the parsed verb. Returns the exit code; raises InvalidRequest and NotFound."""
-    from podwright.client import contexts_path, read_contexts, write_contexts
+def _read() -> Contexts:
+    from podwright.client import contexts_path, read_contexts
 
-    if arguments.config_verb == "schema":
-        import json
+    return read_contexts(contexts_path(os.environ))
 
-        from podwright.client import contexts_schema
 
-        print(json.dumps(contexts_schema(), indent=2))
-        return 0
-    path = contexts_path(os.environ)
-    contexts = read_contexts(path)
-    if arguments.config_verb == "get-contexts":
-        print(_listed(contexts, as_json=arguments.json))
-        return 0
-    if arguments.config_verb == "current-context":
-        return _current(contexts)
-    if arguments.config_verb == "view":
-        print(_viewed(contexts, raw=arguments.raw, as_json=arguments.json))
-        return 0
-    changed, sentence = _changed(arguments, contexts)
-    write_contexts(path, changed)
+def _write(contexts: Contexts, sentence: str) -> int:
+    from podwright.client import contexts_path, write_contexts
+
+    write_contexts(contexts_path(os.environ), contexts)
     print(sentence)
+    return 0
+
+
+def _list(arguments: _ListOptions) -> int:
+    print(_listed(_read(), as_json=arguments.json))
     return 0
 
 
 def _listed(contexts: Contexts, *, as_json: bool) -> str:
     import json
 
-    from podwright.cli.shared._tables import table
+    from podwright.tables import table
 
     rows: list[tuple[str, str, str, bool]] = [
         (name, context.address, context.api_user_id, name == contexts.current_context)
@@ -114,7 +101,8 @@ def _listed(contexts: Contexts, *, as_json: bool) -> str:
     )
 
 
-def _current(contexts: Contexts) -> int:
+def _current(_: opt.OptionTable) -> int:
+    contexts = _read()
     if not contexts.current_context:
         print("no context is the current one", file=sys.stderr)
         return 1
@@ -122,56 +110,30 @@ def _current(contexts: Contexts) -> int:
     return 0
 
 
-def _viewed(contexts: Contexts, *, raw: bool, as_json: bool) -> str:
+def _view(arguments: _ViewOptions) -> int:
     import msgspec
 
     from podwright.client import contexts_as_toml
 
-    visible = contexts if raw else _without_keys(contexts)
-    if as_json:
-        return msgspec.json.format(msgspec.json.encode(visible), indent=2).decode()
-    return contexts_as_toml(visible).rstrip("\n")
+    visible = _read() if arguments.raw else _read().without_keys()
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(visible), indent=2).decode())
+    else:
+        print(contexts_as_toml(visible).rstrip("\n"))
+    return 0
 
 
-def _without_keys(stored: Contexts) -> Contexts:
-    import msgspec
-
-    def hidden(context: Context) -> Context:
-        return (
-            msgspec.structs.replace(context, api_access_key=_HIDDEN)
-            if context.api_access_key
-            else context
-        )
-
-    contexts = {name: hidden(context) for name, context in stored.contexts.items()}
-    return msgspec.structs.replace(stored, contexts=contexts)
+def _use(arguments: _NamedOptions) -> int:
+    contexts, name = _read().using(arguments.name), arguments.name
+    return _write(contexts, f"The current context is {name}: {contexts.named(name).address}.")
 
 
-def _changed(arguments: argparse.Namespace, found: Contexts) -> tuple[Contexts, str]:
-    """Return the contexts after the change, and the sentence that states the change."""
-    import msgspec
-
-    name: str = arguments.name
-    contexts = dict(found.contexts)
-    if arguments.config_verb == "use-context":
-        where = found.named(name).address
-        changed = msgspec.structs.replace(found, current_context=name)
-        return changed, f"The current context is {name}: {where}."
-    if arguments.config_verb == "delete-context":
-        found.named(name)
-        del contexts[name]
-        current = "" if found.current_context == name else found.current_context
-        changed = msgspec.structs.replace(found, contexts=contexts, current_context=current)
-        return changed, f"Context {name} is forgotten."
-    contexts[name] = _set(arguments, contexts.get(name))
-    return msgspec.structs.replace(found, contexts=contexts), f"Context {name} is set."
+def _delete(arguments: _NamedOptions) -> int:
+    return _write(_read().without(arguments.name), f"Context {arguments.name} is forgotten.")
 
 
-def _set(arguments: argparse.Namespace, before: Context | None) -> Context:
-    import msgspec
-
-    from podwright.client import Context
-
+def _set(arguments: _SetOptions) -> int:
+    contexts = _read()
     given: dict[str, str] = {
         key: value
         for key in ("api_host", "socket", "api_user_id", "tls_certs", "munge")
@@ -181,7 +143,36 @@ def _set(arguments: argparse.Namespace, before: Context | None) -> Context:
         given["api_access_key"] = sys.stdin.readline().strip()
     if given.get("tls_certs"):
         given["tls_certs"] = os.path.abspath(os.path.expanduser(given["tls_certs"]))
-    for option, other in (("api_host", "socket"), ("socket", "api_host")):
-        if given.get(option):
-            given.setdefault(other, "")
-    return msgspec.structs.replace(before or Context(), **given)
+    return _write(contexts.setting(arguments.name, given), f"Context {arguments.name} is set.")
+
+
+def _verb(
+    name: str, options: type[_Options], run: Callable[[_Options], int], summary: str
+) -> Verb[_Options]:
+    return Verb(name, options, run, summary, summary)
+
+
+VERBS = (
+    VerbGroup(
+        "podwright config",
+        "servers by name: choose one, list them, change them",
+        "Servers by name, each with who you are there.",
+        _EXAMPLES,
+        (
+            _verb(
+                "get-contexts", _ListOptions, _list, "List the contexts; * marks the current one."
+            ),
+            _verb(
+                "current-context",
+                opt.OptionTable,
+                _current,
+                "Print the name of the current context.",
+            ),
+            _verb("use-context", _NamedOptions, _use, "Make a context the current one."),
+            _verb("set-context", _SetOptions, _set, "Make a context, or change what it says."),
+            _verb("delete-context", _NamedOptions, _delete, "Forget a context."),
+            _verb("view", _ViewOptions, _view, "Print the file, without its access keys."),
+            _verb("schema", opt.OptionTable, _schema, "Print the JSON Schema of the file."),
+        ),
+    ),
+)

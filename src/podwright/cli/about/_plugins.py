@@ -20,7 +20,7 @@ def show(*, as_json: bool) -> str:
         return json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2)
     if not rows:
         return "No other package adds anything. CONTRIBUTING.md says what can be added."
-    from podwright.cli.shared._tables import table
+    from podwright.tables import table
 
     return table(
         ("Group", "Name", "Package", "State"),

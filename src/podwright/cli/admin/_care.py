@@ -4,14 +4,13 @@ backups."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from podwright.api import PodAdmin
-from podwright.cli.admin._calls import names
 from podwright.cli.admin._show import machine_table, moves_table, share_table
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._replies import names, show
 from podwright.cli.shared._waiting import waiting
 from podwright.errors import InvalidRequest
 from podwright.wire import ClusterInfo, QuotaInfo, ShareInfo
@@ -44,14 +43,14 @@ def drain_machine(arguments: _Arguments, admin: PodAdmin) -> int:
         )
     else:
         text = f"drain machine ({machine.machine}): success.\n{stays[:1].upper()}{stays[1:]}."
-    return _show(arguments, {**machine._asdict(), "dry_run": arguments.dry_run}, lambda: text)
+    return show(arguments, {**machine._asdict(), "dry_run": arguments.dry_run}, lambda: text)
 
 
 def resume_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin resume machine NAME`."""
     admin.resume_machine(arguments.name)
     done = f"resume machine ({arguments.name}): success."
-    return _show(arguments, {"name": arguments.name}, lambda: done)
+    return show(arguments, {"name": arguments.name}, lambda: done)
 
 
 def show_moves(arguments: _Arguments, admin: PodAdmin) -> int:
@@ -60,7 +59,7 @@ def show_moves(arguments: _Arguments, admin: PodAdmin) -> int:
     """
     changes = (arguments.never or arguments.allow) and not arguments.dry_run
     moves = admin.allow_moves(arguments.allow) if changes else admin.moves()
-    return _show(arguments, moves, lambda: moves_table(moves))
+    return show(arguments, moves, lambda: moves_table(moves))
 
 
 def add_machine(arguments: _Arguments, admin: PodAdmin) -> int:
@@ -95,7 +94,7 @@ def _changed(arguments: _Arguments, cluster: ClusterInfo, action: str) -> int:
         else f"{action}: success.\n{text[:1].upper()}{text[1:]}"
     )
     value = {**_json.cluster(cluster), "dry_run": arguments.dry_run}
-    return _show(arguments, value, lambda: text)
+    return show(arguments, value, lambda: text)
 
 
 def set_quota(arguments: _Arguments, admin: PodAdmin) -> int:
@@ -122,7 +121,7 @@ def remove_quota(arguments: _Arguments, admin: PodAdmin) -> int:
 
 def _quota(arguments: _Arguments, now: QuotaInfo, verb: str) -> int:
     whose = " in ".join(filter(None, (now.user, now.allocation)))
-    return _show(arguments, now, lambda: f"{verb} quota ({whose}): success.")
+    return show(arguments, now, lambda: f"{verb} quota ({whose}): success.")
 
 
 def list_shares(admin: PodAdmin) -> ListView:
@@ -150,7 +149,7 @@ def _share(arguments: _Arguments, now: ShareInfo, verb: str) -> int:
             "It has no effect now: no scheduler of this name calls the server, or the server has "
             "--sharing off. vipu-admin list shares shows all."
         )
-    return _show(arguments, now, lambda: "\n".join(lines))
+    return show(arguments, now, lambda: "\n".join(lines))
 
 
 def backup_store(arguments: _Arguments, admin: PodAdmin) -> int:
@@ -163,7 +162,7 @@ def backup_store(arguments: _Arguments, admin: PodAdmin) -> int:
         write_backup(Path(arguments.name), text)
     done = {"file": arguments.name, "records": count}
     words = f"backup store ({arguments.name}): success. {count} record{'s' * (count != 1)}."
-    return _show(arguments, done, lambda: words)
+    return show(arguments, done, lambda: words)
 
 
 def verify_audit(arguments: _Arguments, admin: PodAdmin) -> int:
@@ -179,10 +178,5 @@ def verify_audit(arguments: _Arguments, admin: PodAdmin) -> int:
         lines += [f"  {problem}" for problem in chain.problems]
     damaged = any(chain.problems for chain in report.chains)
     lines.append("audit verify: it was changed." if damaged else "audit verify: success.")
-    _show(arguments, report, lambda: "\n".join(lines))
+    show(arguments, report, lambda: "\n".join(lines))
     return 1 if damaged else 0
-
-
-def _show(arguments: _Arguments, value: object, text: Callable[[], str]) -> int:
-    print(_json.text(value) if getattr(arguments, "json", False) else text())
-    return 0

@@ -12,8 +12,8 @@ import secrets
 from pathlib import Path
 
 from podwright.api import PodAdmin
-from podwright.cli.admin._calls import names, success, wants_json
 from podwright.cli.shared import _json
+from podwright.cli.shared._replies import names, success, wants_json
 from podwright.errors import InvalidRequest, NotFound
 from podwright.wire import user_uri
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from podwright.api import Pod, PodAdmin
 from podwright.cli.admin import _care as _admin_care
-from podwright.cli.admin._calls import names, show, success, wants_json
 from podwright.cli.admin._show import (
     agent_card,
     agent_table,
@@ -28,8 +27,8 @@ from podwright.cli.partitions._verbs import LISTS as LISTS_OF_VIPU
 from podwright.cli.partitions._verbs import act
 from podwright.cli.shared import _json
 from podwright.cli.shared._arguments import complain
-from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._listing import show as show_list
+from podwright.cli.shared._listing import ListView, show_list
+from podwright.cli.shared._replies import names, show, success, wants_json
 from podwright.cli.shared._server import chosen
 from podwright.cli.shared._waiting import waiting
 from podwright.client import FoundServer

@@ -12,30 +12,33 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._server import connect, server_options
+from podwright.cli.shared._server import connect, parent_parser
 
 if TYPE_CHECKING:
-    from podwright.cli.devices._device_users import ShownUse
     from podwright.client import FoundServer
+    from podwright.client.devices import ShownUse
 
 _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
 
 
-def parser(prog: str, description: str, epilog: str) -> Parser:
-    """Return the options that both commands have."""
-    gc_parser = Parser(
-        prog=prog, parents=[server_options()], description=description, epilog=epilog
+class GcOptions(opt.OptionTable):
+    """The options that both commands have."""
+
+    json = opt.JSON
+    partition = opt.optional("this partition alone", "NAME", rivals="partition")
+    all_partitions = opt.flag("everybody's; one's own otherwise", rivals="partition")
+
+
+def parser(prog: str, description: str, epilog: str, options: type[GcOptions]) -> Parser:
+    """Return the parser of one of the commands."""
+    gc_parser = Parser(prog, description, epilog, parents=[parent_parser()])
+    gc_parser.add_argument(
+        "--version", action="version", version=f"{prog} (Podwright) {__version__}"
     )
-    add = gc_parser.add_argument
-    add("--version", action="version", version=f"{prog} (Podwright) {__version__}")
-    add("--json", action="store_true", help="print JSON")
-    group = gc_parser.add_mutually_exclusive_group()
-    group.add_argument("--partition", metavar="NAME", help="this partition alone")
-    group.add_argument(
-        "--all-partitions", action="store_true", help="everybody's; one's own otherwise"
-    )
+    options.add_to(gc_parser)
     return gc_parser
 
 
@@ -54,7 +57,7 @@ def device_uses(
     arguments: argparse.Namespace, server: FoundServer, environ: Mapping[str, str] = os.environ
 ) -> list[ShownUse]:
     """Return the requested partitions, with their devices and users."""
-    from podwright.cli.devices._device_users import read_device_uses
+    from podwright.client.devices import read_device_uses
 
     partition = arguments.partition or ""
     if not partition and not arguments.all_partitions:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
 
-from podwright.cli.shared._arguments import seconds
-from podwright.cli.shared._server import connect, server_options
+from podwright import option_rows as opt
+from podwright.cli.shared._server import ServerNames, connect
+from podwright.cli.shared._verb import Verb
+from podwright.option_rows import seconds
 
 _EXAMPLES = """\
 examples:
@@ -19,22 +18,11 @@ keys: 1 to 4 tables   / filter   s sort   x explain   d drain   r resume   q qui
 It needs podwright[top]."""
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its options."""
-    words = verbs.add_parser(
-        "top",
-        help="show the pod in a terminal, live",
-        description="Show devices, partitions, the queue, machines and events, live.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[server_options()],
-    )
-    words.add_argument(
-        "--interval", type=seconds, metavar="S", default=1.0, help="seconds between two looks, 1"
-    )
+class _TopOptions(ServerNames):
+    interval = opt.value("seconds between two looks, 1", "S", seconds, 1.0)
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: _TopOptions) -> int:
     """Show the pod until the user quits. Raises wire.PodwrightError."""
     from podwright.errors import InvalidRequest, Unavailable
 
@@ -58,3 +46,15 @@ def main(arguments: argparse.Namespace) -> int:
         pretend = "   SIMULATED" if server.info.simulated else ""
         TopApp(feed, f"podwright top   {server.address}{pretend}", arguments.interval).run()
     return 0
+
+
+VERBS = (
+    Verb(
+        "top",
+        _TopOptions,
+        _run,
+        help="show the pod in a terminal, live",
+        description="Show devices, partitions, the queue, machines and events, live.",
+        epilog=_EXAMPLES,
+    ),
+)

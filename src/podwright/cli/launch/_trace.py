@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.timeline import Account, Timeline
+    from podwright.timeline import Timeline
 
 _EXAMPLES = """\
 examples:
@@ -20,26 +21,22 @@ examples:
 ui.perfetto.dev opens the file itself."""
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its options."""
-    words = verbs.add_parser(
-        "trace",
-        help="show where the time of a launch went",
-        description="Say where the time of a launch went that poprun --trace has written down.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    words.add_argument(
-        "job", metavar="JOB", help="the file; or a partition, a Slurm job or a run, by its name"
-    )
-    words.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    words.add_argument("--json", action="store_true", help="print JSON")
+class _TraceOptions(opt.OptionTable):
+    job = opt.argument("the file; or a partition, a Slurm job or a run, by its name", "JOB")
+    html = opt.optional("write one self-contained page", "FILE")
+    json = opt.JSON
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: _TraceOptions) -> int:
     """Print the account of a launch. Raises wire.PodwrightError."""
     from podwright.errors import NotFound
-    from podwright.timeline import account, find_trace, read_timeline
+    from podwright.timeline import (
+        account,
+        find_trace,
+        read_timeline,
+        trace_text,
+        trace_values,
+    )
 
     path = arguments.job
     if not os.path.exists(path):
@@ -57,9 +54,9 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         from podwright.cli.shared._json import text
 
-        print(text(_values(path, timeline, times)))
+        print(text(trace_values(path, timeline, times)))
     else:
-        print(_words(path, timeline, times))
+        print(trace_text(path, timeline, times))
         if arguments.html:
             print(f"\nthe page: {arguments.html}")
     return 0
@@ -78,104 +75,13 @@ def _write(path: str, timeline: Timeline) -> None:
         raise InvalidRequest(f"--html: {path}: {error.strerror}") from None
 
 
-def _words(path: str, timeline: Timeline, times: Account) -> str:
-    from podwright.cli.shared._tables import card, printable, table
-    from podwright.timeline import in_sentences, seconds_text, size_text
-
-    launch = next(iter(timeline.of("launch")), None)
-    annotations = launch.annotations if launch else {}
-    pairs = [
-        ("Program", annotations.get("program", "")),
-        ("Instances", f"{annotations.get('instances', 0)} on {annotations.get('hosts', '')}"),
-        ("Ended", _outcome_words(timeline, annotations)),
-        ("File", path),
-    ]
-    parts = [card(pairs), "\n".join(printable(line) for line in in_sentences(times))]
-    if times.by_rank:
-        rows = [(rank, *map(seconds_text, each)) for rank, each in times.by_rank.items()]
-        parts.append(table(("Instance", "Starting", "Computing", "Waiting", "Transfer"), rows))
-    if times.kinds:
-        kinds = [
-            (
-                *(kind.name, size_text(kind.size), kind.collectives),
-                *(seconds_text(s / kind.calls) for s in (kind.waiting, kind.transfer)),
-            )
-            for kind in times.kinds
-        ]
-        parts.append(table(("Collective", "Size", "Times", "Waiting", "Transfer"), kinds))
-    if times.marks:
-        parts.append(table(("Mark", "Times"), times.marks.items()))
-    reports = [
-        (annotations.get("folder", ""), name, size_text(size))
-        for annotations in (i.annotations for i in timeline.instants if i.category == "report")
-        for name, size in _files(annotations) or [("nothing", 0)]
-    ]
-    if reports:
-        parts.append(table(("Report", "File", "Size"), reports))
-    if times.starts > 1:
-        restarts = [
-            (i.annotations.get("number"), i.annotations.get("cause", ""))
-            for i in timeline.instants
-            if i.name == "restart"
-        ]
-        parts += [table(("Restart", "Because"), restarts)] if restarts else []
-    if times.moves:
-        notes = [piece.annotations for piece in timeline.of("launch") if piece.name == "move"]
-        moves = [
-            (number, note.get("left", ""), note.get("now", note.get("problem", "")))
-            for number, note in enumerate(notes, 1)
-        ]
-        parts.append(table(("Move", "From", "To"), moves))
-    return "\n\n".join(parts)
-
-
-def _outcome_words(timeline: Timeline, launch: dict[str, Any]) -> str:
-    if "code" in launch or "cause" in launch:
-        words = [f"with code {launch['code']}"] if "code" in launch else []
-        return ", ".join([*words, *([str(launch["cause"])] if launch.get("cause") else [])])
-    return "not in this file" if timeline.whole else "the file is cut off"
-
-
-def _files(annotations: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(k.removeprefix("file "), v) for k, v in annotations.items() if k.startswith("file ")]
-
-
-def _values(path: str, timeline: Timeline, times: Account) -> dict[str, Any]:
-    from podwright.timeline import in_sentences
-
-    launch = next(iter(timeline.of("launch")), None)
-    begin = launch.begin if launch else 0
-    account = times._asdict()
-    account["kinds"] = [kind._asdict() for kind in times.kinds]
-    account["slowest"] = times.slowest._asdict() if times.slowest else None
-    account["by_rank"] = {str(rank): each._asdict() for rank, each in times.by_rank.items()}
-
-    def seconds(at: int) -> float:
-        return (at - begin) / 1e9
-
-    return {
-        "file": path,
-        "whole": timeline.whole,
-        "began": (begin + timeline.realtime) / 1e9,
-        "launch": launch.annotations if launch else {},
-        "account": account,
-        "sentences": in_sentences(times),
-        "phases": [
-            {"name": s.name, "depth": s.depth, "begin": seconds(s.begin), "end": seconds(s.end)}
-            for s in timeline.of("launch")
-        ],
-        "instances": [
-            {**s.annotations, "begin": seconds(s.begin), "end": seconds(s.end), "ended": s.done}
-            for s in timeline.of("instance")
-        ],
-        "happened": [
-            {"at": seconds(i.at), "what": i.name, **i.annotations}
-            for i in timeline.instants
-            if i.category == "launch"
-        ],
-        "reports": [
-            {"folder": i.annotations.get("folder", ""), "files": dict(_files(i.annotations))}
-            for i in timeline.instants
-            if i.category == "report"
-        ],
-    }
+VERBS = (
+    Verb(
+        "trace",
+        _TraceOptions,
+        _run,
+        help="show where the time of a launch went",
+        description="Say where the time of a launch went that poprun --trace has written down.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import positive, seconds
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive, seconds
 
 if TYPE_CHECKING:
-    from podwright.gpu.nodebench import Bench, Change
+    pass
 
 _EXAMPLES = """\
 examples:
@@ -21,53 +22,34 @@ a node is slow below 70 % of what most nodes do, or of --expect.
 exit code 0: nobody is slow; 1: somebody is; 2: bad usage."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "bench",
-        help="is each node as fast as the others?",
-        description="Measures nodes: copies and all-reduce inside each (nccl-tests or torch where "
-        "they are), then between nodes in rounds of pairs, so that one slow node or cable is named "
-        "after at most 2*log2(n) rounds. Outside a job it runs one of its own.",
-        epilog=_EXAMPLES,
-    )
-    where = parser.add_argument_group("the job")
-    where.add_argument("--nodes", metavar="N", type=positive, help="so many nodes")
-    where.add_argument("--nodelist", metavar="LIST", default="", help="these nodes")
-    where.add_argument("--partition", metavar="NAME", default="", help="of this partition")
-    where.add_argument("--gpus-per-node", metavar="N", type=positive, help="with so many GPUs each")
-    where.add_argument(
-        "--time", metavar="MINUTES", type=positive, default=15, help="its time limit (15)"
-    )
-    parser.add_argument(
-        "--way",
-        choices=("auto", "tcp", "torch", "none"),
-        default="auto",
-        help="between nodes (auto); none: each node by itself alone",
-    )
-    parser.add_argument(
-        "--expect",
-        metavar="GBPS",
-        type=seconds,
-        default=0.0,
-        help="Gb/s that a pair should have (default: what most do)",
-    )
-    parser.add_argument(
-        "--seconds", metavar="S", type=seconds, default=2.0, help="of each measurement (2)"
-    )
-    parser.add_argument(
-        "--keep",
-        metavar="FILE",
-        default="",
-        help="the table that is kept, to see changes (~/.local/state/podwright/bench.jsonl)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_node=_run)
+_WHERE = opt.OptionGroup("the job")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+class _BenchOptions(opt.OptionTable):
+    nodes = opt.value("so many nodes", "N", positive, None, group=_WHERE)
+    nodelist = opt.text("these nodes", "LIST", group=_WHERE)
+    partition = opt.text("of this partition", "NAME", group=_WHERE)
+    gpus_per_node = opt.value("with so many GPUs each", "N", positive, None, group=_WHERE)
+    time = opt.value("its time limit (15)", "MINUTES", positive, 15, group=_WHERE)
+    transport = opt.choice(
+        "between nodes (auto); none: each node by itself alone",
+        ("auto", "tcp", "torch", "none"),
+        "auto",
+        name="--way",
+        dest="way",
+    )
+    expect = opt.value("Gb/s that a pair should have (default: what most do)", "GBPS", seconds, 0.0)
+    seconds = opt.value("of each measurement (2)", "S", seconds, 2.0)
+    keep = opt.text(
+        "the table that is kept, to see changes (~/.local/state/podwright/bench.jsonl)", "FILE"
+    )
+    dry_run = opt.flag("say what would run")
+    json = opt.JSON
+
+
+def _run(arguments: _BenchOptions) -> int:
     import os
+    import shlex
 
     from podwright.errors import InvalidRequest
     from podwright.gpu import nodebench
@@ -80,10 +62,17 @@ def _run(arguments: argparse.Namespace) -> int:
                 "no nodes are named",
                 would_work="add --nodes=8 or --nodelist=n[1-8], or run it in a job",
             )
-        return _submit(arguments, inside)
+        if not arguments.dry_run:
+            nodebench.become_job(arguments)
+        command = nodebench.bench_command if inside else nodebench.job_command
+        print(shlex.join(command(arguments)))
+        print(nodebench.extent(arguments, inside))
+        return 0
     if len(inside) < 1:
         raise InvalidRequest("the job has no nodes")
-    interface = {"auto": nodebench.ways()[0], "none": ""}.get(arguments.way, arguments.way)
+    interface = {"auto": nodebench.ways()[0], "none": ""}.get(
+        arguments.transport, arguments.transport
+    )
     bench = nodebench.bench(
         inside,
         nodebench.srun_step(os.environ),
@@ -92,8 +81,13 @@ def _run(arguments: argparse.Namespace) -> int:
         expected=arguments.expect,
         report=_report_progress,
     )
-    changed = _keep(arguments.keep, bench)
-    _show(arguments, bench, changed)
+    changed = nodebench.record(arguments.keep, bench, os.environ)
+    if arguments.json:
+        import json
+
+        print(json.dumps(nodebench.as_json(bench, changed)))
+    else:
+        print(nodebench.as_text(bench, changed))
     return 1 if bench.slow else 0
 
 
@@ -103,109 +97,15 @@ def _report_progress(text: str) -> None:
     print(f"podwright node bench: {text}", file=sys.stderr, flush=True)
 
 
-def _submit(arguments: argparse.Namespace, inside: tuple[str, ...]) -> int:
-    """Submit a job that runs the same command inside."""
-    import os
-    import shlex
-    import sys
-
-    from podwright.errors import Unavailable
-    from podwright.gpu import nodebench
-    from podwright.hosts import expand
-
-    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "node", "bench"]
-    own += [f"--way={arguments.way}", f"--seconds={arguments.seconds:g}"]
-    own += [f"--expect={arguments.expect:g}"] if arguments.expect else []
-    own += [f"--keep={os.path.abspath(arguments.keep)}"] if arguments.keep else []
-    own += ["--json"] if arguments.json else []
-    words = ["salloc", "--exclusive", f"--time={arguments.time}", "--job-name=podwright-bench"]
-    for option in ("nodes", "nodelist", "partition", "gpus_per_node"):
-        value = getattr(arguments, option)
-        words += [f"--{option.replace('_', '-')}={value}"] if value else []
-    command = [*words, "--quiet", *own]
-    if arguments.dry_run:
-        count = len(inside) or arguments.nodes or len(expand(arguments.nodelist))
-        print(shlex.join(own if inside else command))
-        most = nodebench.most_rounds(count)
-        rounds = "" if arguments.way == "none" else f", then at most {most} rounds of pairs"
-        print(f"{count} nodes: each by itself{rounds}.")
-        return 0
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        raise Unavailable(
-            f"salloc: {error.strerror}", operation="run a job", would_work="install Slurm's client"
-        ) from None
-
-
-def _keep(name: str, bench: Bench) -> list[Change]:
-    import os
-    import time
-    from pathlib import Path
-
-    from podwright.errors import Unavailable
-    from podwright.gpu import nodebench
-
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(name or os.path.join(state, "podwright", "bench.jsonl"))
-    now = nodebench.rates(bench)
-    changed = nodebench.changes(path, now)
-    try:
-        nodebench.keep(path, now, time.time())
-    except OSError as error:
-        if name:
-            raise Unavailable(
-                f"{path}: {error.strerror}", operation="keep the table", would_work="--keep FILE"
-            ) from None
-    return changed
-
-
-def _show(arguments: argparse.Namespace, bench: Bench, changed: list[Change]) -> None:
-    from podwright.cli.shared._tables import table
-    from podwright.gpu import nodebench
-
-    now = nodebench.rates(bench)
-    if arguments.json:
-        import json
-
-        tree = {
-            **bench._asdict(),
-            "rates": now,
-            "rounds": [
-                [{"pair": list(pair), "gbps": rate} for pair, rate in round_result.items()]
-                for round_result in bench.rounds
-            ],
-            "verdict": bench.verdict._asdict(),
-            "slow": [round_result._asdict() for round_result in bench.slow],
-            "changes": [round_result._asdict() for round_result in changed],
-        }
-        print(json.dumps(tree))
-        return
-    print(_head(bench))
-    for slow in bench.slow:
-        print(f"SLOW  {slow.part}, {slow.what}: {slow.rate:.2f} Gb/s, not {slow.reference:.2f}")
-    for change in changed:
-        print(
-            f"CHANGED  {change.node}, {change.what}: {change.now:.2f}, before {change.before:.2f}"
-        )
-    for node, error in bench.errors.items():
-        print(f"ERROR  {node}: {error}")
-    kinds = list(dict.fromkeys(kind for rates in now.values() for kind in rates))
-    rows = [
-        (node, *(f"{rates[k]:.2f}" if k in rates else "" for k in kinds))
-        for node, rates in now.items()
-    ]
-    print(f"\n{table(('Gb/s', *kinds), rows)}")
-
-
-def _head(bench: Bench) -> str:
-    count, rounds = len(bench.nodes), len(bench.rounds)
-    by = f"{rounds} rounds of pairs by {bench.way}" if bench.way else "each by itself"
-    extent = f"({count} nodes, {by})"
-    if bench.slow:
-        parts = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
-        return f"Slow: {parts} {extent}."
-    if bench.verdict.unsure:
-        names = ", ".join(bench.verdict.unsure)
-        return f"Nobody can be told from others, but below what is expected: {names} {extent}."
-    return f"All are as fast as each other {extent}."
+VERBS = (
+    Verb(
+        "bench",
+        _BenchOptions,
+        _run,
+        help="is each node as fast as the others?",
+        description="Measures nodes: copies and all-reduce inside each (nccl-tests or torch where "
+        "they are), then between nodes in rounds of pairs, so that one slow node or cable is named "
+        "after at most 2*log2(n) rounds. Outside a job it runs one of its own.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from podwright.gpu.health import NodeReport
@@ -23,54 +25,36 @@ as HealthCheckProgram, Prolog and Epilog (podwright slurm configure --gpus … -
 exit code 0: fit for jobs, warnings or none; 1: unfit; 2: bad usage."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "health",
-        help="is this node fit for jobs?",
-        description="Looks at GPUs, their links, adapters, memory, disks, mounts and clock, and "
-        "says what is wrong, what that means and what to do. Needs no daemon. XIDs of earlier "
-        "are read from the kernel's log, which root may.",
-        epilog=_EXAMPLES,
+_SLURM = opt.OptionGroup("Slurm")
+
+
+class _HealthOptions(opt.OptionTable):
+    config = opt.text(
+        "which checks run, and their bounds (/etc/podwright/node-health.toml)", "FILE"
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default="",
-        help="which checks run, and their bounds (/etc/podwright/node-health.toml)",
-    )
-    parser.add_argument("--skip", metavar="CHECK", action="append", default=[], help="leave it out")
-    slurm = parser.add_argument_group("Slurm")
-    slurm.add_argument(
-        "--slurm", action="store_true", help="tell Slurm: drain this node, or give it back"
-    )
-    slurm.add_argument(
-        "--act",
-        choices=("warn", "drain"),
-        help="warn: change nothing; drain: never more than a share of a partition's nodes "
+    skip = opt.several("leave it out", "CHECK", str)
+    slurm = opt.flag("tell Slurm: drain this node, or give it back", group=_SLURM)
+    act = opt.choice(
+        "warn: change nothing; drain: never more than a share of a partition's nodes "
         "(default: act in the settings, or warn)",
+        ("warn", "drain"),
+        None,
+        group=_SLURM,
     )
-    slurm.add_argument(
-        "--state",
-        metavar="DIR",
-        default="",
-        help="where a node remembers why it was drained (/var/lib/podwright/node-health)",
+    state = opt.text(
+        "where a node remembers why it was drained (/var/lib/podwright/node-health)",
+        "DIR",
+        group=_SLURM,
     )
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print JSON, one line")
-    shape.add_argument(
-        "--prometheus",
-        metavar="FILE",
-        help="write it for node_exporter's textfile collector; - prints it",
+    json = opt.flag("print JSON, one line", rivals="shape")
+    prometheus = opt.optional(
+        "write it for node_exporter's textfile collector; - prints it", "FILE", rivals="shape"
     )
-    shape.add_argument("--list", action="store_true", help="print the table of checks")
-    shape.add_argument(
-        "--forget", action="store_true", help="let XIDs until now count no more, after a repair"
-    )
-    parser.set_defaults(run_node=_run)
+    list = opt.flag("print the table of checks", rivals="shape")
+    forget = opt.flag("let XIDs until now count no more, after a repair", rivals="shape")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: _HealthOptions) -> int:
     import os
     from pathlib import Path
 
@@ -101,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if report.fit else 1
 
 
-def _show(arguments: argparse.Namespace, report: NodeReport) -> None:
+def _show(arguments: _HealthOptions, report: NodeReport) -> None:
     import time
 
     from podwright.gpu import health
@@ -119,8 +103,8 @@ def _show(arguments: argparse.Namespace, report: NodeReport) -> None:
 
 
 def _list() -> int:
-    from podwright.cli.shared._tables import table
     from podwright.gpu import health
+    from podwright.tables import table
 
     print(table(("Check", "Level", "Bound", "What it asks for"), health.checks()))
     print(f"Settings: {health.PLACE}, or --config FILE.")
@@ -139,3 +123,17 @@ def _known(names: list[str]) -> None:
                 operation=f"--skip {name}",
                 would_work="podwright node health --list names them",
             )
+
+
+VERBS = (
+    Verb(
+        "health",
+        _HealthOptions,
+        _run,
+        help="is this node fit for jobs?",
+        description="Looks at GPUs, their links, adapters, memory, disks, mounts and clock, and "
+        "says what is wrong, what that means and what to do. Needs no daemon. XIDs of earlier "
+        "are read from the kernel's log, which root may.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from podwright.api import Pod
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._tables import Table
+from podwright.cli.shared._replies import show, success, wants_json
 from podwright.client import Client
 from podwright.errors import InvalidRequest, as_sentence
+from podwright.tables import Table, table_of
 from podwright.wire import EventInfo, Explanation, JobInfo, PartitionSpec, WaiterInfo
 
 
@@ -20,22 +21,22 @@ def waiter_table(waiters: list[WaiterInfo]) -> Table:
     """Return the queue as a table for people. The columns are our own: V-IPU has no queue."""
     from podwright.client import span
 
-    header = ("Place", "Waiter", "Owner", "Priority", "State", "For", "Kept", "Estimate", "Needs")
-    rows: list[tuple[object, ...]] = [
-        (
-            waiter.place or "",
-            waiter.id,
-            waiter.owner,
-            waiter.priority,
-            waiter.state,
-            waiter.asked,
-            waiter.reserved,
-            span(waiter.estimate) if waiter.estimate else "",
-            waiter.needs,
-        )
-        for waiter in waiters
-    ]
-    return Table(header, rows, "Waiter", ("Priority", "Kept", "State", "Owner"))
+    return table_of(
+        waiters,
+        {
+            "Place": lambda waiter: waiter.place or "",
+            "Waiter": lambda waiter: waiter.id,
+            "Owner": lambda waiter: waiter.owner,
+            "Priority": lambda waiter: waiter.priority,
+            "State": lambda waiter: waiter.state,
+            "For": lambda waiter: waiter.asked,
+            "Kept": lambda waiter: waiter.reserved,
+            "Estimate": lambda waiter: span(waiter.estimate) if waiter.estimate else "",
+            "Needs": lambda waiter: waiter.needs,
+        },
+        "Waiter",
+        ("Priority", "Kept", "State", "Owner"),
+    )
 
 
 def list_waiters(pod: Pod) -> ListView:
@@ -110,13 +111,7 @@ def list_queue(pod: Pod) -> ListView:
 def remove_waiter(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu remove waiter ID`: leave the queue."""
     pod.leave(arguments.name)
-    done = {"id": arguments.name}
-    print(
-        _json.text(done)
-        if _wants_json(arguments)
-        else f"remove waiter ({arguments.name}): success."
-    )
-    return 0
+    return success(f"remove waiter ({arguments.name})", {"id": arguments.name}, arguments)
 
 
 def explain(
@@ -128,14 +123,10 @@ def explain(
     if arguments.job:
         with pod.client() as client:
             explanation_of_job = _of_job(arguments, client)
-        print(
-            _json.text(explanation_of_job)
-            if _wants_json(arguments)
-            else explanation(explanation_of_job)
-        )
+        show(arguments, explanation_of_job, lambda: explanation(explanation_of_job))
         return 0 if explanation_of_job.starts_now else 75
-    is_request = arguments.what == "partition" and not arguments.name
-    if not arguments.what or (is_request and not (arguments.size or arguments.devices)):
+    is_request = arguments.subject == "partition" and not arguments.name
+    if not arguments.subject or (is_request and not (arguments.size or arguments.devices)):
         raise InvalidRequest(
             "explain what is not said",
             would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
@@ -143,12 +134,8 @@ def explain(
     if is_request:
         explanation_of_job = pod.explain(to_spec(arguments), duration=arguments.duration)
     else:
-        explanation_of_job = pod.explain(arguments.name or arguments.what)
-    print(
-        _json.text(explanation_of_job)
-        if _wants_json(arguments)
-        else explanation(explanation_of_job)
-    )
+        explanation_of_job = pod.explain(arguments.name or arguments.subject)
+    show(arguments, explanation_of_job, lambda: explanation(explanation_of_job))
     return 75 if is_request and not explanation_of_job.starts_now else 0
 
 
@@ -200,7 +187,7 @@ def command(spec: PartitionSpec) -> str:
 
 def events(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu events`: prints events, oldest first; with --follow also new ones, until Ctrl-C."""
-    follow, as_json = arguments.follow, _wants_json(arguments)
+    follow, as_json = arguments.follow, wants_json(arguments)
     for event in pod.events(since=arguments.since, follow=follow):
         print(_json.line(event) if as_json else event_line(event), flush=follow)
     return 0
@@ -214,7 +201,3 @@ def event_line(event: EventInfo) -> str:
     text = f"{text}: {outcome}"
     detail = f"{text}; {event.detail}" if event.detail else text
     return "".join(letter if letter.isprintable() else "?" for letter in detail)
-
-
-def _wants_json(arguments: argparse.Namespace) -> bool:
-    return getattr(arguments, "json", False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from podwright.cli.shared._tables import Table, card, table
+from podwright.tables import Table, card, table, table_of
 from podwright.wire import (
     AllocationInfo,
     ClusterInfo,
@@ -18,89 +19,88 @@ from podwright.wire import (
 
 def partition_table(partitions: list[PartitionInfo]) -> Table:
     """Return the newest of V-IPU's three layouts, column for column (PopRun guide 2.10.1)."""
-    rows: list[tuple[object, ...]] = [
-        (
-            p.cluster,
-            p.allocation,
-            p.name,
-            p.num_ilds,
-            p.gw_routing.value,
-            p.routing.value,
-            p.size,
-            p.num_gcds,
-            p.ready_state.value,
-        )
-        for p in partitions
-    ]
-    header = (
-        "Cluster", "Allocation", "Partition", "ILDs", "GW Routing", "ILD Routing", "Size",
-        "GCDs", "State",
-    )  # fmt: skip
-    optional = ("GW Routing", "ILD Routing", "ILDs", "GCDs", "Cluster")
-    return Table(header, rows, "Partition", optional)
+    return table_of(
+        partitions,
+        {
+            "Cluster": lambda p: p.cluster,
+            "Allocation": lambda p: p.allocation,
+            "Partition": lambda p: p.name,
+            "ILDs": lambda p: p.num_ilds,
+            "GW Routing": lambda p: p.gw_routing.value,
+            "ILD Routing": lambda p: p.routing.value,
+            "Size": lambda p: p.size,
+            "GCDs": lambda p: p.num_gcds,
+            "State": lambda p: p.ready_state.value,
+        },
+        "Partition",
+        ("GW Routing", "ILD Routing", "ILDs", "GCDs", "Cluster"),
+    )
 
 
 def cluster_table(clusters: list[ClusterInfo]) -> Table:
     """Our own columns: V-IPU's are not known."""
-    rows: list[tuple[object, ...]] = [
-        (
-            c.name,
-            c.family,
-            c.size,
-            c.free,
-            len(c.ild_sizes),
-            c.topology,
-            c.ild_topology,
-            c.simulated,
-        )
-        for c in clusters
-    ]
-    header = (
-        "Cluster", "Family", "Size", "Free", "ILDs", "Topology", "ILD Topology", "Simulated",
-    )  # fmt: skip
-    return Table(header, rows, "Cluster", ("ILD Topology", "Topology", "Simulated", "ILDs"))
+    return table_of(
+        clusters,
+        {
+            "Cluster": lambda c: c.name,
+            "Family": lambda c: c.family,
+            "Size": lambda c: c.size,
+            "Free": lambda c: c.free,
+            "ILDs": lambda c: len(c.ild_sizes),
+            "Topology": lambda c: c.topology,
+            "ILD Topology": lambda c: c.ild_topology,
+            "Simulated": lambda c: c.simulated,
+        },
+        "Cluster",
+        ("ILD Topology", "Topology", "Simulated", "ILDs"),
+    )
 
 
 def allocation_table(allocations: list[AllocationInfo]) -> Table:
     """V-IPU's two columns and its rules (V-IPU user guide, allocations)."""
-    rows: list[tuple[object, ...]] = [(a.name, " ".join(a.agents)) for a in allocations]
-    return Table(("Allocation ID", "Agents"), rows, "Allocation ID", ruled=True)
+    columns: dict[str, Callable[[AllocationInfo], object]] = {
+        "Allocation ID": lambda a: a.name,
+        "Agents": lambda a: " ".join(a.agents),
+    }
+    return table_of(allocations, columns, "Allocation ID", ruled=True)
 
 
 def device_table(devices: list[DeviceInfo]) -> Table:
     """Our own columns. Device: link domain and offset, as --devices takes them."""
-    rows: list[tuple[object, ...]] = [
-        (
-            d.cluster,
-            f"{d.device.domain}:{d.device.offset}",
-            d.device.machine,
-            d.device.index,
-            d.state,
-            d.allocation,
-            d.partition,
-        )
-        for d in devices
-    ]
-    header = ("Cluster", "Device", "Machine", "IPU", "State", "Allocation", "Partition")
-    return Table(header, rows, "Device", ("Allocation", "Cluster"))
+    return table_of(
+        devices,
+        {
+            "Cluster": lambda d: d.cluster,
+            "Device": lambda d: f"{d.device.domain}:{d.device.offset}",
+            "Machine": lambda d: d.device.machine,
+            "IPU": lambda d: d.device.index,
+            "State": lambda d: d.state,
+            "Allocation": lambda d: d.allocation,
+            "Partition": lambda d: d.partition,
+        },
+        "Device",
+        ("Allocation", "Cluster"),
+    )
 
 
 def lease_table(leases: list[LeaseInfo]) -> Table:
     """Our own columns: V-IPU has no leases."""
-    rows: list[tuple[object, ...]] = [
-        (
-            lease.id,
-            lease.partition,
-            len(lease.devices) or "all",
-            lease.holder,
-            lease.owner,
-            lease.epoch,
-            f"{lease.expires_in:.0f} s" if lease.state == "HELD" else lease.state,
-        )
-        for lease in leases
-    ]
-    header = ("Lease", "Partition", "Devices", "Holder", "Owner", "Epoch", "Ends in")
-    return Table(header, rows, "Lease", ("Epoch", "Owner", "Devices"))
+    return table_of(
+        leases,
+        {
+            "Lease": lambda lease: lease.id,
+            "Partition": lambda lease: lease.partition,
+            "Devices": lambda lease: len(lease.devices) or "all",
+            "Holder": lambda lease: lease.holder,
+            "Owner": lambda lease: lease.owner,
+            "Epoch": lambda lease: lease.epoch,
+            "Ends in": lambda lease: (
+                f"{lease.expires_in:.0f} s" if lease.state == "HELD" else lease.state
+            ),
+        },
+        "Lease",
+        ("Epoch", "Owner", "Devices"),
+    )
 
 
 def quota_table(quotas: list[QuotaInfo]) -> Table:
@@ -109,16 +109,16 @@ def quota_table(quotas: list[QuotaInfo]) -> Table:
     def of(used: int, limit: int) -> str:
         return f"{used} of {limit}" if limit >= 0 else f"{used}, no limit"
 
-    rows: list[tuple[object, ...]] = [
-        (
-            q.user or "all together",
-            q.allocation or "all together",
-            of(q.used_devices, q.devices),
-            of(q.used_partitions, q.partitions),
-        )
-        for q in quotas
-    ]
-    return Table(("User", "Allocation", "Devices", "Partitions"), rows, "User")
+    return table_of(
+        quotas,
+        {
+            "User": lambda q: q.user or "all together",
+            "Allocation": lambda q: q.allocation or "all together",
+            "Devices": lambda q: of(q.used_devices, q.devices),
+            "Partitions": lambda q: of(q.used_partitions, q.partitions),
+        },
+        "User",
+    )
 
 
 def attribute_table(devices: list[DeviceInfo]) -> Table:

@@ -23,7 +23,8 @@ from podwright.cli.partitions._show import (
 )
 from podwright.cli.shared import _json
 from podwright.cli.shared._arguments import complain
-from podwright.cli.shared._listing import ListView, show
+from podwright.cli.shared._listing import ListView, show_list
+from podwright.cli.shared._replies import show, success, wants_json
 from podwright.cli.shared._server import chosen
 from podwright.cli.shared._waiting import waiting
 from podwright.client import FoundServer
@@ -54,11 +55,9 @@ def _create_partition(arguments: _Arguments, pod: Pod) -> int:
         with waiting(f"create partition ({arguments.name})"):
             created = pod.create(spec, duration=duration)
     if created.ready_state is ReadyState.ACTIVE and not arguments.no_ipuof_files:
-        from podwright.cli.partitions import (
-            _files as _vipu_files,  # tempfile, pathlib: most commands write no files
-        )
+        from podwright.api import _ipuof_files  # tempfile, pathlib: most commands write no files
 
-        _vipu_files.write(created, system_wide=arguments.system_wide)
+        _ipuof_files.write(created, system_wide=arguments.system_wide, report=complain)
     return _outcome("create", created, arguments)
 
 
@@ -70,19 +69,19 @@ def _reset_partition(arguments: _Arguments, pod: Pod) -> int:
     with waiting(f"reset partition ({arguments.name})"):
         info = pod.reset(arguments.name, relocatable=arguments.relocatable, force=arguments.force)
     if info.ready_state is ReadyState.ACTIVE:
-        from podwright.cli.partitions import _files as _vipu_files
+        from podwright.api import _ipuof_files
 
-        _vipu_files.rewrite(info)
+        _ipuof_files.rewrite(info, complain)
     return _outcome("reset", info, arguments)
 
 
 def _remove_partition(arguments: _Arguments, pod: Pod) -> int:
-    from podwright.cli.partitions import _files as _vipu_files
+    from podwright.api import _ipuof_files
 
     with waiting(f"remove partition ({arguments.name})"):
         pod.remove(arguments.name, force=arguments.force)
-    _vipu_files.remove(arguments.name)
-    return _success(f"remove partition ({arguments.name})", {"name": arguments.name}, arguments)
+    _ipuof_files.remove(arguments.name, complain)
+    return success(f"remove partition ({arguments.name})", {"name": arguments.name}, arguments)
 
 
 def _remove_lease(arguments: _Arguments, pod: Pod) -> int:
@@ -93,21 +92,16 @@ def _remove_lease(arguments: _Arguments, pod: Pod) -> int:
             f"its devices before {' and '.join(lease.waits_for)} did their part. "
             f"Look: vipu explain {lease.partition}"
         )
-    return _success(f"remove lease ({lease.id})", lease, arguments)
+    return success(f"remove lease ({lease.id})", lease, arguments)
 
 
 def _outcome(verb: str, info: PartitionInfo, arguments: _Arguments) -> int:
     action = f"{verb} partition ({info.name})"
     if info.ready_state is ReadyState.ACTIVE:
-        return _success(action, _json.partition(info), arguments)
+        return success(action, _json.partition(info), arguments)
     reason = "; ".join(info.errors) or f"it is {info.ready_state.value}"
     complain(f"{action}: failed: {reason}. Try: vipu reset partition {info.name}")
     return 1
-
-
-def _success(action: str, value: object, arguments: _Arguments) -> int:
-    print(_json.text(value) if _wants_json(arguments) else f"{action}: success.")
-    return 0
 
 
 def _list_partitions(arguments: _Arguments, pod: Pod) -> ListView:
@@ -164,7 +158,7 @@ def _get_partition(arguments: _Arguments, pod: Pod) -> int:
             operation=f"get partition {info.name}",
             would_work=f"it has {info.num_gcds}, counted from 0",
         )
-    return _show(arguments, _json.partition_in_full(info), lambda: partition_card(info, gcd))
+    return show(arguments, _json.partition_in_full(info), lambda: partition_card(info, gcd))
 
 
 def _ipuof(arguments: _Arguments, info: PartitionInfo) -> int:
@@ -173,7 +167,7 @@ def _ipuof(arguments: _Arguments, info: PartitionInfo) -> int:
     V-IPU does so, and scripts cut that output.
     """
     gcds = ipuof_gcds(info, arguments.gcd)
-    if arguments.gcd is None and not _wants_json(arguments):
+    if arguments.gcd is None and not wants_json(arguments):
         print(f"IPUoF configuration of partition {info.name}:")
     print(_json.text(gcds[0] if len(gcds) == 1 else gcds))
     return 0
@@ -184,7 +178,7 @@ def _get_cluster(arguments: _Arguments, pod: Pod) -> int:
     info = next((c for c in clusters if c.name == arguments.name), None)
     if info is None:
         raise _missing("cluster", arguments.name, [c.name for c in clusters])
-    return _show(arguments, _json.cluster(info), lambda: cluster_card(info))
+    return show(arguments, _json.cluster(info), lambda: cluster_card(info))
 
 
 def _get_allocation(arguments: _Arguments, pod: Pod) -> int:
@@ -192,7 +186,7 @@ def _get_allocation(arguments: _Arguments, pod: Pod) -> int:
     info = next((a for a in allocations if a.name == arguments.name), None)
     if info is None:
         raise _missing("allocation", arguments.name, [a.name for a in allocations])
-    return _show(arguments, _json.allocation(info), lambda: allocation_card(info))
+    return show(arguments, _json.allocation(info), lambda: allocation_card(info))
 
 
 def _explain(arguments: _Arguments, pod: Pod) -> int:
@@ -202,15 +196,6 @@ def _explain(arguments: _Arguments, pod: Pod) -> int:
 def _missing(kind: str, name: str, known: list[str]) -> NotFound:
     there_are = f"there are: {', '.join(known)}" if known else f"there is no {kind} at all"
     return NotFound(f"there is no {kind} {name!r}", would_work=there_are)
-
-
-def _show(arguments: _Arguments, value: object, layout: Callable[[], str]) -> int:
-    print(_json.text(value) if _wants_json(arguments) else layout())
-    return 0
-
-
-def _wants_json(arguments: _Arguments) -> bool:
-    return getattr(arguments, "json", False)
 
 
 def partition_spec(arguments: _Arguments) -> PartitionSpec:
@@ -327,7 +312,7 @@ def perform(arguments: _Arguments, connect: _Connect) -> int:
 def act(arguments: _Arguments, pod: Pod) -> int:
     """Carry out one of ACTIONS or LISTS, as the arguments name it."""
     if (read := LISTS.get(arguments.action)) is not None:
-        return show(arguments, lambda: read(arguments, pod))
+        return show_list(arguments, lambda: read(arguments, pod))
     return ACTIONS[arguments.action](arguments, pod)
 
 

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
+from functools import partial
+
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb, VerbGroup
 
 _EXAMPLES = """\
 examples:
   podwright metrics rules > podwright-rules.yml        alerts for Prometheus
   podwright metrics dashboards > podwright.json        a board for Grafana (Import)
   podwright metrics write monitoring                   all three files into a folder"""
-_WORDS = {
+_FILES = {
     "scrape": ("prometheus.yml", "print whom Prometheus asks"),
     "rules": ("podwright-rules.yml", "print alert rules for Prometheus"),
     "dashboards": ("podwright-board.json", "print a board for Grafana"),
 }
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its nouns."""
-    words = verbs.add_parser(
-        "metrics",
-        help="print alert rules, a dashboard and settings for Prometheus and Grafana",
-        description="Print what Prometheus and Grafana need to watch servers, agents and Slurm's "
-        "service.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    nouns = words.add_subparsers(metavar="WHAT", dest="what", required=True)
-    for noun, (_, description) in _WORDS.items():
-        nouns.add_parser(
-            noun, help=description, description=f"{description[0].upper()}{description[1:]}."
-        )
-    write = nouns.add_parser("write", help="write all of them", description="Write all of them.")
-    write.add_argument("folder", metavar="FOLDER", help="where; what is there already stays")
+class _WriteOptions(opt.OptionTable):
+    folder = opt.argument("where; what is there already stays", "FOLDER")
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Print or write the files. Raises errors.AlreadyExists, which changes nothing."""
+def _print(file: str, _: opt.OptionTable) -> int:
     from podwright import monitoring
 
-    if arguments.what != "write":
-        sys.stdout.write(monitoring.read(_WORDS[arguments.what][0]))
-        return 0
+    sys.stdout.write(monitoring.read(file))
+    return 0
+
+
+def _write(arguments: _WriteOptions) -> int:
+    """Write the files. Raises errors.AlreadyExists, which changes nothing."""
     from pathlib import Path
 
+    from podwright import monitoring
     from podwright.errors import AlreadyExists
 
     folder = Path(arguments.folder)
@@ -62,3 +51,27 @@ def main(arguments: argparse.Namespace) -> int:
         (folder / name).write_text(monitoring.read(name), encoding="utf-8")
         print(folder / name)
     return 0
+
+
+VERBS = (
+    VerbGroup(
+        "podwright metrics",
+        "print alert rules, a dashboard and settings for Prometheus and Grafana",
+        "Print what Prometheus and Grafana need to watch servers, agents and Slurm's service.",
+        _EXAMPLES,
+        (
+            *(
+                Verb(
+                    name,
+                    opt.OptionTable,
+                    partial(_print, file),
+                    text,
+                    f"{text[0].upper()}{text[1:]}.",
+                )
+                for name, (file, text) in _FILES.items()
+            ),
+            Verb("write", _WriteOptions, _write, "write all of them", "Write all of them."),
+        ),
+        metavar="WHAT",
+    ),
+)

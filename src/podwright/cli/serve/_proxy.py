@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
-from podwright.cli.shared._arguments import port
+from podwright import option_rows as opt
+from podwright.cli.shared._arguments import complain
 from podwright.cli.shared._server import chosen
-
-if TYPE_CHECKING:
-    import asyncio
+from podwright.cli.shared._verb import Verb
+from podwright.option_rows import port
 
 _EXAMPLES = """\
 examples:
@@ -23,38 +19,26 @@ The command finds the server by VIPU_CLI_API_HOST and IPUOF_VIPU_API_HOST, which
 leads there, for programs of this user alone, for as long as the command runs."""
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its options."""
-    words = verbs.add_parser(
-        "proxy",
-        help="run a program of V-IPU's under your name on a secure server",
-        description="Run a command whose calls reach a secure server in your name.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
+class _ProxyOptions(opt.OptionTable, inherited=True):
+    api_host = opt.text(
+        "the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
+        "HOST",
+        name="-H --api-host",
     )
-    words.add_argument(
-        "-H",
-        "--api-host",
-        metavar="HOST",
-        help="the server, or HOST:PORT, or several with commas (VIPU_CLI_API_HOST)",
+    api_port = opt.value("its port, 8090", "PORT", port, None)
+    tls_certs = opt.text(
+        "your certificate: a folder that vipu-admin create certificate made (VIPU_CLI_TLS_CERTS)",
+        "DIR",
     )
-    words.add_argument("--api-port", metavar="PORT", type=port, help="its port, 8090")
-    words.add_argument(
-        "--tls-certs",
-        metavar="DIR",
-        help="your certificate: a folder that vipu-admin create certificate made "
-        "(VIPU_CLI_TLS_CERTS)",
-    )
-    words.add_argument("--config", metavar="FILE", help="where these may stand as well")
-    words.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run")
+    config = opt.text("where these may stand as well", "FILE")
+    command = opt.arguments("what to run", "COMMAND", "...")
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: _ProxyOptions) -> int:
     """Run the verb. Returns the command's exit code, or 128+N after signal N."""
     import asyncio
 
-    from podwright.client import server_for_proxy
+    from podwright.client import PortForwarder, run_through, server_for_proxy
     from podwright.errors import InvalidRequest
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
@@ -64,42 +48,17 @@ def main(arguments: argparse.Namespace) -> int:
             would_work="podwright proxy -H HOST --tls-certs DIR -- COMMAND",
         )
     addresses, certs = server_for_proxy(chosen(arguments), os.environ)
-    return asyncio.run(_run(addresses, certs, command))
-
-
-async def _run(addresses: Any, certs: str, command: list[str]) -> int:
-    import asyncio
-    import signal
-
-    from podwright.cli.shared._arguments import complain
-    from podwright.client import PortForwarder
-    from podwright.errors import InvalidRequest
-    from podwright.wire import SOCKET_VARIABLE
-
     forwarder = PortForwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
-    place = str(await forwarder.start())
-    # These settings of our own would bypass the port, or speak TLS to it.
-    ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
-    environ = {name: text for name, text in os.environ.items() if name not in ours}
-    for prefix in ("VIPU_CLI_API", "IPUOF_VIPU_API"):
-        environ |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": place}
-    try:
-        try:
-            child = await asyncio.create_subprocess_exec(*command, env=environ)
-        except OSError as error:
-            raise InvalidRequest(
-                f"cannot run {command[0]}: {(error.strerror or str(error)).lower()}"
-            ) from None
-        loop = asyncio.get_running_loop()
-        # The terminal sends Ctrl-C to the command too. This process ends as the command does.
-        loop.add_signal_handler(signal.SIGINT, lambda: None)
-        loop.add_signal_handler(signal.SIGTERM, _end, child)
-        code = await child.wait()
-    finally:
-        await forwarder.stop()
-    return code if code >= 0 else 128 - code
+    return asyncio.run(run_through(forwarder, command, os.environ))
 
 
-def _end(child: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        child.terminate()
+VERBS = (
+    Verb(
+        "proxy",
+        _ProxyOptions,
+        _run,
+        help="run a program of V-IPU's under your name on a secure server",
+        description="Run a command whose calls reach a secure server in your name.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import html
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podwright.cli.shared._server import connect, server_options
+from podwright import option_rows as opt
+from podwright.cli.shared._server import ServerNames, connect
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,20 +22,11 @@ The address that it prints logs in once, within a minute. Through ssh:
   ssh -L 8091:127.0.0.1:8091 head1 podwright web --no-open"""
 
 
-def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
-    """Add the verb and its options."""
-    words = verbs.add_parser(
-        "web",
-        help="show the pod in a browser",
-        description="Show the pod, its queue and its partitions in a browser, live.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[server_options()],
-    )
-    words.add_argument("--no-open", action="store_true", help="open no browser")
+class _WebOptions(ServerNames):
+    no_open = opt.flag("open no browser")
 
 
-def main(arguments: argparse.Namespace) -> int:
+def _run(arguments: _WebOptions) -> int:
     """Print the address, and open it. Raises wire.PodwrightError."""
     from podwright.errors import Denied, NotFound
 
@@ -68,7 +59,7 @@ def _open(address: str) -> None:
     """Open the page through a private file, since all users can read a browser's arguments."""
     import webbrowser
 
-    from podwright.cli.shared._places import state_folder
+    from podwright.hosts._state_folders import state_folder
 
     folder = state_folder(system=False)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,3 +78,15 @@ def _leads_to(file: Path, address: str) -> Path:
         )
     file.chmod(0o600)
     return file
+
+
+VERBS = (
+    Verb(
+        "web",
+        _WebOptions,
+        _run,
+        help="show the pod in a browser",
+        description="Show the pod, its queue and its partitions in a browser, live.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -8,15 +8,16 @@ right one, and exit code 2.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from podwright.cli.shared._running import complain as complain
 from podwright.cli.shared._running import run as run
+from podwright.option_rows import positive as positive  # replay imports both from here
+from podwright.option_rows import seconds as seconds
 
 EXIT_USAGE = 2
 
@@ -50,10 +51,23 @@ class Parser(argparse.ArgumentParser):
     It accepts no abbreviations, since a new option must not change the meaning of a script.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", _Formatter)
-        kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        prog: str | None = None,
+        description: str | None = None,
+        epilog: str | None = None,
+        parents: Sequence[argparse.ArgumentParser] = (),
+        add_help: bool = True,
+    ) -> None:
+        super().__init__(
+            prog,
+            description=description,
+            epilog=epilog,
+            parents=parents,
+            formatter_class=_Formatter,
+            add_help=add_help,
+            allow_abbrev=False,
+        )
         self._given: list[str] = []
 
     def parse_known_args(  # type: ignore[override]
@@ -96,7 +110,7 @@ class Parser(argparse.ArgumentParser):
             return f"unknown option {option!r}{nearest(option, long)}"
         return ""
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is None or value in action.choices:
             return
         hint = nearest(str(value), [str(choice) for choice in action.choices], show_all=True)
@@ -105,6 +119,33 @@ class Parser(argparse.ArgumentParser):
         unknown = self._unknown_option(before=str(value))
         name = action.metavar or action.dest
         raise argparse.ArgumentError(None, unknown or f"unknown {name} {value!r}{hint}")
+
+
+class PassingParser(Parser):
+    """A parser that keeps the words that it does not know, because they are for another program.
+
+    They are in the attribute `words` of the result.
+    """
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Read the options of this parser, wherever they stand between other words."""
+        own: list[str] = []
+        passed: list[str] = []
+        words = list(args or [])
+        while words:
+            word = words.pop(0)
+            action = self._option_string_actions.get(word.split("=", 1)[0])
+            if action is None:
+                passed.append(word)
+                continue
+            own.append(word)
+            if action.nargs != 0 and "=" not in word and words:
+                own.append(words.pop(0))
+        parsed, rest = super().parse_known_args(own, namespace)
+        parsed.words = passed
+        return parsed, rest
 
 
 def nearest(word: str, known: Iterable[str], *, show_all: bool = False) -> str:
@@ -121,53 +162,3 @@ def nearest(word: str, known: Iterable[str], *, show_all: bool = False) -> str:
 def quoted(words: Iterable[str]) -> str:
     """Return words as a person would quote them in a sentence."""
     return " ".join(repr(word) for word in words)
-
-
-def positive(text: str) -> int:
-    """Parse a whole number above 0, as an argparse type."""
-    return _number(text, 1, None, "a whole number above 0")
-
-
-def not_negative(text: str) -> int:
-    """Parse a whole number, 0 or more, as an argparse type."""
-    return _number(text, 0, None, "a whole number, 0 or more")
-
-
-def port(text: str) -> int:
-    """Parse a TCP port, 1 to 65535, as an argparse type."""
-    return _number(text, 1, 65535, "a port from 1 to 65535")
-
-
-def any_port(text: str) -> int:
-    """Parse a TCP port, or 0 for any that is free, as an argparse type."""
-    return 0 if text.strip() == "0" else port(text)
-
-
-def number(text: str) -> float:
-    """Parse a number, with or without a decimal point, as an argparse type."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return value
-
-
-def seconds(text: str) -> float:
-    """Parse a time above 0 in seconds, with or without a decimal point, as an argparse type."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds above 0")
-    return value
-
-
-def _number(text: str, low: int, high: int | None, kind: str) -> int:
-    fine = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
-    value = int(text) if fine else low - 1
-    if value < low or (high is not None and value > high):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
-    return value

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from podwright.cli.shared._arguments import Parser
-    from podwright.cli.shared._tables import Table
+    from podwright.tables import Table
 
-FORMATS = ("table", "wide", "json", "yaml", "name")
 #: Seconds between two refreshes of `--watch`.
 INTERVAL = 2.0
 _CLEAR = "\x1b[H\x1b[J"
@@ -31,25 +29,7 @@ class ListView(NamedTuple):
     table: Table
 
 
-def add_options(parser: Parser, *, sortable: bool = True) -> None:
-    """Add the options of a list. sortable: False for a table whose rows belong together."""
-    add = parser.add_argument
-    add(
-        "-o",
-        "--output",
-        metavar="FORMAT",
-        choices=FORMATS,
-        default="",
-        help=f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
-    )
-    if sortable:
-        add(
-            "--sort-by", metavar="COLUMN", default="", help="the column to sort by, as it is headed"
-        )
-    add("-w", "--watch", action="store_true", help="go on, and print what changes; Ctrl-C ends it")
-
-
-def show(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:
+def show_list(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:
     """Print what `read` returns, once or, with --watch, whenever it changes. Returns the exit code.
 
     Raises InvalidRequest for a column that the table lacks, and whatever `read` raises.

@@ -7,97 +7,88 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import Parser, complain, port, seconds
+from podwright.cli.shared._arguments import Parser, complain
+from podwright.option_rows import OptionGroup, OptionTable, flag, port, seconds, text, value
 
 if TYPE_CHECKING:
-    from podwright.client import FoundServer, ServerOptions
+    from podwright.client import FoundServer, LocalServers, ServerOptions
     from podwright.errors import PodwrightError
     from podwright.wire import ServerInfo
 
 SIMULATED = "SIMULATED: these devices exist only in software."
 
 
-def server_options() -> Parser:
-    """Return a parent parser. Its options may be before and after a verb, so none has a default."""
-    parent = Parser(add_help=False, argument_default=argparse.SUPPRESS)
-    group = parent.add_argument_group("server")
-    group.add_argument(
-        "-H",
-        "--api-host",
-        metavar="HOST",
-        help="the server, or HOST:PORT, or several with commas (environment: VIPU_CLI_API_HOST)",
+class ServerNames(OptionTable, group=OptionGroup("server"), inherited=True):
+    """The options that name a server. They may stand before and after a verb."""
+
+    api_host = text(
+        "the server, or HOST:PORT, or several with commas (environment: VIPU_CLI_API_HOST)",
+        "HOST",
+        name="-H --api-host",
     )
-    group.add_argument(
-        "--context",
-        metavar="NAME",
-        help="a server by its name: podwright config get-contexts (PODWRIGHT_CONTEXT)",
+    context = text(
+        "a server by its name: podwright config get-contexts (PODWRIGHT_CONTEXT)", "NAME"
     )
-    group.add_argument(
-        "--api-port", metavar="PORT", type=port, help="its port, 8090 (VIPU_CLI_API_PORT)"
+    api_port = value("its port, 8090 (VIPU_CLI_API_PORT)", "PORT", port, None)
+    config = text("settings to read in place of /etc/vipu/vipu-cli.hcl", "FILE")
+    timeout = value("seconds that a call may take, 120", "S", seconds, None)
+    api_user_id = text("your name there (VIPU_CLI_API_USER_ID)", "ID")
+    api_access_key = text(
+        "your key; others can see it in ps, so use --config (VIPU_CLI_API_ACCESS_KEY)", "KEY"
     )
-    group.add_argument(
-        "--config", metavar="FILE", help="settings to read in place of /etc/vipu/vipu-cli.hcl"
+    tls_certs = text(
+        "folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)", "DIR"
     )
-    group.add_argument(
-        "--timeout", metavar="S", type=seconds, help="seconds that a call may take, 120"
+    munge = flag(
+        "show MUNGE credentials to a server on TCP (VIPU_CLI_MUNGE=yes, no, or its socket)"
     )
-    group.add_argument("--api-user-id", metavar="ID", help="your name there (VIPU_CLI_API_USER_ID)")
-    group.add_argument(
-        "--api-access-key",
-        metavar="KEY",
-        help="your key; others can see it in ps, so use --config (VIPU_CLI_API_ACCESS_KEY)",
-    )
-    group.add_argument(
-        "--tls-certs",
-        metavar="DIR",
-        help="folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)",
-    )
-    group.add_argument(
-        "--munge",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="show MUNGE credentials to a server on TCP (VIPU_CLI_MUNGE=yes, no, or its socket)",
-    )
+
+
+class JsonEverywhere(ServerNames, inherited=True):
+    """The options that each verb of `vipu` and `vipu-admin` has, and the command itself."""
+
+    json = flag("print JSON", name="--json --showjson")
+
+
+def parent_parser(options: type[ServerNames] = ServerNames) -> Parser:
+    """Return a parser whose options other parsers take over: see `parents` of argparse."""
+    parent = Parser(add_help=False)
+    options.add_to(parent)
     return parent
 
 
-def chosen(arguments: argparse.Namespace) -> ServerOptions:
+def chosen(arguments: argparse.Namespace | OptionTable) -> ServerOptions:
     """Return what the options name."""
     from podwright.client import ServerOptions
 
+    named = ServerNames(arguments)
     return ServerOptions(
-        host=getattr(arguments, "api_host", ""),
-        port=str(getattr(arguments, "api_port", "")),
-        config=getattr(arguments, "config", ""),
-        user=getattr(arguments, "api_user_id", ""),
-        key=getattr(arguments, "api_access_key", ""),
-        certs=getattr(arguments, "tls_certs", ""),
-        munge="yes" if getattr(arguments, "munge", False) else "",
-        context=getattr(arguments, "context", ""),
+        host=named.api_host,
+        port=str(named.api_port or ""),
+        config=named.config,
+        user=named.api_user_id,
+        key=named.api_access_key,
+        certs=named.tls_certs,
+        munge="yes" if named.munge else "",
+        context=named.context,
     )
 
 
-def connect(arguments: argparse.Namespace) -> FoundServer:
+def connect(arguments: argparse.Namespace | OptionTable) -> FoundServer:
     """Return the server of these options. A message tells when it was started, or is simulated."""
-    from podwright.cli.shared._waiting import waiting
-    from podwright.client import TIMEOUT, find_server
-
-    options = chosen(arguments)
-    with waiting("looking for a server"):
-        server = find_server(options, os.environ, timeout=getattr(arguments, "timeout", TIMEOUT))
+    server = _find(arguments)
     if server.how == "started":
         complain("No server was running; started one for this user. It ends by itself when idle.")
     announce(server.info)
     return server
 
 
-def connect_to_one(arguments: argparse.Namespace) -> FoundServer:
+def connect_to_one(arguments: argparse.Namespace | OptionTable) -> FoundServer:
     """Return the server for administrators' commands.
 
     It starts no server, because what these commands change must last.
     """
-    from podwright.cli.shared._waiting import waiting
-    from podwright.client import TIMEOUT, LocalServers, find_server
+    from podwright.client import LocalServers
 
     def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
         from podwright.errors import Unavailable
@@ -107,15 +98,20 @@ def connect_to_one(arguments: argparse.Namespace) -> FoundServer:
             would_work="start it (systemctl start vipu-server), or name one with --api-host",
         )
 
-    with waiting("looking for a server"):
-        server = find_server(
-            chosen(arguments),
-            os.environ,
-            timeout=getattr(arguments, "timeout", TIMEOUT),
-            places=LocalServers(start=none),
-        )
+    server = _find(arguments, LocalServers(start=none))
     announce(server.info)
     return server
+
+
+def _find(
+    arguments: argparse.Namespace | OptionTable, places: LocalServers | None = None
+) -> FoundServer:
+    from podwright.cli.shared._waiting import waiting
+    from podwright.client import TIMEOUT, find_server
+
+    timeout = ServerNames(arguments).timeout or TIMEOUT
+    with waiting("looking for a server"):
+        return find_server(chosen(arguments), os.environ, timeout=timeout, places=places)
 
 
 def announce(info: ServerInfo) -> None:

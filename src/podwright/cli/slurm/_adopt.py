@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from podwright import option_rows as opt
+from podwright.cli.shared._server import ServerNames, connect
+from podwright.cli.shared._verb import Verb
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    from podwright.cli.shared._server import server_options
-
-    parser = verbs.add_parser(
-        "adopt",
-        parents=[server_options()],
-        help="make a partition of the GPUs that Slurm gave a job",
-        description="Makes a partition of the very GPUs that Slurm gave a job, so that fabric and "
-        "guards are set up for it, or says why they cannot be had. For PrologSlurmctld, as root "
-        "or a scheduler; with --release for EpilogSlurmctld. Asked again, it changes nothing.",
-    )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="its number (SLURM_JOB_ID)")
-    parser.add_argument("--release", action="store_true", help="remove that partition")
-    parser.add_argument("--dry-run", action="store_true", help="print what Slurm gave it, and end")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+class _AdoptOptions(ServerNames):
+    job = opt.optional_argument("its number (SLURM_JOB_ID)", "JOB", None)
+    release = opt.flag("remove that partition")
+    dry_run = opt.flag("print what Slurm gave it, and end")
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: _AdoptOptions) -> int:
     import json
     import os
 
-    from podwright.cli.shared._server import connect
     from podwright.errors import InvalidRequest, NotFound
-    from podwright.gpu.configure import adopt, partition_name, read_grant
+    from podwright.gpu.configure import adopt, ask_grant, partition_name
 
     job = arguments.job or os.environ.get("SLURM_JOB_ID", "")
     if not job.isdecimal():
@@ -46,7 +34,7 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             print(f"job {job}: partition {partition_name(job)} is removed")
         return 0
-    grant = read_grant(_show(job))
+    grant = ask_grant(job)
     if arguments.dry_run:
         summary = {**grant._asdict(), "partition": partition_name(job)}
         words = ", ".join(f"{node}:{index}" for node, index in grant.gpus)
@@ -61,26 +49,14 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(job: str) -> str:
-    import os
-    import subprocess
-
-    from podwright.errors import NotFound, Unavailable
-    from podwright.hosts import find_program
-
-    program = find_program("scontrol", os.environ)
-    if program is None:
-        raise Unavailable("there is no scontrol on PATH", would_work="run it where Slurm is")
-    try:
-        done = subprocess.run(
-            [program, "-d", "-o", "show", "job", job],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    except subprocess.TimeoutExpired:
-        raise Unavailable("scontrol does not answer within 60 s") from None
-    if done.returncode:
-        raise NotFound(f"Slurm shows no job {job}: {done.stderr.strip()}")
-    return done.stdout
+VERBS = (
+    Verb(
+        "adopt",
+        _AdoptOptions,
+        _run,
+        help="make a partition of the GPUs that Slurm gave a job",
+        description="Makes a partition of the very GPUs that Slurm gave a job, so that fabric and "
+        "guards are set up for it, or says why they cannot be had. For PrologSlurmctld, as root "
+        "or a scheduler; with --release for EpilogSlurmctld. Asked again, it changes nothing.",
+    ),
+)

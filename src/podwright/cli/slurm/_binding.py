@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import Parser
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.gpu.binding import Task, Verdict
+    pass
 
 _EXAMPLES = """\
 all options of sbatch may follow; the job runs one small program in each task and ends.
@@ -26,34 +25,11 @@ a verdict has three parts:
 exit code 1 where a task did not get what was asked."""
 
 
-class _Passing(Parser):
-    """A parser that keeps the words that it does not know, because they are for Slurm."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        words = list(args or [])
-        own = [word for word in words if word in ("--json", "--help", "-h")]
-        parsed, rest = super().parse_known_args(own, namespace)
-        parsed.words = [word for word in words if word not in own]
-        return parsed, rest
+class _CheckBindingOptions(opt.OptionTable):
+    json = opt.JSON
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "check-binding",
-        help="run a job with these options, and show which GPU each task gets",
-        description="Runs a real job with these options of sbatch, and prints node, GPU, bus, "
-        "NUMA node, cores and a verdict for each task.",
-        epilog=_EXAMPLES,
-    )
-    parser.__class__ = _Passing
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: _CheckBindingOptions) -> int:
     from podwright.cli.shared._arguments import complain
     from podwright.gpu import binding, requests
 
@@ -70,49 +46,21 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         import json
 
-        print(json.dumps([_json(task, verdicts[task.rank]) for task in tasks], indent=2))
+        print(json.dumps(binding.as_rows(tasks, verdicts), indent=2))
     else:
-        _show(tasks, verdicts)
+        print(binding.as_text(tasks, verdicts))
     return 1 if any(verdict.bad for verdict in verdicts.values()) else 0
 
 
-def _json(task: Task, verdict: Verdict) -> dict[str, Any]:
-    gpus = [gpu._asdict() for gpu in task.gpus]
-    return {**task._asdict(), "gpus": gpus, "verdict": verdict._asdict()}
-
-
-def _show(tasks: Sequence[Task], verdicts: dict[int, Verdict]) -> None:
-    from podwright.cli.shared._tables import table
-
-    rows: list[tuple[object, ...]] = []
-    for task in tasks:
-        verdict = verdicts[task.rank]
-        for n, gpu in enumerate(task.gpus):
-            head = (task.rank, task.node) if n == 0 else ("", "")
-            tail = (task.cpus, verdict) if n == 0 else ("", "")
-            numa = gpu.numa if gpu.numa >= 0 else ""
-            rows.append((*head, gpu.number, gpu.uuid, gpu.bus, numa, *tail))
-        if not task.gpus:
-            rows.append((task.rank, task.node, "", "", "", "", task.cpus, verdict))
-    print(table(("Task", "Node", "GPU", "UUID", "Bus", "NUMA", "Cores", "Verdict"), rows))
-    print(_summary(list(verdicts.values())))
-
-
-def _summary(verdicts: list[Verdict]) -> str:
-    count = len(verdicts)
-    bad = sum(verdict.bad for verdict in verdicts)
-    if bad:
-        return f"{bad} of {count} tasks did not get what was asked."
-    words = {
-        "distinct": "have GPUs of their own",
-        "shared": "share GPUs with others",
-        "none": "have no GPU",
-    }
-    parts = [
-        f"{as_asked} {text}"
-        for own, text in words.items()
-        if (as_asked := sum(verdict.own == own for verdict in verdicts))
-    ]
-    far = sum(verdict.where in ("far", "partly") for verdict in verdicts)
-    away = f"; {far} run on cores away from them" if far else ""
-    return f"Of {count} tasks {', '.join(parts)}{away}: as asked."
+VERBS = (
+    Verb(
+        "check-binding",
+        _CheckBindingOptions,
+        _run,
+        help="run a job with these options, and show which GPU each task gets",
+        description="Runs a real job with these options of sbatch, and prints node, GPU, bus, "
+        "NUMA node, cores and a verdict for each task.",
+        epilog=_EXAMPLES,
+        passing=True,
+    ),
+)

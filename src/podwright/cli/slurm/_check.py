@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
-
+from podwright.cli.shared._verb import Verb
 from podwright.cli.slurm import _gpus as _slurm_gpus
-from podwright.cli.slurm._serve import FOLDER
+from podwright.cli.slurm._gpus import CheckOptions
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "check",
-        help="prove the set-up with small real jobs",
-        description="Runs small real jobs, and says of each promise whether it is kept. Exit code "
-        "1 where one is not.",
-    )
-    parser.add_argument("--site", metavar="FILE", default=f"{FOLDER}/native.toml")
-    parser.add_argument(
-        "--only", metavar="TEXT", default="", help="test only the promises that contain this text"
-    )
-    parser.add_argument(
-        "--wait",
-        metavar="SECONDS",
-        type=float,
-        default=60.0,
-        help="how long a small job may take, 60; longer on a full cluster",
-    )
-    _slurm_gpus.add_check(parser)
-    parser.set_defaults(run_slurm=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: CheckOptions) -> int:
     if arguments.gpus:
         return _slurm_gpus.check(arguments)
     from pathlib import Path
@@ -63,3 +38,15 @@ def _run(arguments: argparse.Namespace) -> int:
 
         print(json.dumps(rows, indent=2))
     return 0 if all(row["kept"] for row in rows) else 1
+
+
+VERBS = (
+    Verb(
+        "check",
+        CheckOptions,
+        _run,
+        help="prove the set-up with small real jobs",
+        description="Runs small real jobs, and says of each promise whether it is kept. Exit code "
+        "1 where one is not.",
+    ),
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import positive, seconds
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive, seconds
 
 if TYPE_CHECKING:
-    from podwright.gpu.efficiency import Efficiency, MonthRow
+    from podwright.gpu.efficiency import Efficiency
 
 _EXAMPLES = """\
 examples:
@@ -23,67 +24,38 @@ examples:
   setsid podwright slurm sample --below=$PPID &      in a task prolog: ends with the step"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add both verbs."""
-    parser = verbs.add_parser(
-        "efficiency",
-        help="report what a job made of its GPUs, cores and memory",
-        description="Says how much of what a job had was used, and what to ask for next time. "
-        "Reads Slurm's accounting, and samples of the GPUs where the job's steps took some.",
-        epilog=_EXAMPLES,
+class _EfficiencyOptions(opt.OptionTable):
+    job = opt.optional_argument("a job, running or ended", "JOB", None)
+    user = opt.optional("all jobs of this user", "USER")
+    since = opt.optional("all jobs since, as sacct takes times", "TIME")
+    until = opt.optional("and before", "TIME")
+    names = opt.flag("a row for each user")
+    samples = opt.text("where samples are (slurm-JOB.gpus beside it)", "DIR")
+    comment = opt.flag("write the summary into the job's AdminComment")
+    ended_folder = opt.optional(
+        "in an Epilog: of all jobs whose numbers are files there", "DIR", name="--ended"
     )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="a job, running or ended")
-    parser.add_argument("--user", metavar="USER", help="all jobs of this user")
-    parser.add_argument("--since", metavar="TIME", help="all jobs since, as sacct takes times")
-    parser.add_argument("--until", metavar="TIME", help="and before")
-    parser.add_argument("--names", action="store_true", help="a row for each user")
-    parser.add_argument(
-        "--samples", metavar="DIR", default="", help="where samples are (slurm-JOB.gpus beside it)"
+    write = opt.choice(
+        "with --ended, where to: AdminComment, or the end of standard output (comment)",
+        ("comment", "output", "both"),
+        "comment",
     )
-    parser.add_argument(
-        "--comment", action="store_true", help="write the summary into the job's AdminComment"
-    )
-    parser.add_argument(
-        "--ended", metavar="DIR", help="in an Epilog: of all jobs whose numbers are files there"
-    )
-    parser.add_argument(
-        "--write",
-        choices=("comment", "output", "both"),
-        default="comment",
-        help="with --ended, where to: AdminComment, or the end of standard output (comment)",
-    )
-    parser.add_argument("--svg", metavar="FILE", help="plot the load of each GPU; - prints it")
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print JSON")
-    shape.add_argument("--line", action="store_true", help="print the summary alone")
-    parser.set_defaults(run_slurm=_run)
-
-    sample = verbs.add_parser(
-        "sample",
-        help="sample this job's GPUs while a step runs",
-        description="Writes what this job's GPUs on this node do into slurm-JOB.gpus, every few "
-        "seconds, and ends with the step.",
-        epilog=_SAMPLE,
-    )
-    sample.add_argument("--every", metavar="SECONDS", type=seconds, default=10.0, help="10")
-    sample.add_argument(
-        "--below",
-        metavar="PID",
-        type=positive,
-        default=0,
-        help="in a task prolog, $PPID: the step whose end ends this",
-    )
-    sample.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run beside it"
-    )
-    sample.set_defaults(run_slurm=_sample)
+    svg = opt.optional("plot the load of each GPU; - prints it", "FILE")
+    json = opt.flag("print JSON", rivals="shape")
+    line = opt.flag("print the summary alone", rivals="shape")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+class _SampleOptions(opt.OptionTable):
+    interval = opt.value("10", "SECONDS", seconds, 10.0, name="--every")
+    below = opt.value("in a task prolog, $PPID: the step whose end ends this", "PID", positive, 0)
+    command = opt.arguments("what to run beside it", "COMMAND", "...")
+
+
+def _run(arguments: _EfficiencyOptions) -> int:
     from podwright.errors import InvalidRequest
 
-    if arguments.ended:
-        return _end_time(arguments)
+    if arguments.ended_folder:
+        return _end_time(arguments.ended_folder, arguments.write)
     many = arguments.user or arguments.since or arguments.until
     if bool(arguments.job) == bool(many):
         raise InvalidRequest(
@@ -93,25 +65,14 @@ def _run(arguments: argparse.Namespace) -> int:
     return _many(arguments) if many else _of_job(arguments)
 
 
-def _of_job(arguments: argparse.Namespace) -> int:
+def _of_job(arguments: _EfficiencyOptions) -> int:
     import os
     from pathlib import Path
 
-    from podwright.errors import Unavailable
     from podwright.gpu import efficiency
 
-    ask = _asker(dict(os.environ))
-    try:
-        job = efficiency.one_job(ask, arguments.job)
-    except Unavailable:
-        # A site without slurmdbd has no accounting, but a job may have sampled its GPUs itself.
-        sampled = efficiency.read_samples(Path(arguments.samples or f"slurm-{arguments.job}.gpus"))
-        if sampled is None or not sampled.uses:
-            raise
-        job_report = efficiency.report(efficiency.job_of_samples(arguments.job, sampled), sampled)
-    else:
-        folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.raw}.gpus")
-        job_report = efficiency.report(job, efficiency.read_samples(folder))
+    ask = efficiency.asker(os.environ)
+    job_report = efficiency.job_report(ask, arguments.job or "", arguments.samples)
     if arguments.comment:
         efficiency.keep(ask, job_report.job, efficiency.line(job_report))
     if arguments.svg == "-":
@@ -123,26 +84,18 @@ def _of_job(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(arguments: argparse.Namespace, job_report: Efficiency) -> None:
-    from podwright.cli.shared._tables import card, table
+def _show(arguments: _EfficiencyOptions, job_report: Efficiency) -> None:
     from podwright.gpu import efficiency
 
     if arguments.json:
         import json
 
         print(json.dumps(efficiency.tree(job_report)))
-    elif arguments.line:
-        print(efficiency.line(job_report))
     else:
-        print(card(efficiency.facts(job_report)))
-        if job_report.uses:
-            header = ("Node", "GPU", "Load", "Highest", "Time busy", "Memory", "Most", "Has")
-            rows = efficiency.gpu_rows(job_report)
-            print(f"\n{table((*header, 'Samples'), rows)}")
-        print(f"\nNext time:\n{efficiency.advice(job_report)}")
+        print((efficiency.line if arguments.line else efficiency.text)(job_report))
 
 
-def _many(arguments: argparse.Namespace) -> int:
+def _many(arguments: _EfficiencyOptions) -> int:
     import os
 
     from podwright.gpu import efficiency
@@ -150,103 +103,58 @@ def _many(arguments: argparse.Namespace) -> int:
     words = [f"--user={arguments.user}"] if arguments.user else ["--allusers"]
     words += [f"--starttime={arguments.since}"] if arguments.since else []
     words += [f"--endtime={arguments.until}"] if arguments.until else []
-    jobs = efficiency.sacct(_asker(dict(os.environ)), words)
+    jobs = efficiency.sacct(efficiency.asker(os.environ), words)
     rows = efficiency.month(jobs, "user" if arguments.names else "partition")
     if arguments.json:
         import json
 
         print(json.dumps([row._asdict() for row in rows]))
         return 0
-    _table(rows, "User" if arguments.names else "Partition")
+    print(efficiency.month_text(rows, "User" if arguments.names else "Partition"))
     return 0
 
 
-def _table(rows: list[MonthRow], name: str) -> None:
-    from podwright.cli.shared._tables import table
-    from podwright.gpu.efficiency._job_report import span
-
-    def share(value: float | None) -> str:
-        return "" if value is None else f"{value:.0f} %"
-
-    header = (name, "Jobs", "Waiting", "GPU hours", "Waited", "95 % below", "GPUs", "Cores")
-    lines = [
-        (
-            row.name + (" *" if row.starves else ""),
-            row.jobs,
-            row.waiting,
-            f"{row.gpu_hours:.1f}",
-            span(row.waited),
-            span(row.waited_95),
-            *map(share, (row.gpus, row.cores, row.memory, row.time)),
-        )
-        for row in rows
-    ]
-    print(table((*header, "Memory", "Time"), lines))
-    print("GPUs, Cores, Memory, Time: the share that was used of what jobs had.")
-    if any(row.starves for row in rows):
-        print("* starves: half of its jobs waited for longer than half of them ran.")
-
-
-def _asker(environ: dict[str, str], seconds: float | None = None) -> Any:
-    """Return a function that runs Slurm's commands with a time limit. Times are seconds since
-    1970.
-    """
-    import subprocess
-    from collections.abc import Sequence
-
-    environ |= {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
-
-    def ask(words: Sequence[str]) -> str | None:
-        try:
-            done = subprocess.run(
-                words, env=environ, capture_output=True, text=True, check=False, timeout=seconds
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
-
-    return ask
-
-
-def _end_time(arguments: argparse.Namespace) -> int:
+def _end_time(name: str, written: str) -> int:
     """Write the summaries of the jobs that are noted in a folder. A node's Epilog starts this."""
-    import os
-    import sys
     import syslog
     from pathlib import Path
 
     from podwright.gpu import efficiency
 
-    places = efficiency.Destinations(arguments.write != "output", arguments.write != "comment")
-    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
-
-    def summarise(job: efficiency.AccountedJob) -> str:
-        return efficiency.as_user(job.user, [*own, job.id], "", 120.0)
-
-    folder = Path(arguments.ended)
-    ask = _asker(dict(os.environ), 120.0)
-    for wrong in efficiency.work(folder, ask, places, summarise, efficiency.append_as_user):
-        syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {wrong}")
+    places = efficiency.Destinations(written != "output", written != "comment")
+    for problem in efficiency.summarise_ended(Path(name), places):
+        syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {problem}")
     return 0
 
 
-def _sample(arguments: argparse.Namespace) -> int:
+def _sample(arguments: _SampleOptions) -> int:
     import os
 
     from podwright.gpu.efficiency import _sampler as sampler
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        return sampler.run(os.environ, arguments.every, arguments.below or os.getpid())
-    own = os.getpid()
-    if os.environ.get("SLURM_LOCALID", "0") == "0" and os.fork() == 0:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os._exit(sampler.run(os.environ, arguments.every, own, own))
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        from podwright.errors import InvalidRequest
+        return sampler.run(os.environ, arguments.interval, arguments.below or os.getpid())
+    return sampler.run_beside(os.environ, arguments.interval, command)
 
-        raise InvalidRequest(str(error.strerror), operation=f"run {command[0]}") from None
+
+VERBS = (
+    Verb(
+        "efficiency",
+        _EfficiencyOptions,
+        _run,
+        help="report what a job made of its GPUs, cores and memory",
+        description="Says how much of what a job had was used, and what to ask for next time. "
+        "Reads Slurm's accounting, and samples of the GPUs where the job's steps took some.",
+        epilog=_EXAMPLES,
+    ),
+    Verb(
+        "sample",
+        _SampleOptions,
+        _sample,
+        help="sample this job's GPUs while a step runs",
+        description="Writes what this job's GPUs on this node do into slurm-JOB.gpus, every few "
+        "seconds, and ends with the step.",
+        epilog=_SAMPLE,
+    ),
+)

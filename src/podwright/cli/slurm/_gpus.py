@@ -2,134 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import seconds
-from podwright.cli.slurm._submission import SOCKET
+from podwright import option_rows as opt
+from podwright.cli.slurm._configure_options import SetupOptions
+from podwright.cli.slurm._serve import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def add_configure(parser: Any) -> None:
-    """Add the options about GPUs to `configure`."""
-    gpus = parser.add_argument_group(
-        "GPU clusters", "Nodes with GPUs, from an inventory (TOML or JSON), instead of a pod."
+class CheckOptions(opt.OptionTable):
+    """The options of `check`."""
+
+    site = opt.text("", "FILE", f"{FOLDER}/native.toml")
+    only = opt.text("test only the promises that contain this text", "TEXT")
+    wait = opt.value(
+        "how long a small job may take, 60; longer on a full cluster", "SECONDS", float, 60.0
     )
-    gpus.add_argument(
-        "--gpus",
-        metavar="FILE",
-        nargs="?",
-        const="",
-        help="write gres.conf, node lines, partitions and topology.conf from this inventory; "
-        "with --undo no file is needed",
-    )
-    gpus.add_argument(
-        "--autodetect",
-        choices=("off", "nvml", "rsmi"),
-        default="off",
-        help="off: gres.conf names every device file; nvml, rsmi: slurmd asks the driver, and "
-        "must be built with it (off)",
-    )
-    gpus.add_argument(
-        "--topology",
-        choices=("auto", "tree", "block", "none"),
-        default="auto",
-        help="block: NVLink domains of several nodes, on Slurm 24.11 or newer; tree: switches; "
-        "auto: the first of these that fits all nodes, on 25.05 or newer both where they differ "
-        "(auto)",
-    )
-    gpus.add_argument(
-        "--confine",
-        action="store_true",
-        help="let jobs reach their own GPUs alone, by cgroups",
-    )
-    gpus.add_argument(
-        "--imex",
-        action="store_true",
-        help="write the nodes of each NVLink domain for NVIDIA's IMEX daemon: imex-DOMAIN.cfg; "
-        "on Slurm 24.11 or newer each job gets a channel of its own (switch/nvidia_imex)",
-    )
-    gpus.add_argument(
-        "--health-check",
-        metavar="PROGRAM",
-        default="",
-        help="a program on every node that Slurm runs each five minutes (HealthCheckProgram)",
-    )
-    gpus.add_argument(
-        "--lint",
-        choices=("warn", "refuse", "off"),
-        help="read job scripts at submission, and tell users what is wrong, or refuse the job; "
-        "needs no FILE. Podwright's service answers: podwright slurm serve-lint",
-    )
-    gpus.add_argument("--lint-socket", metavar="PATH", default=SOCKET, help="where it answers")
-    gpus.add_argument(
-        "--health",
-        nargs="?",
-        choices=("warn", "drain"),
-        const="warn",
-        help="check nodes every five minutes, before and after jobs (podwright node health): warn "
-        "says it in slurmd's log (the default), drain also drains ill nodes and gives well ones "
-        "back",
-    )
-    gpus.add_argument(
-        "--efficiency",
-        metavar="SECONDS",
-        nargs="?",
-        type=seconds,
-        const=10.0,
-        help="let each job's steps sample their GPUs, each 10 seconds or as said, for podwright "
-        "slurm efficiency (TaskProlog)",
-    )
-    gpus.add_argument(
-        "--summary",
-        metavar="WHERE",
-        nargs="?",
-        choices=("comment", "output", "both"),
-        const="comment",
-        help="write what each job made of its GPUs at its end (Epilog): comment: into its "
-        "AdminComment (the default), output: as the last line of its standard output, or both",
-    )
-    gpus.add_argument(
-        "--summary-folder",
-        metavar="DIR",
-        default="/run/podwright/ended",
-        help="where nodes note jobs that have ended (/run/podwright/ended)",
-    )
-    gpus.add_argument(
-        "--node-podwright",
-        metavar="PROGRAM",
-        default="",
-        help="where podwright is on the nodes (where it is here)",
-    )
-    gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
-    gpus.add_argument(
-        "--slurm",
-        metavar="PREFIX",
-        default="",
-        help="the Slurm whose slurmctld proves the files (this machine's, where it is of that "
-        "release)",
-    )
-    gpus.add_argument(
-        "--unproven",
-        action="store_true",
-        help="do not start slurmctld privately to prove the files, and write them all the same",
-    )
+    gpus = opt.optional("prove what configure --gpus FILE set up", "FILE")
+    json = opt.JSON
 
 
-def add_check(parser: Any) -> None:
-    """Add the options about GPUs to `check`."""
-    parser.add_argument("--gpus", metavar="FILE", help="prove what configure --gpus FILE set up")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def configure(arguments: argparse.Namespace) -> int:
+def configure(arguments: SetupOptions) -> int:
     """Show, write or undo the configuration for GPUs. Returns the exit code."""
-    import sys
     from pathlib import Path
 
     from podwright.gpu import configure
+    from podwright.gpu.proof import proved
     from podwright.slurm.site.changes import as_diff, carry_out
 
     conf = Path(arguments.slurm_conf).absolute()
@@ -142,23 +42,20 @@ def configure(arguments: argparse.Namespace) -> int:
         plan = configure.take_back(conf)
     else:
         inventory = configure.read_inventory(_file(arguments.gpus))
-        options = configure.ConfigureOptions(
-            arguments.autodetect,
-            arguments.topology,
-            arguments.confine,
-            arguments.imex,
-            _program(arguments.health_check),
-            _gate(arguments),
-            _sampling(arguments),
-            _summary(arguments),
-        )
-        version = _version(arguments)
+        options = configure.chosen_options(arguments)
+        version = configure.chosen_version(arguments.slurm_version)
         plan, notes = configure.configure(conf, inventory, version, options)
     print(as_diff(plan), end="")
     for note in notes:
-        print(f"Note: {note}.", file=sys.stderr)
-    if not (arguments.undo or arguments.unproven) and not _proved(
-        arguments, conf, plan, inventory, version
+        _print_note(note)
+    if not (arguments.undo or arguments.unproven) and not proved(
+        conf,
+        plan,
+        inventory,
+        version,
+        slurm_path=arguments.slurm,
+        report=_print_promise,
+        note=_print_note,
     ):
         print(
             "Nothing was changed: the files do not hold what they are for. "
@@ -173,43 +70,10 @@ def configure(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _proved(
-    arguments: argparse.Namespace, conf: Path, plan: Any, inventory: Any, version: tuple[int, int]
-) -> bool:
-    """Check with Slurm's own slurmctld that the planned files have their intended effect.
-
-    Prints each result. Returns True when the files have it, or when no slurmctld can be asked,
-    which a note reports.
-    """
+def _print_note(text: str) -> None:
     import sys
 
-    from podwright.errors import Unavailable
-    from podwright.gpu.proof import planned_files, prove
-    from podwright.slurm.twin import Twin, find_slurm
-
-    slurm = find_slurm(version, path=arguments.slurm)
-    if slurm is None:
-        print(
-            f"Note: not proved: there is no slurmctld {version[0]}.{version[1]:02} here to start "
-            "with these files (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld; or --slurm).",
-            file=sys.stderr,
-        )
-        return True
-    started = f"slurmctld {slurm.release} starts with these files"
-    good = True
-    try:
-        with Twin(planned_files(conf, plan), slurm) as twin:
-            _print_promise(started, "")
-            for proof in prove(twin, inventory, version):
-                _print_promise(proof.text, proof.problem)
-                good = good and not proof.problem
-    except Unavailable as error:
-        if "namespaces" in error.problem:
-            print(f"Note: not proved: {error.problem}.", file=sys.stderr)
-            return True
-        _print_promise(started, error.problem)
-        return False
-    return good
+    print(f"Note: {text}.", file=sys.stderr)
 
 
 def _print_promise(text: str, problem: str) -> None:
@@ -217,7 +81,7 @@ def _print_promise(text: str, problem: str) -> None:
     print(f"{word}  {text}{reason}", flush=True)
 
 
-def _lint(arguments: argparse.Namespace, conf: Path) -> int:
+def _lint(arguments: SetupOptions, conf: Path) -> int:
     """Show, write or undo what lint at submission needs: job_submit.lua and its setting."""
     from pathlib import Path
 
@@ -229,7 +93,7 @@ def _lint(arguments: argparse.Namespace, conf: Path) -> int:
     else:
         library = Path(arguments.native).absolute() / submission.LIBRARY
         places = submission.Places(conf, library, Path(arguments.lint_socket))
-        plan = submission.configure(places, arguments.lint)
+        plan = submission.configure(places, arguments.lint or "")
     print(as_diff(plan), end="")
     if not (arguments.undo or arguments.write):
         print("Nothing was changed: --write does it.")
@@ -240,11 +104,11 @@ def _lint(arguments: argparse.Namespace, conf: Path) -> int:
     return 0
 
 
-def check(arguments: argparse.Namespace) -> int:
+def check(arguments: CheckOptions) -> int:
     """Print for each promise whether it is kept."""
     from podwright.gpu import configure
 
-    inventory = configure.read_inventory(arguments.gpus)
+    inventory = configure.read_inventory(_file(arguments.gpus))
     problems = []
     for promise in configure.check(inventory, configure.commands()):
         problems.append(promise)
@@ -258,7 +122,7 @@ def check(arguments: argparse.Namespace) -> int:
     return 1 if any(promise.problem for promise in problems) else 0
 
 
-def _file(name: str) -> str:
+def _file(name: str | None) -> str:
     from podwright.errors import InvalidRequest
 
     if not name:
@@ -268,90 +132,3 @@ def _file(name: str) -> str:
             would_work="--gpus FILE; only --undo needs none",
         )
     return name
-
-
-def _program(name: str) -> str:
-    from podwright.errors import InvalidRequest
-
-    if name and (not name.startswith("/") or any(letter in name for letter in " \t\n#=")):
-        raise InvalidRequest(
-            f"{name!r} is no path that slurm.conf can hold",
-            operation="--health-check",
-            would_work="give an absolute path without blanks, such as /usr/local/sbin/health",
-        )
-    return name
-
-
-def _gate(arguments: argparse.Namespace) -> Any:
-    """Return the settings of our own health check, if it is wanted. Raises InvalidRequest."""
-    from pathlib import Path
-
-    from podwright.errors import InvalidRequest
-    from podwright.gpu import configure
-
-    if not arguments.health:
-        return None
-    if arguments.health_check:
-        raise InvalidRequest(
-            "both would be Slurm's HealthCheckProgram",
-            operation="--health with --health-check",
-            would_work="--health, and the other program as a script in node-health.toml",
-        )
-    script = Path(arguments.folder).absolute() / "node-health"
-    return configure.GateScript(_program(str(script)), _on_nodes(arguments), arguments.health)
-
-
-def _sampling(arguments: argparse.Namespace) -> Any:
-    """Return the settings for samples of jobs' GPUs, if they are wanted. Raises InvalidRequest."""
-    from pathlib import Path
-
-    from podwright.gpu import configure
-
-    if not arguments.efficiency:
-        return None
-    script = Path(arguments.folder).absolute() / "task-prolog"
-    return configure.Sampling(_program(str(script)), _on_nodes(arguments), arguments.efficiency)
-
-
-def _summary(arguments: argparse.Namespace) -> Any:
-    """Return the settings for summaries at jobs' ends, if they are wanted. Raises
-    InvalidRequest.
-    """
-    from pathlib import Path
-
-    from podwright.gpu import configure
-
-    if not arguments.summary:
-        return None
-    script = _program(str(Path(arguments.folder).absolute() / "job-epilog"))
-    folder = _program(arguments.summary_folder)
-    return configure.Summary(script, _on_nodes(arguments), arguments.summary, folder)
-
-
-def _on_nodes(arguments: argparse.Namespace) -> str:
-    """Return the path of podwright on the nodes."""
-    import shutil
-
-    return _program(arguments.node_podwright or shutil.which("podwright") or "/usr/bin/podwright")
-
-
-def _version(arguments: argparse.Namespace) -> tuple[int, int]:
-    import shutil
-
-    from podwright.errors import InvalidRequest
-    from podwright.slurm.site.ask import ask_slurm
-    from podwright.slurm.site.releases import parse_version
-
-    version = arguments.slurm_version or ask_slurm(["scontrol", "--version"])
-    if not version:
-        # On a node without files of its own, scontrol asks slurmctld for them before it prints
-        # anything.
-        scontrol = shutil.which("scontrol")
-        raise InvalidRequest(
-            "scontrol does not say Slurm's version; slurmctld may be down"
-            if scontrol
-            else "there is no scontrol on PATH to ask for Slurm's version",
-            operation="--gpus",
-            would_work="say it: --slurm-version=24.11",
-        )
-    return parse_version(version)

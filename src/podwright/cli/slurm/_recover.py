@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
 
 if TYPE_CHECKING:
-    from podwright.guests.slurm.setup import RecoveryPlan, StepResult
+    from podwright.guests.slurm.setup import StepResult
 
 _EXAMPLES = """\
 examples:
@@ -17,30 +19,19 @@ examples:
 exit code 0: nothing is left; 1: something is left, or a command failed."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "recover",
-        help="mend what a killed slurmctld leaves: drained nodes, held jobs",
-        description="Lists what kill -9 of slurmctld leaves: nodes drained with 'Duplicate jobid', "
-        "and jobs held with 'launch failed requeued held'. With --yes it resumes those nodes and "
-        "releases those jobs, as root or SlurmUser. It touches no node that is drained for "
-        "another reason and no job that somebody holds.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument("--yes", action="store_true", help="run the commands of the plan")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+class _RecoverOptions(opt.OptionTable):
+    yes = opt.flag("run the commands of the plan")
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: _RecoverOptions) -> int:
     import asyncio
 
     return asyncio.run(_recover(arguments))
 
 
-async def _recover(arguments: argparse.Namespace) -> int:
-    from podwright.guests.slurm.setup import ask_for_plan, carry_out
+async def _recover(arguments: _RecoverOptions) -> int:
+    from podwright.guests.slurm.setup import ask_for_plan, carry_out, plan_text, plan_values
     from podwright.slurm.site.commands import SlurmCommands
 
     slurm = SlurmCommands()
@@ -54,36 +45,25 @@ async def _recover(arguments: argparse.Namespace) -> int:
             print(f"{result.step.target}: {outcome}", flush=True)
 
     if not arguments.json:
-        _print_plan(plan, acts=arguments.yes)
+        print(plan_text(plan, acts=arguments.yes), flush=True)
     succeeded = await carry_out(plan, slurm, report) if arguments.yes else not plan.steps
     if arguments.json:
-        _print_json(plan, results)
+        import json
+
+        print(json.dumps(plan_values(plan, results), indent=2))
     return 0 if succeeded and not plan.left_alone else 1
 
 
-def _print_plan(plan: RecoveryPlan, *, acts: bool) -> None:
-    import shlex
-
-    from podwright.cli.shared._tables import table
-
-    if plan.steps:
-        rows = [(step.target, step.problem, shlex.join(step.command)) for step in plan.steps]
-        print(table(("What", "Problem", "Command"), rows), flush=True)
-    for job in plan.left_alone:
-        print(f"{job.target} is left alone: {job.reason}", flush=True)
-    if not plan.steps and not plan.left_alone:
-        print("No node and no job is left as a killed slurmctld leaves them.")
-    elif plan.steps and not acts:
-        print("Nothing was changed. To run these commands: podwright slurm recover --yes")
-
-
-def _print_json(plan: RecoveryPlan, results: list[StepResult]) -> None:
-    import json
-
-    errors = {result.step.target: result.error for result in results}
-    steps = [
-        {**step._asdict(), "done": errors.get(step.target) == "", "error": errors.get(step.target)}
-        for step in plan.steps
-    ]
-    left = [job._asdict() for job in plan.left_alone]
-    print(json.dumps({"steps": steps, "left_alone": left}, indent=2))
+VERBS = (
+    Verb(
+        "recover",
+        _RecoverOptions,
+        _run,
+        help="mend what a killed slurmctld leaves: drained nodes, held jobs",
+        description="Lists what kill -9 of slurmctld leaves: nodes drained with 'Duplicate jobid', "
+        "and jobs held with 'launch failed requeued held'. With --yes it resumes those nodes and "
+        "releases those jobs, as root or SlurmUser. It touches no node that is drained for "
+        "another reason and no job that somebody holds.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import Any
 
-from podwright.cli.shared._arguments import Parser, positive
-from podwright.errors import InvalidRequest, Unavailable
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
+from podwright.errors import InvalidRequest
+from podwright.option_rows import positive
 
 _EXAMPLES = """\
 examples:
@@ -20,57 +20,57 @@ the new one is taken from today's. The nodes are taken as idle, and accounts, QO
 dependencies are not looked at. Exit code 0: no job is answered differently; 1: some are."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser: Parser = verbs.add_parser(
-        "rehearse",
-        help="show what a change of slurm.conf or of Slurm's release would do to the jobs",
-        description="Ask Slurm's own slurmctld, with today's files and with the new ones, about "
-        "the submissions of the last days, and show which are answered differently.",
-        epilog=_EXAMPLES,
+class _RehearseOptions(opt.OptionTable):
+    slurm_conf = opt.optional("the new slurm.conf", "FILE")
+    today = opt.optional("today's slurm.conf (the one that this machine's Slurm has)", "FILE")
+    slurm = opt.optional("the Slurm of tomorrow: rehearse an upgrade to it", "PREFIX")
+    slurm_today = opt.optional("the Slurm of today (the one of this machine)", "PREFIX")
+    scripts = opt.optional("the job scripts to ask about", "FOLDER", rivals="source")
+    days = opt.value("submissions of so many days (7)", "N", positive, 7, rivals="source")
+    most = opt.value(
+        "ask about at most so many different submissions, the most frequent ones (300)",
+        "N",
+        positive,
+        300,
     )
-    parser.add_argument("--slurm-conf", metavar="FILE", help="the new slurm.conf")
-    parser.add_argument(
-        "--today", metavar="FILE", help="today's slurm.conf (the one that this machine's Slurm has)"
-    )
-    parser.add_argument(
-        "--slurm", metavar="PREFIX", help="the Slurm of tomorrow: rehearse an upgrade to it"
-    )
-    parser.add_argument(
-        "--slurm-today", metavar="PREFIX", help="the Slurm of today (the one of this machine)"
-    )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--scripts", metavar="FOLDER", help="the job scripts to ask about")
-    source.add_argument(
-        "--days", type=positive, default=7, metavar="N", help="submissions of so many days (7)"
-    )
-    parser.add_argument(
-        "--most",
-        type=positive,
-        default=300,
-        metavar="N",
-        help="ask about at most so many different submissions, the most frequent ones (300)",
-    )
-    parser.add_argument(
-        "--state",
-        metavar="FOLDER",
-        help="rehearse on the cluster as it stands in this copy of StateSaveLocation, not on idle "
+    state = opt.optional(
+        "rehearse on the cluster as it stands in this copy of StateSaveLocation, not on idle "
         "nodes, and show which jobs would start later (root and SlurmUser may read the original)",
+        "FOLDER",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be asked, and end")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+    dry_run = opt.flag("show what would be asked, and end")
+    json = opt.JSON
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    from podwright.gpu.rehearse import differences, limited, rehearse
+def _run(arguments: _RehearseOptions) -> int:
+    from pathlib import Path
+
+    from podwright.gpu.rehearse import (
+        as_json,
+        as_text,
+        differences,
+        find_sides,
+        from_scripts,
+        limited,
+        recent,
+        rehearse,
+    )
 
     if not (arguments.slurm_conf or arguments.slurm):
         raise InvalidRequest(
             "no change is given", would_work="Name --slurm-conf FILE, or --slurm PREFIX, or both"
         )
-    before, after = _sides(arguments)
-    submissions = _submissions(arguments)
+    before, after = find_sides(
+        slurm_conf=arguments.slurm_conf,
+        today=arguments.today,
+        slurm=arguments.slurm,
+        slurm_today=arguments.slurm_today,
+        state=arguments.state,
+    )
+    if arguments.scripts:
+        submissions = from_scripts(Path(arguments.scripts))
+    else:
+        submissions = recent(arguments.days)
     chosen = list(limited(submissions, arguments.most))
     if not chosen and not submissions.skipped:
         raise InvalidRequest(
@@ -87,161 +87,14 @@ def _run(arguments: argparse.Namespace) -> int:
     finally:
         progress.clear()
     changed = differences(cases)
-    beyond = submissions.count - sum(len(jobs) for _, jobs in chosen)
-    body = {
-        "before": f"Slurm {before.slurm.release}, {before.name}",
-        "after": f"Slurm {after.slurm.release}, {after.name}",
-        "submissions": len(chosen),
-        "jobs": sum(len(jobs) for _, jobs in chosen),
-        "nodes": "as the cluster stands" if arguments.state else "on idle nodes",
-        "beyond_most": beyond,
-        "not_looked_at": submissions.skipped,
-        "options_not_looked_at": submissions.left_out,
-        "cautions": _cautions(before, after),
-        "differences": [_row(difference) for difference in changed],
-    }
+    report = as_json((before, after), submissions, chosen, changed)
     if arguments.json:
         import json
 
-        print(json.dumps(body, indent=2))
+        print(json.dumps(report, indent=2))
     else:
-        _print(body)
+        print(as_text(report))
     return 1 if changed else 0
-
-
-def _sides(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """Return today's and tomorrow's side. Raises Unavailable when a Slurm is not on this
-    machine.
-    """
-    from pathlib import Path
-
-    from podwright.gpu.rehearse import Side, read_site_files
-    from podwright.slurm.twin import find_slurm, present_copied
-
-    today = Path(arguments.today or _conf_of_this_machine())
-    files = read_site_files(today)
-    slurm = find_slurm(path=arguments.slurm_today or "")
-    if slurm is None:
-        raise Unavailable(
-            f"there is no slurmctld {_place(arguments.slurm_today)}, so Slurm cannot be asked",
-            would_work="Install slurmctld (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld), "
-            "or name its prefix with --slurm-today",
-        )
-    new_slurm = find_slurm(path=arguments.slurm) if arguments.slurm else slurm
-    if new_slurm is None:
-        raise Unavailable(
-            f"there is no slurmctld {_place(arguments.slurm)}",
-            would_work="--slurm names a prefix with sbin/slurmctld, or an unpacked system",
-        )
-    new, new_files = today, files
-    if arguments.slurm_conf:
-        new = Path(arguments.slurm_conf)
-        new_files = read_site_files(new, files)
-    present = present_copied(Path(arguments.state)) if arguments.state else None
-    return (
-        Side(str(today), files, slurm, present),
-        Side(str(new), new_files, new_slurm, present),
-    )
-
-
-def _place(prefix: str | None) -> str:
-    return f"below {prefix}" if prefix else "on this machine"
-
-
-def _conf_of_this_machine() -> str:
-    import os
-    import re
-
-    from podwright.slurm.site.ask import ask_slurm
-
-    if os.environ.get("SLURM_CONF"):
-        return os.environ["SLURM_CONF"]
-    match = re.search(r"^SLURM_CONF\s*=\s*(/\S+)", ask_slurm(["scontrol", "show", "config"]), re.M)
-    return match[1] if match else "/etc/slurm/slurm.conf"
-
-
-def _submissions(arguments: argparse.Namespace) -> Any:
-    from pathlib import Path
-
-    from podwright.gpu.rehearse import LIST_JOBS, from_sacct, from_scripts
-
-    if arguments.scripts:
-        return from_scripts(Path(arguments.scripts))
-    import subprocess
-
-    words = [*LIST_JOBS, "-S", f"now-{arguments.days}days"]
-    reason = "sacct gave no answer within two minutes"
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=120, check=False
-        )
-        if done.returncode == 0:
-            return from_sacct(done.stdout)
-        reason = f"sacct failed: {done.stderr.strip()[-300:]}"
-    except OSError as error:
-        reason = f"sacct cannot be started: {error.strerror}"
-    except subprocess.TimeoutExpired:
-        pass
-    raise Unavailable(
-        f"the submissions are not known: {reason}",
-        would_work="Name a folder of job scripts with --scripts, or fewer days with --days",
-    )
-
-
-def _cautions(before: Any, after: Any) -> list[str]:
-    from podwright.slurm.site.releases import release_of
-
-    text = f"{before.files.slurm_conf}\n{after.files.slurm_conf}".lower()
-    if "corespec" not in text and "cpuspeclist" not in text:
-        return []
-    return [
-        f"a twin of Slurm {side.slurm.release} may hand out cores that CoreSpecCount reserves, "
-        "so that CPUs and nodes can differ from the cluster's"
-        for side in (before, after)
-        if not release_of(side.slurm.version).twin_keeps_reserved_cores
-    ][:1]
-
-
-def _row(difference: Any) -> dict[str, Any]:
-    return {
-        "kind": difference.kind,
-        "jobs": list(difference.jobs),
-        "options": difference.options,
-        "before": difference.before,
-        "after": difference.after,
-        "reason": difference.reason,
-    }
-
-
-def _print(body: dict[str, Any]) -> None:
-    from podwright.cli.shared._tables import Table
-
-    print(f"Before: {body['before']}\nAfter:  {body['after']}")
-    rows = body["differences"]
-    if rows:
-        cells: list[tuple[object, ...]] = [
-            (row["kind"], _jobs(row["jobs"]), row["options"], row["before"], row["after"])
-            for row in rows
-        ]
-        print(Table(("Differs", "Jobs", "Submission", "Before", "After"), cells, name="Jobs"))
-    jobs = {job for row in rows for job in row["jobs"]}
-    print(
-        f"{len(jobs)} of {body['jobs']} jobs ({body['submissions']} different submissions) "
-        f"are answered differently, {body['nodes']}."
-    )
-    if body["beyond_most"]:
-        print(f"Not asked about: {body['beyond_most']} further jobs; --most asks about more.")
-    for reason, names in body["not_looked_at"].items():
-        print(f"Not looked at: {_jobs(names)}, because {reason}.")
-    for name, names in body["options_not_looked_at"].items():
-        print(f"Note: --{name} of {_jobs(names)} is not looked at.")
-    for caution in body["cautions"]:
-        print(f"Note: {caution}.")
-
-
-def _jobs(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 class _Progress:
@@ -262,3 +115,16 @@ class _Progress:
         """Remove the line."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+VERBS = (
+    Verb(
+        "rehearse",
+        _RehearseOptions,
+        _run,
+        help="show what a change of slurm.conf or of Slurm's release would do to the jobs",
+        description="Ask Slurm's own slurmctld, with today's files and with the new ones, about "
+        "the submissions of the last days, and show which are answered differently.",
+        epilog=_EXAMPLES,
+    ),
+)

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
 
 FOLDER = "/etc/podwright/slurm"
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "serve",
-        help="answer Slurm's hooks, and keep its counts true",
-        description="Answers Slurm's hooks, keeps its counts of devices true, and settles what "
-        "hooks missed. Runs where slurmctld runs, as root or as Slurm's user.",
+class _ServeOptions(opt.OptionTable):
+    site = opt.text("the file that configure wrote", "FILE", f"{FOLDER}/native.toml")
+    command_prefix = opt.text(
+        "what stands in front of each of Slurm's commands, quoted as for a shell", "WORDS"
     )
-    parser.add_argument(
-        "--site",
-        metavar="FILE",
-        default=f"{FOLDER}/native.toml",
-        help="the file that configure wrote",
-    )
-    parser.add_argument(
-        "--command-prefix",
-        metavar="WORDS",
-        default="",
-        help="what stands in front of each of Slurm's commands, quoted as for a shell",
-    )
-    parser.add_argument(
-        "--web",
-        metavar="[HOST:]PORT",
-        help="serve a page of GPU nodes instead: nodes, GPUs by job, what waits and why; needs "
+    web = opt.optional(
+        "serve a page of GPU nodes instead: nodes, GPUs by job, what waits and why; needs "
         "no --site and no vipu-server, changes nothing, and answers on loopback (127.0.0.1)",
+        "[HOST:]PORT",
     )
-    parser.set_defaults(run_slurm=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: _ServeOptions) -> int:
     import asyncio
     import logging
     import shlex
@@ -47,7 +30,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from podwright.hosts import tell_ready
 
     if arguments.web is not None:
-        return _web(arguments)
+        return _web(arguments.web, arguments.command_prefix)
     from podwright.guests.slurm import ways
     from podwright.guests.slurm.hooks import serve
     from podwright.guests.slurm.service import load
@@ -61,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _web(arguments: argparse.Namespace) -> int:
+def _web(place: str, command_prefix: str) -> int:
     import asyncio
     import shlex
 
@@ -70,10 +53,10 @@ def _web(arguments: argparse.Namespace) -> int:
     from podwright.slurm.site.ask import ask_slurm
     from podwright.slurm.site.commands import SlurmCommands
 
-    host, _, port = arguments.web.rpartition(":")
+    host, _, port = place.rpartition(":")
     if not (port.isdecimal() and int(port) < 65536):
         raise InvalidRequest(
-            f"{arguments.web[:80]!r} is no port", operation="--web", would_work="--web 8092"
+            f"{place[:80]!r} is no port", operation="--web", would_work="--web 8092"
         )
     try:
         from podwright.gpu.nodespage import Looker, serve
@@ -81,7 +64,7 @@ def _web(arguments: argparse.Namespace) -> int:
         raise Unavailable(
             f"{error.name} is missing here", would_work="pip install 'podwright[pods]'"
         ) from None
-    prefix = shlex.split(arguments.command_prefix)
+    prefix = shlex.split(command_prefix)
 
     def ready(address: str) -> None:
         print(f"GPU nodes: {address}", flush=True)
@@ -90,3 +73,15 @@ def _web(arguments: argparse.Namespace) -> int:
     looker = Looker(SlurmCommands(prefix), lambda words: ask_slurm([*prefix, *words]))
     asyncio.run(serve(looker, host.strip("[]") or "127.0.0.1", int(port), ready))
     return 0
+
+
+VERBS = (
+    Verb(
+        "serve",
+        _ServeOptions,
+        _run,
+        help="answer Slurm's hooks, and keep its counts true",
+        description="Answers Slurm's hooks, keeps its counts of devices true, and settles what "
+        "hooks missed. Runs where slurmctld runs, as root or as Slurm's user.",
+    ),
+)

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive
 
 SOCKET = "/run/podwright-lint/lint.sock"
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    from podwright.cli.shared._arguments import positive
-
-    parser = verbs.add_parser(
-        "serve-lint",
-        help="read job scripts at submission, for job_submit",
-        description="Answers job_submit.lua, which `configure --gpus --lint` writes. Runs where "
-        "slurmctld runs, as any user: only root, SlurmUser and its own user are answered.",
-    )
-    parser.add_argument("--socket", metavar="PATH", default=SOCKET)
-    parser.add_argument(
-        "--slurm-user", metavar="USER", help="who runs slurmctld (SlurmUser, or the user slurm)"
-    )
-    parser.add_argument(
-        "--workers", type=positive, metavar="N", default=2, help="scripts read at a time (2)"
-    )
-    parser.set_defaults(run_slurm=_run)
+class _ServeLintOptions(opt.OptionTable):
+    socket = opt.text("", "PATH", SOCKET)
+    slurm_user = opt.optional("who runs slurmctld (SlurmUser, or the user slurm)", "USER")
+    workers = opt.value("scripts read at a time (2)", "N", positive, 2)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: _ServeLintOptions) -> int:
     import logging
     import os
     import sys
     import time
     from pathlib import Path
 
-    from podwright.cli.slurm._lint import cache
     from podwright.errors import Unavailable
-    from podwright.gpu.lint import find_site
+    from podwright.gpu.lint import cache_path, find_site
     from podwright.gpu.submission import serve
     from podwright.hosts import tell_ready
     from podwright.slurm.site.ask import ask_slurm
@@ -46,7 +32,7 @@ def _run(arguments: argparse.Namespace) -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     # Slurm itself reports limits of partitions at submission.
-    site = find_site(ask_slurm, cache(), time.time())._replace(partitions={})
+    site = find_site(ask_slurm, cache_path(), time.time())._replace(partitions={})
     askers = frozenset({0, os.geteuid(), _slurm_user(arguments.slurm_user)})
     try:
         serve(Path(arguments.socket), site, askers, workers=arguments.workers, ready=tell_ready)
@@ -75,3 +61,15 @@ def _slurm_user(named: str | None) -> int:
         if named:
             raise InvalidRequest(f"there is no user {named}", operation="--slurm-user") from None
         return 0
+
+
+VERBS = (
+    Verb(
+        "serve-lint",
+        _ServeLintOptions,
+        _run,
+        help="read job scripts at submission, for job_submit",
+        description="Answers job_submit.lua, which `configure --gpus --lint` writes. Runs where "
+        "slurmctld runs, as any user: only root, SlurmUser and its own user are answered.",
+    ),
+)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
+from podwright import option_rows as opt
 from podwright import plugins
-from podwright.cli.shared._arguments import positive
+from podwright.cli.shared._verb import Verb
+from podwright.option_rows import positive
 
 if TYPE_CHECKING:
-    from podwright.gpu.templates import Fit, TemplateOptions
+    pass
 
 #: The names in `podwright.gpu.templates`, which is imported only when a template is printed.
 NAMES = (
@@ -18,33 +20,23 @@ NAMES = (
 )
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    names = (*NAMES, *plugins.names(plugins.TEMPLATES))
-    parser = verbs.add_parser(
-        "template",
-        help="print a commented job script that fits this site",
-        description="Prints a commented job script, fitted to the nodes of an inventory, or of "
-        "this site's Slurm. Programs are its arguments: sbatch torchrun.sh train.py --epochs 3.",
-    )
-    parser.add_argument("name", metavar="NAME", nargs="?", choices=names, help=", ".join(names))
-    parser.add_argument("--list", action="store_true", help="list the templates and their purpose")
-    parser.add_argument(
-        "--inventory", metavar="FILE", help="the site's nodes, adapters and switches (TOML or JSON)"
-    )
-    parser.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
-    parser.add_argument("--nodes", type=positive, metavar="N", default=2, help="nodes (2)")
-    parser.add_argument("--partition", metavar="NAME", default="", help="Slurm's partition")
-    parser.add_argument("--gpu-type", metavar="TYPE", default="", help="GPUs of this type")
-    parser.add_argument(
-        "--gpu-memory", type=positive, metavar="GIB", default=0, help="GPUs of at least that much"
-    )
-    parser.add_argument("--image", metavar="IMAGE", help="image of the container")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run_slurm=_run)
+_ALL_NAMES = (*NAMES, *plugins.names(plugins.TEMPLATES))
 
 
-def _run(arguments: argparse.Namespace) -> int:
+class _ScriptOptions(opt.OptionTable):
+    name = opt.optional_argument(", ".join(_ALL_NAMES), "NAME", None, _ALL_NAMES)
+    list = opt.flag("list the templates and their purpose")
+    inventory = opt.optional("the site's nodes, adapters and switches (TOML or JSON)", "FILE")
+    slurm_version = opt.optional("of another Slurm than this machine's", "V")
+    nodes = opt.value("nodes (2)", "N", positive, 2)
+    partition = opt.text("Slurm's partition", "NAME")
+    gpu_type = opt.text("GPUs of this type", "TYPE")
+    gpu_memory = opt.value("GPUs of at least that much", "GIB", positive, 0)
+    image = opt.optional("image of the container", "IMAGE")
+    json = opt.JSON
+
+
+def _run(arguments: _ScriptOptions) -> int:
     from podwright.errors import InvalidRequest
     from podwright.gpu import templates
 
@@ -64,7 +56,13 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     if arguments.image:
         options = options._replace(image=arguments.image)
-    text = templates.render(arguments.name, _fit(arguments, options), options)
+    fit = templates.fit_site(
+        options,
+        inventory=arguments.inventory,
+        slurm_version=arguments.slurm_version,
+        note=lambda text: print(f"Note: {text}.", file=sys.stderr),
+    )
+    text = templates.render(arguments.name, fit, options)
     if arguments.json:
         import json
 
@@ -84,35 +82,18 @@ def _list(as_json: bool) -> None:
             json.dumps([{"name": n, "for": text} for n, text in all_templates().items()], indent=2)
         )
         return
-    from podwright.cli.shared._tables import table
+    from podwright.tables import table
 
     print(table(("Name", "For"), all_templates().items()))
 
 
-def _fit(arguments: argparse.Namespace, options: TemplateOptions) -> Fit:
-    from podwright.gpu import requests, templates
-    from podwright.slurm import reader
-    from podwright.slurm.site.ask import ask_slurm
-    from podwright.slurm.site.releases import parse_version
-
-    config = reader.SlurmConfig(ask_slurm(list(reader.SHOW_CONFIG)))
-    named = arguments.slurm_version
-    version = parse_version(named) if named else (config.version if config else None)
-    if config and (note := reader.release_note(config.version)):
-        import sys
-
-        print(f"Note: {note}.", file=sys.stderr)
-    if arguments.inventory:
-        from podwright.gpu.configure import read_inventory
-
-        return templates.of_inventory(read_inventory(arguments.inventory), options, version)
-    if not config:
-        return templates.Fit(version=version)
-    nodes = reader.read_nodes(ask_slurm(list(reader.SHOW_NODES)))
-    if options.type and nodes:
-        nodes = templates.nodes_with(options.type, nodes)
-    shape = requests.read_shape(nodes, config, arguments.partition)
-    switches = reader.read_switches(ask_slurm(list(reader.SHOW_TOPOLOGY)))
-    if arguments.partition:
-        nodes = [node for node in nodes if arguments.partition in node.partitions]
-    return templates.of_slurm(shape, config, nodes, switches)._replace(version=version)
+VERBS = (
+    Verb(
+        "template",
+        _ScriptOptions,
+        _run,
+        help="print a commented job script that fits this site",
+        description="Prints a commented job script, fitted to the nodes of an inventory, or of "
+        "this site's Slurm. Programs are its arguments: sbatch torchrun.sh train.py --epochs 3.",
+    ),
+)

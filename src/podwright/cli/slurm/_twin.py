@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
-
-from podwright.cli.shared._arguments import Parser, positive, seconds
+from podwright import option_rows as opt
+from podwright.cli.shared._verb import Verb, VerbGroup
+from podwright.option_rows import positive, seconds
 
 _SERVE = """\
 Answers what Slurm would do with a request, as the cluster stands now: explain-request asks it by
@@ -23,71 +22,38 @@ examples:
   echo 'server = head:8094' >/etc/podwright/twin.conf    (on login nodes)"""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add the verb and its own verbs."""
-    parser: Parser = verbs.add_parser(
-        "twin", help="run the service that asks Slurm itself what it would do"
+class _ServeOptions(opt.OptionTable):
+    socket = opt.optional("(/run/podwright-twin/twin.sock)", "PATH")
+    listen = opt.text(
+        "answer users of other machines, too: each shows a MUNGE credential", "HOST:PORT"
     )
-    below = parser.add_subparsers(
-        metavar="VERB", dest="twin_verb", required=True, prog="podwright slurm twin"
+    munge_socket = opt.text("if not MUNGE's usual", "PATH")
+    user = opt.text("whom it becomes where root starts it (a number that no account has)", "USER")
+    interval = opt.value(
+        "how often the state is copied (3)", "SECONDS", seconds, 3.0, name="--every"
     )
-    serve: Parser = below.add_parser(
-        "serve",
-        help="answer what Slurm would do with a request, as the cluster stands now",
-        description=_SERVE,
-        epilog=_EXAMPLES,
+    workers = opt.value(
+        "private copies of slurmctld at a time: one answers, the others are ready (2)",
+        "N",
+        positive,
+        2,
     )
-    serve.add_argument("--socket", metavar="PATH", help="(/run/podwright-twin/twin.sock)")
-    serve.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default="",
-        help="answer users of other machines, too: each shows a MUNGE credential",
+    slurm = opt.text("where Slurm is, if not where packages put it", "PREFIX")
+    command_prefix = opt.text(
+        "what stands in front of each of Slurm's commands, quoted as for a shell", "WORDS"
     )
-    serve.add_argument("--munge-socket", metavar="PATH", default="", help="if not MUNGE's usual")
-    serve.add_argument(
-        "--user",
-        metavar="USER",
-        default="",
-        help="whom it becomes where root starts it (a number that no account has)",
-    )
-    serve.add_argument(
-        "--every",
-        metavar="SECONDS",
-        type=seconds,
-        default=3.0,
-        help="how often the state is copied (3)",
-    )
-    serve.add_argument(
-        "--workers",
-        metavar="N",
-        type=positive,
-        default=2,
-        help="private copies of slurmctld at a time: one answers, the others are ready (2)",
-    )
-    serve.add_argument(
-        "--slurm", metavar="PREFIX", default="", help="where Slurm is, if not where packages put it"
-    )
-    serve.add_argument(
-        "--command-prefix",
-        metavar="WORDS",
-        default="",
-        help="what stands in front of each of Slurm's commands, quoted as for a shell",
-    )
-    serve.set_defaults(run_slurm=_serve)
-    status: Parser = below.add_parser("status", help="say whether such a service answers")
-    status.add_argument(
-        "--twin",
-        metavar="PLACE",
-        default="",
-        help="its socket, or HOST:PORT (PODWRIGHT_TWIN, /etc/podwright/twin.conf, or this "
+
+
+class _StatusOptions(opt.OptionTable):
+    twin = opt.text(
+        "its socket, or HOST:PORT (PODWRIGHT_TWIN, /etc/podwright/twin.conf, or this "
         "machine's socket)",
+        "PLACE",
     )
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(run_slurm=_status)
+    json = opt.JSON
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _serve(arguments: _ServeOptions) -> int:
     import logging
     import shlex
     import sys
@@ -118,7 +84,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         listen=arguments.listen,
         munge_socket=arguments.munge_socket,
         user=arguments.user,
-        interval=arguments.every,
+        interval=arguments.interval,
         workers=arguments.workers,
         slurm=arguments.slurm,
     )
@@ -126,9 +92,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _status(arguments: _StatusOptions) -> int:
     from podwright.errors import Unavailable
     from podwright.slurm.twin_service import find_twin_service
+    from podwright.slurm.twin_service._status_text import status_text
 
     service = find_twin_service(arguments.twin)
     if service is None:
@@ -143,13 +110,24 @@ def _status(arguments: argparse.Namespace) -> int:
 
         print(json.dumps({"place": service.place, **status}, indent=2))
         return 0
-    print(f"At {service.place}: Slurm {status['release']}, {status['warm']} warm.")
-    if status["age"] is None:
-        print(f"It answers with all nodes idle: {status['no_state']}.")
-    else:
-        print(f"It answers with the state of {status['age']} s ago.")
-    print(
-        f"{status['answered']} questions answered, {status['refused']} refused, "
-        f"{status['failed']} failed; {status['waiting']} wait."
-    )
+    print(status_text(service.place, status))
     return 0
+
+
+VERBS = (
+    VerbGroup(
+        "podwright slurm twin",
+        "run the service that asks Slurm itself what it would do",
+        verbs=(
+            Verb(
+                "serve",
+                _ServeOptions,
+                _serve,
+                help="answer what Slurm would do with a request, as the cluster stands now",
+                description=_SERVE,
+                epilog=_EXAMPLES,
+            ),
+            Verb("status", _StatusOptions, _status, help="say whether such a service answers"),
+        ),
+    ),
+)

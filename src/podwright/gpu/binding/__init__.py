@@ -2,6 +2,17 @@
 requested."""
 
 from podwright.gpu.binding._binding_job import job_options, probe
+from podwright.gpu.binding._binding_show import as_rows, as_text
 from podwright.gpu.binding._verdict import Task, TaskSeen, Verdict, judge, read_tasks
 
-__all__ = ["Task", "TaskSeen", "Verdict", "job_options", "judge", "probe", "read_tasks"]
+__all__ = [
+    "Task",
+    "TaskSeen",
+    "Verdict",
+    "as_rows",
+    "as_text",
+    "job_options",
+    "judge",
+    "probe",
+    "read_tasks",
+]

@@ -1,7 +1,8 @@
 """Configures Slurm for a GPU cluster: reads an inventory and plans the lines of Slurm's files."""
 
-from podwright.gpu.configure._adopt import GrantedJob, adopt, partition_name, read_grant
+from podwright.gpu.configure._adopt import GrantedJob, adopt, ask_grant, partition_name, read_grant
 from podwright.gpu.configure._check import Promise, check, commands
+from podwright.gpu.configure._chosen_options import chosen_options, chosen_version
 from podwright.gpu.configure._gates import GateScript
 from podwright.gpu.configure._inventory import (
     Kind,
@@ -34,7 +35,10 @@ __all__ = [
     "Summary",
     "Switch",
     "adopt",
+    "ask_grant",
     "check",
+    "chosen_options",
+    "chosen_version",
     "commands",
     "configure",
     "make_inventory",

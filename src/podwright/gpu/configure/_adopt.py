@@ -6,11 +6,14 @@ their fabric and guards be set up before the job's first instruction.
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from podwright.client import Client
-from podwright.errors import InvalidRequest, WrongState
+from podwright.errors import InvalidRequest, NotFound, Unavailable, WrongState
+from podwright.hosts import find_program
 from podwright.slurm.reader import read_jobs
 from podwright.wire import CreateRequest, DeviceInfo, PartitionInfo, PartitionSpec, ReadyState
 
@@ -126,3 +129,23 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> lis
     if len({info.cluster for info in devices}) > 1:
         raise WrongState("they are of several clusters", operation=action)
     return devices
+
+
+def ask_grant(job: str) -> GrantedJob:
+    """Ask Slurm what it gave a job, by its number. Raises NotFound and Unavailable."""
+    program = find_program("scontrol", os.environ)
+    if program is None:
+        raise Unavailable("there is no scontrol on PATH", would_work="run it where Slurm is")
+    try:
+        done = subprocess.run(
+            [program, "-d", "-o", "show", "job", job],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable("scontrol does not answer within 60 s") from None
+    if done.returncode:
+        raise NotFound(f"Slurm shows no job {job}: {done.stderr.strip()}")
+    return read_grant(done.stdout)

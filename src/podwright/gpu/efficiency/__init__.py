@@ -1,6 +1,7 @@
 """Reports how well jobs used their GPUs, from Slurm's accounting and from samples."""
 
-from podwright.gpu.efficiency._accounts import AccountedJob, Ask, one_job, read_jobs, sacct
+from podwright.gpu.efficiency._accounts import AccountedJob, Ask, asker, one_job, read_jobs, sacct
+from podwright.gpu.efficiency._ask_job import job_report, summarise_ended
 from podwright.gpu.efficiency._at_end import (
     Destinations,
     append_as_user,
@@ -9,8 +10,8 @@ from podwright.gpu.efficiency._at_end import (
     work,
 )
 from podwright.gpu.efficiency._job_report import Advice, Efficiency, job_of_samples, report
-from podwright.gpu.efficiency._job_show import advice, facts, gpu_rows, line, plot, tree
-from podwright.gpu.efficiency._month import MonthRow, month
+from podwright.gpu.efficiency._job_show import advice, facts, gpu_rows, line, plot, text, tree
+from podwright.gpu.efficiency._month import MonthRow, month, month_text
 from podwright.gpu.efficiency._samples import GpuUse, Sampled, read_samples
 
 __all__ = [
@@ -25,18 +26,23 @@ __all__ = [
     "advice",
     "append_as_user",
     "as_user",
+    "asker",
     "facts",
     "gpu_rows",
     "job_of_samples",
+    "job_report",
     "keep",
     "line",
     "month",
+    "month_text",
     "one_job",
     "plot",
     "read_jobs",
     "read_samples",
     "report",
     "sacct",
+    "summarise_ended",
+    "text",
     "tree",
     "work",
 ]

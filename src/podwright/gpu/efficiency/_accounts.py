@@ -7,7 +7,8 @@ a slurmd that was built with NVML add the highest use of each GPU; Slurm keeps n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest, Unavailable
@@ -67,6 +68,24 @@ class AccountedJob(NamedTuple):
     def gpu_hours(self) -> float:
         """GPUs times hours."""
         return self.gpus * self.seconds / 3600
+
+
+def asker(environ: Mapping[str, str], seconds: float | None = None) -> Ask:
+    """Return a function that runs Slurm's commands with a time limit. Times are seconds since
+    1970.
+    """
+    environ = {**environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+
+    def ask(words: Sequence[str]) -> str | None:
+        try:
+            done = subprocess.run(
+                words, env=environ, capture_output=True, text=True, check=False, timeout=seconds
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    return ask
 
 
 def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:

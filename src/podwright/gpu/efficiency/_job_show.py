@@ -7,11 +7,21 @@ from xml.sax.saxutils import escape
 
 from podwright.gpu.efficiency._job_report import Efficiency, amount, span
 from podwright.gpu.efficiency._samples import GpuUse
+from podwright.tables import card, table
 
 #: The colours of a plot's lines, which colour-blind readers can distinguish (Okabe and Ito).
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#000000")
 _WIDE, _HIGH, _LEFT, _TOP = 720, 260, 48, 28
 _POINTS = 720  # of a line: more is not to be seen
+
+
+def text(efficiency: Efficiency) -> str:
+    """The report for people: a card, a table of GPUs where there are samples, and advice."""
+    parts = [card(facts(efficiency))]
+    if efficiency.uses:
+        header = ("Node", "GPU", "Load", "Highest", "Time busy", "Memory", "Most", "Has", "Samples")
+        parts.append(table(header, gpu_rows(efficiency)))
+    return "\n\n".join([*parts, f"Next time:\n{advice(efficiency)}"])
 
 
 def line(efficiency: Efficiency) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from podwright.gpu.efficiency._accounts import AccountedJob
+from podwright.gpu.efficiency._job_report import span
+from podwright.tables import table
 
 #: The GPU load in the line of a report, as AdminComment keeps it.
 _GPU_LOAD = re.compile(r"GPUs (\d+) % busy", re.I)  # sacctmgr converts letters to lower case
@@ -86,3 +88,29 @@ def _share(pairs: Iterable[tuple[float | None, float]]) -> float | None:
 def _rank(values: Sequence[float], share: float) -> float:
     """Return the value at this share of the sorted values; 0 if there are none."""
     return float(values[min(int(share * len(values)), len(values) - 1)]) if values else 0.0
+
+
+def month_text(rows: Sequence[MonthRow], name: str) -> str:
+    """Return the table for people. name: the heading of the column that names a row."""
+
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.0f} %"
+
+    header = (name, "Jobs", "Waiting", "GPU hours", "Waited", "95 % below", "GPUs", "Cores")
+    lines = [
+        (
+            row.name + (" *" if row.starves else ""),
+            row.jobs,
+            row.waiting,
+            f"{row.gpu_hours:.1f}",
+            span(row.waited),
+            span(row.waited_95),
+            *map(share, (row.gpus, row.cores, row.memory, row.time)),
+        )
+        for row in rows
+    ]
+    text = table((*header, "Memory", "Time"), lines)
+    text += "\nGPUs, Cores, Memory, Time: the share that was used of what jobs had."
+    if any(row.starves for row in rows):
+        text += "\n* starves: half of its jobs waited for longer than half of them ran."
+    return text

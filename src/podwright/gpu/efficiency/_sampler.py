@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from podwright.hosts.gpus import Gpu, Library, LibraryError, take_gpus, visible
 
@@ -178,3 +178,22 @@ def _pidfd(pid: int | None) -> int | None:
 def _write(number: int, value: Mapping[str, Any]) -> None:
     """Write one whole line in one call."""
     os.write(number, json.dumps(value, separators=(",", ":")).encode() + b"\n")
+
+
+def run_beside(environ: Mapping[str, str], interval: float, command: list[str]) -> NoReturn:
+    """Become a command, and sample in a child of it. Of a node's tasks, the first one samples.
+
+    Raises InvalidRequest for a command that cannot be run.
+    """
+    own = os.getpid()
+    if environ.get("SLURM_LOCALID", "0") == "0" and os.fork() == 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os._exit(run(environ, interval, own, own))
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        from podwright.errors import InvalidRequest
+
+        raise InvalidRequest(str(error.strerror), operation=f"run {command[0]}") from None

@@ -2,6 +2,16 @@
 change."""
 
 from podwright.gpu.fabriclog._fabric_advice import FabricFinding, judge, not_known
+from podwright.gpu.fabriclog._fabric_show import as_json, as_text
 from podwright.gpu.fabriclog._read_log import FabricReport, Pair, read_log
 
-__all__ = ["FabricFinding", "FabricReport", "Pair", "judge", "not_known", "read_log"]
+__all__ = [
+    "FabricFinding",
+    "FabricReport",
+    "Pair",
+    "as_json",
+    "as_text",
+    "judge",
+    "not_known",
+    "read_log",
+]

@@ -8,10 +8,12 @@ only.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from podwright.gpu.lint._option_values import minutes
+from podwright.gpu.lint._script_files import read_file
 from podwright.slurm.reader import (
     SHOW_CONFIG,
     SHOW_PARTITIONS,
@@ -20,7 +22,8 @@ from podwright.slurm.reader import (
     known,
     read_partitions,
 )
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.ask import ask_slurm
+from podwright.slurm.site.releases import Version, parse_version
 
 KEPT = 3600.0  # seconds
 KEPT_PART = 60.0  # if a command did not answer
@@ -163,3 +166,29 @@ def _save(cache: str, content: dict[str, Any]) -> None:
     except OSError:
         with suppress(OSError):
             os.unlink(new)
+
+
+def cache_path() -> str:
+    """Return the path of the file in which the site's answers are kept."""
+    import os
+
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(home, "podwright", "slurm-site.json")
+
+
+def chosen_site(
+    slurm_version: str | None, topology: str | None, sbatch_help: str | None
+) -> CachedSite:
+    """Return the site according to the options, and otherwise according to its Slurm.
+
+    sbatch_help: a file with the output of `sbatch --help` there.
+    """
+    named = slurm_version or topology or sbatch_help
+    site = CachedSite() if named else find_site(ask_slurm, cache_path(), time.time())
+    if slurm_version:
+        site = site._replace(version=parse_version(slurm_version))
+    if topology:
+        site = site._replace(topology=topology)
+    if sbatch_help:
+        site = site._replace(options=read_help(read_file(sbatch_help)))
+    return site

@@ -1,7 +1,9 @@
 """Measures whether each node is as fast as the others, and as fast as its hardware should be."""
 
 from podwright.gpu.nodebench._bench import Bench, Slow, bench, srun_step
-from podwright.gpu.nodebench._history import Change, changes, keep, rates
+from podwright.gpu.nodebench._bench_job import become_job, bench_command, extent, job_command
+from podwright.gpu.nodebench._bench_show import as_json, as_text
+from podwright.gpu.nodebench._history import Change, changes, keep, rates, record
 from podwright.gpu.nodebench._measures import PAIRS, ways
 from podwright.gpu.nodebench._rounds import BenchVerdict, judge, most_rounds, next_round
 
@@ -11,13 +13,20 @@ __all__ = [
     "BenchVerdict",
     "Change",
     "Slow",
+    "as_json",
+    "as_text",
+    "become_job",
     "bench",
+    "bench_command",
     "changes",
+    "extent",
+    "job_command",
     "judge",
     "keep",
     "most_rounds",
     "next_round",
     "rates",
+    "record",
     "srun_step",
     "ways",
 ]

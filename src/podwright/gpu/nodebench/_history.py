@@ -4,11 +4,14 @@ measurement."""
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from podwright.errors import Unavailable
 from podwright.gpu.nodebench._bench import Bench
 
 #: A change by more than this share is reported.
@@ -66,3 +69,23 @@ def keep(path: Path, now: Mapping[str, Mapping[str, float]], when: float) -> Non
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps({"t": round(when), "nodes": now}) + "\n")
+
+
+def record(name: str, bench: Bench, environ: Mapping[str, str]) -> list[Change]:
+    """Compare a measurement with those in a file, and append it there.
+
+    name: the file; empty: one of this account, which is left alone where it cannot be written.
+    Raises Unavailable for a named file.
+    """
+    state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    path = Path(name or os.path.join(state, "podwright", "bench.jsonl"))
+    now = rates(bench)
+    changed = changes(path, now)
+    try:
+        keep(path, now, time.time())
+    except OSError as error:
+        if name:
+            raise Unavailable(
+                f"{path}: {error.strerror}", operation="keep the table", would_work="--keep FILE"
+            ) from None
+    return changed

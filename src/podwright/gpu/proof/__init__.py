@@ -4,5 +4,6 @@ words where it is not kept."""
 
 from podwright.gpu.proof._planned_files import planned_files
 from podwright.gpu.proof._prove import prove
+from podwright.gpu.proof._proved_files import proved
 
-__all__ = ["planned_files", "prove"]
+__all__ = ["planned_files", "prove", "proved"]

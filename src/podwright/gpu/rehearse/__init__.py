@@ -5,7 +5,9 @@ each, and `differences` compares the answers. The cluster itself is not changed.
 """
 
 from podwright.gpu.rehearse._compare import AnswerChange, AnswerPair, differences
+from podwright.gpu.rehearse._rehearsal_report import as_json, as_text
 from podwright.gpu.rehearse._rehearse import Side, rehearse
+from podwright.gpu.rehearse._sides import find_sides
 from podwright.gpu.rehearse._site_files import read_site_files
 from podwright.gpu.rehearse._submissions import (
     LIST_JOBS,
@@ -13,6 +15,7 @@ from podwright.gpu.rehearse._submissions import (
     from_sacct,
     from_scripts,
     limited,
+    recent,
 )
 
 __all__ = [
@@ -21,10 +24,14 @@ __all__ = [
     "AnswerPair",
     "Side",
     "Submissions",
+    "as_json",
+    "as_text",
     "differences",
+    "find_sides",
     "from_sacct",
     "from_scripts",
     "limited",
     "read_site_files",
+    "recent",
     "rehearse",
 ]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwright.errors import InvalidRequest
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.gpu.lint import read_script
 from podwright.gpu.requests import (
     Given,
@@ -92,6 +93,27 @@ def from_scripts(folder: Path) -> Submissions:
         except InvalidRequest as error:
             submissions.skip(name, f"its options cannot be read: {error.problem}")
     return submissions
+
+
+def recent(days: int) -> Submissions:
+    """Return the submissions of so many days, from Slurm's accounting. Raises Unavailable."""
+    words = [*LIST_JOBS, "-S", f"now-{days}days"]
+    reason = "sacct gave no answer within two minutes"
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
+        if done.returncode == 0:
+            return from_sacct(done.stdout)
+        reason = f"sacct failed: {done.stderr.strip()[-300:]}"
+    except OSError as error:
+        reason = f"sacct cannot be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        pass
+    raise Unavailable(
+        f"the submissions are not known: {reason}",
+        would_work="Name a folder of job scripts with --scripts, or fewer days with --days",
+    )
 
 
 def _split(line: str) -> list[str]:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         explain_by_counts,
         explain_request,
     )
+    from podwright.gpu.requests._explained_text import as_text
+    from podwright.gpu.requests._known_site import KnownSite, known_site
     from podwright.gpu.requests._read_site import Texts, read_shape, read_site
     from podwright.gpu.requests._slurm_reply import RequestAnswer
     from podwright.gpu.requests._sources import bundle, live
@@ -78,6 +80,7 @@ __all__ = [
     "Given",
     "Gpus",
     "Grant",
+    "KnownSite",
     "NodeGrant",
     "NodeHardware",
     "RequestAnswer",
@@ -90,6 +93,7 @@ __all__ = [
     "Texts",
     "advice",
     "as_json",
+    "as_text",
     "ask_slurm",
     "ask_twin_service",
     "asked_site",
@@ -102,6 +106,7 @@ __all__ = [
     "find_option",
     "is_number",
     "known",
+    "known_site",
     "live",
     "other_parts",
     "parse_count",
@@ -126,6 +131,8 @@ _LATER = {
     "_consistent_counts": ("refusal",),
     "_counted": ("count_request",),
     "_explain_request": ("TELLS_MORE", "AnswerSources", "explain_by_counts", "explain_request"),
+    "_explained_text": ("as_text",),
+    "_known_site": ("KnownSite", "known_site"),
     "_read_site": ("Texts", "read_shape", "read_site"),
     "_slurm_reply": ("RequestAnswer",),
     "_sources": ("bundle", "live"),

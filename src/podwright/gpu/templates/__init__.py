@@ -7,6 +7,7 @@ from podwright.gpu.templates._fit import (
     of_inventory,
     of_slurm,
 )
+from podwright.gpu.templates._fit_site import fit_site
 from podwright.gpu.templates._render import TEMPLATES, Template, all_templates, render
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Template",
     "TemplateOptions",
     "all_templates",
+    "fit_site",
     "nodes_with",
     "of_inventory",
     "of_slurm",

@@ -2,6 +2,7 @@
 
 from podwright.guests.slurm.setup._build import build
 from podwright.guests.slurm.setup._checks import promises
+from podwright.guests.slurm.setup._chosen_site import chosen_site, trusted_uids
 from podwright.guests.slurm.setup._crash_remnants import (
     LeftAlone,
     RecoveryPlan,
@@ -20,6 +21,7 @@ from podwright.guests.slurm.setup._reachability import (
     server_host,
     without_munge,
 )
+from podwright.guests.slurm.setup._recovery_text import plan_text, plan_values
 
 __all__ = [
     "LeftAlone",
@@ -31,10 +33,13 @@ __all__ = [
     "build",
     "carry_out",
     "check_server",
+    "chosen_site",
     "far_door",
     "mapping",
     "munge_socket",
     "native",
+    "plan_text",
+    "plan_values",
     "promises",
     "recovery_plan",
     "server_host",
@@ -42,6 +47,7 @@ __all__ = [
     "shelf",
     "slurm_user",
     "survey",
+    "trusted_uids",
     "undo",
     "window",
     "without_munge",

@@ -1,6 +1,6 @@
 """IPUoF configuration files, by which programs that read files find a partition.
 
-The files belong to the caller, so the command writes them, not the server. Folders and names are
+The files belong to the caller, so the caller writes them, not the server. Folders and names are
 V-IPU's: `~/.ipuof.conf.d/<partition>_ipuof.conf`, or `<partition>_gcd<N>_ipuof.conf` for each of
 several GCDs, and `/etc/ipuof.conf.d` for all accounts. The attribute `Partition Id` is ours: a file
 is removed only when this attribute names the partition.
@@ -13,11 +13,10 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from podwright.cli.shared._arguments import complain
 from podwright.endpoints import system_path
 from podwright.wire import PartitionInfo, ipuof_gcds
 
@@ -30,11 +29,11 @@ def own_folder() -> Path:
     return Path.home() / ".ipuof.conf.d"
 
 
-def write(info: PartitionInfo, *, system_wide: bool) -> None:
+def write(info: PartitionInfo, *, system_wide: bool, report: Callable[[str], None]) -> None:
     """Write the files of an ACTIVE partition, in place of older ones with its name.
 
-    The user's own files are private; files for all accounts can be read by all. An error is only
-    reported, because the partition exists all the same.
+    The user's own files are private; files for all accounts can be read by all. report: gets a line
+    for an error, which is not raised, because the partition exists all the same.
     """
     folder, mode = (SYSTEM, 0o644) if system_wide else (own_folder(), 0o600)
     try:
@@ -49,23 +48,23 @@ def write(info: PartitionInfo, *, system_wide: bool) -> None:
             middle = f"_gcd{number}" if len(gcds) > 1 else ""
             _replace(folder / f"{info.name}{middle}_ipuof.conf", gcd, mode)
     except OSError as error:
-        _report(folder, info.name, "written", error)
+        report(_sentence(folder, info.name, "written", error))
 
 
-def rewrite(info: PartitionInfo) -> None:
+def rewrite(info: PartitionInfo, report: Callable[[str], None]) -> None:
     """Write the files that exist anew, since the partition's devices may have moved."""
     for folder in (own_folder(), SYSTEM):
         if any(_files(folder, info.name)):
-            write(info, system_wide=folder == SYSTEM)
+            write(info, system_wide=folder == SYSTEM, report=report)
 
 
-def remove(name: str) -> None:
+def remove(name: str, report: Callable[[str], None]) -> None:
     """Remove the files of a partition from both folders."""
     for folder in (own_folder(), SYSTEM):
         try:
             _remove(folder, name)
         except OSError as error:
-            _report(folder, name, "removed", error)
+            report(_sentence(folder, name, "removed", error))
 
 
 def _remove(folder: Path, name: str) -> None:
@@ -100,6 +99,6 @@ def _replace(path: Path, content: dict[str, Any], mode: int) -> None:
         raise
 
 
-def _report(folder: Path, name: str, message: str, error: OSError) -> None:
+def _sentence(folder: Path, name: str, message: str, error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
-    complain(f"The IPUoF files of {name} in {folder} were not {message}: {reason}.")
+    return f"The IPUoF files of {name} in {folder} were not {message}: {reason}."

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.cli.devices._device_users import ShownUse, Use, is_listed
-from podwright.cli.shared._tables import printable, table
+from podwright.client.devices._device_users import ShownUse, Use, is_listed
 from podwright.fabric import IPU
+from podwright.tables import printable, table
 from podwright.wire import ReadyState, device_sets
 
 

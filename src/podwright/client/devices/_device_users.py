@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from podwright.client import Client
+from podwright.client._client import Client
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import IPU, Attachment, Family, family_named
 from podwright.wire import (

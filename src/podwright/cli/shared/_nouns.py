@@ -1,0 +1,108 @@
+"""The grammar of `vipu` and `vipu-admin` as a table: verbs, nouns, and the options of each."""
+
+# Annotations are not postponed: NamedTuple would compile each from its text, at every start.
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from podwright import option_rows as opt
+from podwright._version import __version__
+from podwright.cli.shared._arguments import Parser
+from podwright.cli.shared._server import JsonEverywhere, parent_parser
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+_OUTPUT = opt.choice(
+    f"{', '.join(FORMATS)}; wide: every column, however narrow the terminal",
+    FORMATS,
+    "",
+    "FORMAT",
+    name="-o --output",
+)
+_WATCH = opt.flag("go on, and print what changes; Ctrl-C ends it", name="-w --watch")
+
+
+class GroupedListOptions(opt.OptionTable):
+    """The options of a list whose rows belong together."""
+
+    output = _OUTPUT
+    watch = _WATCH
+
+
+class ListOptions(opt.OptionTable):
+    """The options of a list that can be sorted."""
+
+    output = _OUTPUT
+    sort_by = opt.text("the column to sort by, as it is headed", "COLUMN")
+    watch = _WATCH
+
+
+class Noun(NamedTuple):
+    """A noun below a verb; with an s it means the same.
+
+    action: its function in the modules that carry verbs out. named: the word after it is a name.
+    """
+
+    name: str
+    action: str
+    summary: str
+    options: type[opt.OptionTable] = opt.OptionTable
+    named: bool = True
+
+
+class NounVerb(NamedTuple):
+    """A verb with its nouns. aliases: other words for it."""
+
+    name: str
+    summary: str
+    nouns: Sequence[Noun]
+    aliases: Sequence[str] = ()
+
+
+class PlainVerb(NamedTuple):
+    """A verb without nouns. help: its line in the list of verbs, if it is not the summary."""
+
+    name: str
+    action: str
+    summary: str
+    options: type[opt.OptionTable]
+    help: str = ""
+
+
+def noun_parser(
+    prog: str, description: str, epilog: str, verbs: Sequence[NounVerb | PlainVerb]
+) -> Parser:
+    """Return the parser of a command that has these verbs."""
+    common = parent_parser(JsonEverywhere)
+    parser = Parser(prog, description, epilog, parents=[common])
+    parser.add_argument("--version", action="version", version=f"{prog} (Podwright) {__version__}")
+    parser.add_argument(
+        "--server-version", action="store_true", help="print the server's version and address"
+    )
+    places = parser.add_subparsers(metavar="VERB", dest="verb")
+    for verb in verbs:
+        if isinstance(verb, PlainVerb):
+            child = places.add_parser(
+                verb.name,
+                help=verb.help or verb.summary,
+                description=verb.summary,
+                parents=[common],
+            )
+            child.set_defaults(action=verb.action)
+            verb.options.add_to(child)
+            continue
+        word = places.add_parser(
+            verb.name, help=verb.summary, description=verb.summary, aliases=verb.aliases
+        )
+        nouns = word.add_subparsers(metavar="NOUN", dest="noun", required=True)
+        for noun in verb.nouns:
+            child = nouns.add_parser(
+                noun.name,
+                aliases=[f"{noun.name}s"],
+                help=noun.summary,
+                description=noun.summary,
+                parents=[common],
+            )
+            child.set_defaults(action=noun.action)
+            if noun.named:
+                child.add_argument("name", metavar="NAME", help=f"the {noun.name}'s name")
+            noun.options.add_to(child)
+    return parser

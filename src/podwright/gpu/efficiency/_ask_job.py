@@ -1,0 +1,42 @@
+"""Reports of jobs from what Slurm's accounting and the samples of their steps tell now."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from podwright.errors import Unavailable
+from podwright.gpu.efficiency._accounts import AccountedJob, Ask, asker, one_job
+from podwright.gpu.efficiency._at_end import Destinations, append_as_user, as_user, work
+from podwright.gpu.efficiency._job_report import Efficiency, job_of_samples, report
+from podwright.gpu.efficiency._samples import read_samples
+
+_PATIENCE = 120.0  # seconds for a command of Slurm's, and for a summary
+
+
+def job_report(ask: Ask, number: str, samples: str = "") -> Efficiency:
+    """Return the report of a job. samples: where they are; empty: beside its output.
+
+    A site without slurmdbd has no accounting, but a job may have sampled its GPUs itself. Raises
+    Unavailable where there is neither.
+    """
+    try:
+        job = one_job(ask, number)
+    except Unavailable:
+        sampled = read_samples(Path(samples or f"slurm-{number}.gpus"))
+        if sampled is None or not sampled.uses:
+            raise
+        return report(job_of_samples(number, sampled), sampled)
+    return report(job, read_samples(Path(samples or Path(job.folder) / f"slurm-{job.raw}.gpus")))
+
+
+def summarise_ended(folder: Path, places: Destinations) -> Iterator[str]:
+    """Write the summaries of the jobs that are noted in a folder, and yield what went wrong."""
+    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
+
+    def summarise(job: AccountedJob) -> str:
+        return as_user(job.user, [*own, job.id], "", _PATIENCE)
+
+    return iter(work(folder, asker(os.environ, _PATIENCE), places, summarise, append_as_user))

@@ -1,0 +1,54 @@
+"""Proves planned files with Slurm's own slurmctld, and tells each result as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from podwright.errors import Unavailable
+from podwright.gpu.configure import SiteInventory
+from podwright.gpu.proof._planned_files import planned_files
+from podwright.gpu.proof._prove import prove
+from podwright.slurm.site.changes import FileChanges
+from podwright.slurm.site.releases import Version
+from podwright.slurm.twin import Twin, find_slurm
+
+
+def proved(
+    conf: Path,
+    plan: FileChanges,
+    inventory: SiteInventory,
+    version: Version,
+    *,
+    slurm_path: str,
+    report: Callable[[str, str], None],
+    note: Callable[[str], None],
+) -> bool:
+    """Check with Slurm's own slurmctld that the planned files have their intended effect.
+
+    slurm_path: where that Slurm is; empty: this machine's. report: gets each promise, and its
+    problem if it is not kept. Returns True when the files have their effect, or when no slurmctld
+    can be asked, which a note reports.
+    """
+    slurm = find_slurm(version, path=slurm_path)
+    if slurm is None:
+        note(
+            f"not proved: there is no slurmctld {version[0]}.{version[1]:02} here to start "
+            "with these files (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld; or --slurm)"
+        )
+        return True
+    started = f"slurmctld {slurm.release} starts with these files"
+    good = True
+    try:
+        with Twin(planned_files(conf, plan), slurm) as twin:
+            report(started, "")
+            for proof in prove(twin, inventory, version):
+                report(proof.text, proof.problem)
+                good = good and not proof.problem
+    except Unavailable as error:
+        if "namespaces" in error.problem:
+            note(f"not proved: {error.problem}")
+            return True
+        report(started, error.problem)
+        return False
+    return good

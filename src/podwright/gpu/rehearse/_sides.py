@@ -1,0 +1,76 @@
+"""Today's and tomorrow's side of a rehearsal: a site's files, and the Slurm that reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from podwright.errors import Unavailable
+from podwright.gpu.rehearse._rehearse import Side
+from podwright.gpu.rehearse._site_files import read_site_files
+from podwright.slurm.site.ask import ask_slurm
+from podwright.slurm.site.releases import release_of
+from podwright.slurm.twin import find_slurm, present_copied
+
+
+def find_sides(
+    *,
+    slurm_conf: str | None,
+    today: str | None,
+    slurm: str | None,
+    slurm_today: str | None,
+    state: str | None,
+) -> tuple[Side, Side]:
+    """Return today's and tomorrow's side, as the options of `podwright slurm rehearse` name them.
+
+    Raises Unavailable when a Slurm is not on this machine.
+    """
+    conf = Path(today or _conf_of_this_machine())
+    files = read_site_files(conf)
+    old_slurm = find_slurm(path=slurm_today or "")
+    if old_slurm is None:
+        raise Unavailable(
+            f"there is no slurmctld {_place(slurm_today)}, so Slurm cannot be asked",
+            would_work="Install slurmctld (Debian: slurmctld; SchedMD, EPEL: slurm-slurmctld), "
+            "or name its prefix with --slurm-today",
+        )
+    new_slurm = find_slurm(path=slurm) if slurm else old_slurm
+    if new_slurm is None:
+        raise Unavailable(
+            f"there is no slurmctld {_place(slurm)}",
+            would_work="--slurm names a prefix with sbin/slurmctld, or an unpacked system",
+        )
+    new, new_files = conf, files
+    if slurm_conf:
+        new = Path(slurm_conf)
+        new_files = read_site_files(new, files)
+    present = present_copied(Path(state)) if state else None
+    return (
+        Side(str(conf), files, old_slurm, present),
+        Side(str(new), new_files, new_slurm, present),
+    )
+
+
+def _place(prefix: str | None) -> str:
+    return f"below {prefix}" if prefix else "on this machine"
+
+
+def _conf_of_this_machine() -> str:
+    if os.environ.get("SLURM_CONF"):
+        return os.environ["SLURM_CONF"]
+    match = re.search(r"^SLURM_CONF\s*=\s*(/\S+)", ask_slurm(["scontrol", "show", "config"]), re.M)
+    return match[1] if match else "/etc/slurm/slurm.conf"
+
+
+def cautions(before: Side, after: Side) -> list[str]:
+    """Return why a twin's answer can differ from the cluster's."""
+    text = f"{before.files.slurm_conf}\n{after.files.slurm_conf}".lower()
+    if "corespec" not in text and "cpuspeclist" not in text:
+        return []
+    return [
+        f"a twin of Slurm {side.slurm.release} may hand out cores that CoreSpecCount reserves, "
+        "so that CPUs and nodes can differ from the cluster's"
+        for side in (before, after)
+        if not release_of(side.slurm.version).twin_keeps_reserved_cores
+    ][:1]

@@ -1,0 +1,40 @@
+"""An explained request as text for people."""
+
+from __future__ import annotations
+
+from podwright.gpu.requests._explain_request import TELLS_MORE
+from podwright.gpu.requests._known_site import KnownSite, node_count
+from podwright.gpu.requests._request import SlurmRequest
+from podwright.gpu.requests._values import CountedJob, Grant, SlurmRefusal
+from podwright.gpu.requests._words import advice, counts_picture, picture, sentence
+
+Explained = Grant | CountedJob | SlurmRefusal
+
+
+def as_text(request: SlurmRequest, answer: Explained, known: KnownSite) -> str:
+    """Return an answer for people: a sentence, a picture, notes, and the nodes that it is about."""
+    lines = [sentence(request, answer)]
+    if isinstance(answer, SlurmRefusal):
+        if answer.would_work:
+            lines.append(f"What would work: {answer.would_work}.")
+    elif isinstance(answer, CountedJob):
+        if pictured := counts_picture(answer):
+            lines += ["", pictured]
+        for note in answer.notes:
+            lines.append(f"Note: {note}.")
+    else:
+        lines += ["", picture(answer)]
+        for note in (*answer.notes, *advice(request, answer)):
+            lines.append(f"Note: {note}.")
+    site, shape = known.target.site, known.target.site.shapes[0]
+    if known.assumed:
+        lines.append(
+            f"On {node_count(shape.nodes)} as assumed, idle (give --node-gpus and the like): "
+            f"{shape.gpus} GPUs, {shape.sockets} sockets, {shape.cores} cores each."
+        )
+    else:
+        down = f", {len(site.down)} of them down" if site.down else ""
+        lines.append(f"The site has {node_count(len(site.nodes))}{down}.")
+    if isinstance(answer, CountedJob):
+        lines.append(TELLS_MORE)
+    return "\n".join(lines)

@@ -1,0 +1,42 @@
+"""Fits job scripts to a site: to its inventory, or to what its Slurm shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from podwright.gpu.configure import read_inventory
+from podwright.gpu.requests import read_shape
+from podwright.gpu.templates._fit import Fit, TemplateOptions, nodes_with, of_inventory, of_slurm
+from podwright.slurm import reader
+from podwright.slurm.site.ask import ask_slurm
+from podwright.slurm.site.releases import parse_version
+
+
+def fit_site(
+    options: TemplateOptions,
+    *,
+    inventory: str | None,
+    slurm_version: str | None,
+    note: Callable[[str], None],
+) -> Fit:
+    """Return what fits scripts to an inventory or to this machine's Slurm. note: gets what is to be
+    said about its release.
+    """
+    config = reader.SlurmConfig(ask_slurm(list(reader.SHOW_CONFIG)))
+    version = (
+        parse_version(slurm_version) if slurm_version else (config.version if config else None)
+    )
+    if config and (release_note := reader.release_note(config.version)):
+        note(release_note)
+    if inventory:
+        return of_inventory(read_inventory(inventory), options, version)
+    if not config:
+        return Fit(version=version)
+    nodes = reader.read_nodes(ask_slurm(list(reader.SHOW_NODES)))
+    if options.type and nodes:
+        nodes = nodes_with(options.type, nodes)
+    shape = read_shape(nodes, config, options.partition)
+    switches = reader.read_switches(ask_slurm(list(reader.SHOW_TOPOLOGY)))
+    if options.partition:
+        nodes = [node for node in nodes if options.partition in node.partitions]
+    return of_slurm(shape, config, nodes, switches)._replace(version=version)

@@ -1,0 +1,37 @@
+"""What a server that has started says of itself."""
+
+from __future__ import annotations
+
+import os
+
+from podwright._version import __version__
+from podwright.hosts._state_folders import state_folder
+from podwright.server._hardware import ServedHardware
+from podwright.server._server import Server
+from podwright.server._serving import ServingOptions
+from podwright.store import shown_place
+
+
+def ready_lines(options: ServingOptions, server: Server, hardware: ServedHardware) -> list[str]:
+    """Return one to four lines: what is served, and at which address."""
+    lines = []
+    machines = state_folder(system=True) / "vipu-server.db"
+    if options.private and os.geteuid() == 0 and machines.exists():
+        lines.append(f"This is root's own server. This machine's store is {machines}: --system")
+    if hardware.nothing_found:
+        pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
+        lines.append(f"No accelerators found: serving a simulated {pods}")
+    served = ", ".join(
+        f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
+        f"{', SIMULATED' if cluster.simulated else ''})"
+        for cluster in server.controller.clusters
+    )
+    served = served or "no cluster yet (vipu-admin create cluster)"
+    host = f"[{server.host}]" if ":" in (server.host or "") else server.host
+    if server.web_port:
+        lines.append(f"page and metrics on {server.page}")
+    lines.append(
+        f"vipu-server {__version__}: {served} on {host}:{server.port} and {options.socket}, "
+        f"kept in {shown_place(options.storage)}"
+    )
+    return lines

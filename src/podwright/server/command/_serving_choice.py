@@ -1,0 +1,130 @@
+"""What `vipu-server` serves, and where, according to its arguments."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from podwright.agents import read_key
+from podwright.controller import Sharing, Visible, private_kinds, weights_of
+from podwright.errors import InvalidRequest
+from podwright.hosts._state_folders import own_key, state_folder
+from podwright.page import SiteProxy
+from podwright.server._fabrics import FabricOptions
+from podwright.server._other_pods import parse_other_pods
+from podwright.server._serving import ServingOptions
+from podwright.server.command._server_arguments import ServerArguments
+from podwright.store import shows_password, storage_file
+from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
+
+#: Seconds without partition, lease or call after which a user's own server ends.
+USER_IDLE = 300.0
+
+
+def serving_options(arguments: ServerArguments) -> ServingOptions:
+    """Return what to serve. Raises InvalidRequest for arguments that contradict each other."""
+    for_all = arguments.system and not arguments.user
+    named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
+    if "," in named and not arguments.socket:
+        raise InvalidRequest(
+            f"{SOCKET_VARIABLE} names the sockets of several servers",
+            would_work="say which one is this server's with --socket",
+        )
+    socket = Path(named or (SYSTEM_SOCKET if for_all else user_socket())).absolute()
+    if arguments.storage:
+        if shows_password(arguments.storage):
+            raise InvalidRequest(
+                "--storage carries a password, which every user of this machine could read",
+                would_work="leave it out, and keep it in ~/.pgpass or name its file in PGPASSFILE",
+            )
+        storage: Path | str = storage_file(arguments.storage) or arguments.storage
+    elif arguments.user:
+        storage = socket.with_name("server.db")
+    else:
+        storage = state_folder(system=for_all) / "vipu-server.db"
+    port_asked = arguments.api_port
+    if port_asked is None:
+        port_asked = 0 if arguments.user else DEFAULT_PORT
+    return ServingOptions(
+        storage=storage.absolute() if isinstance(storage, Path) else storage,
+        socket=socket,
+        preset=arguments.preset,
+        files=tuple(Path(name) for name in arguments.cluster_file),
+        host=arguments.api_host,
+        port=port_asked,
+        anywhere=arguments.listen_anywhere,
+        user=arguments.user,
+        idle=arguments.idle_seconds or (USER_IDLE if arguments.user else None),
+        socket_mode=0o666 if for_all else 0o600,
+        private=not named and not for_all,
+        agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
+        own_key=own_key(system=for_all),
+        silence=arguments.agent_silence,
+        fabric=fabric_options(arguments),
+        web=_web(arguments),
+        web_names=tuple(filter(None, arguments.http_name.split(","))),
+        proxy=_proxy(arguments),
+        pod=arguments.pod_name,
+        other_pods=_other_pods(arguments),
+        munge=(arguments.munge_socket or "") if arguments.munge else None,
+        secure=arguments.secure,
+        administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
+        visible=Visible(
+            None if arguments.private_data is None else private_kinds(arguments.private_data),
+            # On loopback, every caller of a user's own server is this user.
+            arguments.anonymous_endpoints or arguments.user,
+        ),
+        sharing=Sharing(arguments.sharing == "on", weights_of(arguments.share)),
+        certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
+        interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
+    )
+
+
+def _web(arguments: ServerArguments) -> tuple[str, int] | None:
+    """Return the address for HTTP. A user's own server has its page on a free port of loopback."""
+    if arguments.http_port is not None:
+        return arguments.http_host, arguments.http_port
+    return ("127.0.0.1", 0) if arguments.user else None
+
+
+def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
+    """Return the options of the fabric that joins devices of several machines; None without one."""
+    if sum(map(bool, (arguments.nmx, arguments.redfish, arguments.fabric))) > 1:
+        raise InvalidRequest(
+            "one server drives one fabric", would_work="--nmx, --redfish or --fabric"
+        )
+    if arguments.fabric:
+        return FabricOptions(arguments.fabric, "")
+    if arguments.nmx:
+        named = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
+    elif arguments.redfish:
+        named = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
+    else:
+        return None
+    product, url, login, authority = named
+    return FabricOptions(
+        product,
+        url,
+        login=Path(login) if login else None,
+        authority=Path(authority) if authority else None,
+        inventory=Path(arguments.fabric_inventory) if arguments.fabric_inventory else None,
+    )
+
+
+def _proxy(arguments: ServerArguments) -> SiteProxy | None:
+    """Return the site's proxy, if there is one. Raises InvalidRequest."""
+    peers = [peer for peer in arguments.http_proxy.split(",") if peer]
+    if not peers:
+        return None
+
+    file = arguments.http_proxy_secret
+    secret = read_key(Path(file)).decode("latin-1") if file else ""
+    return SiteProxy(peers, header=arguments.http_proxy_user, secret=secret)
+
+
+def _other_pods(arguments: ServerArguments) -> dict[str, str]:
+    """Return the URLs of other pods' pages by name. Raises InvalidRequest."""
+    if not arguments.peer:
+        return {}
+
+    return parse_other_pods(arguments.peer)

@@ -1,0 +1,138 @@
+"""Tables and cards: layouts of values for people, and for the scripts that read the same output.
+
+Scripts cut V-IPU's tables with cut and awk. So the header is line 1, a rule is line 2, rows begin
+at line 3, each bar has exactly one blank on each side, and no cell is empty, which awk would not
+count. Only terminals get colours (_colours).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from podwright.tables._colours import colours, heading, state
+
+_Value = TypeVar("_Value")
+EMPTY = "-"
+_NARROWEST = 8  #: letters that a shortened column keeps
+
+
+class Table(NamedTuple):
+    """A table as a value: `str()` returns all of it, `fitted()` the part that fits a terminal.
+
+    `name`: the heading of the column that names a row. `optional`: headings of the columns that a
+    narrow terminal leaves out, in that order. `ruled`: one more rule above and below.
+    """
+
+    header: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    name: str
+    optional: tuple[str, ...] = ()
+    ruled: bool = False
+
+    def __str__(self) -> str:
+        return table(self.header, self.rows, ruled=self.ruled)
+
+    def names(self) -> list[str]:
+        """Return the cell of each row that names it."""
+        column = self.header.index(self.name)
+        return [_cell(row[column]) for row in self.rows]
+
+    def order(self, heading: str) -> list[int]:
+        """Return the rows' positions sorted by a column, where numbers in names count as
+        numbers.
+        """
+        column = self.header.index(heading)
+        keys = [natural(_cell(row[column])) for row in self.rows]
+        return sorted(range(len(self.rows)), key=lambda position: keys[position])
+
+    def fitted(self, width: int) -> Table:
+        """Return the table in at most `width` columns, if possible.
+
+        Optional columns are left out first; then the widest column is cut short.
+        """
+        columns = [
+            [str(title), *(_cell(row[index]) for row in self.rows)]
+            for index, title in enumerate(self.header)
+        ]
+        for title in self.optional:
+            if _total(columns) <= width:
+                break
+            columns = [column for column in columns if column[0] != title]
+        excess = _total(columns) - width
+        if excess > 0:
+            widest = max(columns, key=_width)
+            room = max(_width(widest) - excess, _NARROWEST)
+            columns[columns.index(widest)] = [
+                text if len(text) <= room else text[: room - 1] + "\N{HORIZONTAL ELLIPSIS}"
+                for text in widest
+            ]
+        header, *rows = zip(*columns, strict=True)
+        return self._replace(header=header, rows=list(rows))
+
+
+def table_of(
+    values: Iterable[_Value],
+    columns: Mapping[str, Callable[[_Value], object]],
+    name: str,
+    optional: tuple[str, ...] = (),
+    *,
+    ruled: bool = False,
+) -> Table:
+    """Return a table with a row for each value. columns: each heading, and its cell of a value."""
+    rows = [tuple(cell(value) for cell in columns.values()) for value in values]
+    return Table(tuple(columns), rows, name, optional, ruled)
+
+
+def _width(column: Sequence[str]) -> int:
+    return max(map(len, column))
+
+
+def _total(columns: Sequence[Sequence[str]]) -> int:
+    return sum(map(_width, columns)) + 3 * (len(columns) - 1)
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key by which ag2 is before ag10."""
+    parts = re.findall(r"\d+|\D+", text)
+    return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p.casefold()) for p in parts)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: bool = False) -> str:
+    """Return rows in columns under a header and a rule. ruled: one more rule above and below it
+    all.
+    """
+    cells = [list(header), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    padded = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in cells]
+    if colours():
+        lines = [heading(" | ".join(padded[0]).rstrip())]
+        lines += [" | ".join(map(state, row)).rstrip() for row in padded[1:]]
+    else:
+        lines = [" | ".join(row).rstrip() for row in padded]
+    rule = "-" * (sum(widths) + 3 * (len(widths) - 1))
+    lines.insert(1, rule)
+    if ruled:
+        lines = [rule, *lines, rule]
+    return "\n".join(lines)
+
+
+def card(pairs: Iterable[tuple[str, object]]) -> str:
+    """Return the settings of one object, a line each, with the values in one column."""
+    rows = list(pairs)
+    width = max(len(key) for key, _ in rows) + 1
+    return "\n".join(f"{key + ':':<{width}} {_cell(value)}" for key, value in rows)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return printable(str(value)) or EMPTY
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that could move a terminal's cursor: others choose
+    names.
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
