@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from podwright.controller import Caller, Role
@@ -132,6 +133,7 @@ class User:
         self.refused = 0
         #: It does nothing until then.
         self.stopped_until = 0.0
+        self.looks_at = 0.0
 
     @property
     def waiting(self) -> list[Job]:
@@ -266,6 +268,7 @@ class SharedPod:
     def __init__(self) -> None:
         self.world = World([preset("pod64")])
         self.users: list[User] = []
+        self._random = Random(1)
         #: By job: the first place that was kept for it.
         self.kept: dict[str, Kept] = {}
         self.used = 0.0  #: device-seconds
@@ -276,16 +279,18 @@ class SharedPod:
         return self.world.time.now - 1_000_000.0
 
     async def run(self, seconds: float) -> None:
-        """Let time pass. Everybody looks every TICK_S seconds, in turn."""
+        """Let time pass. Everybody looks every TICK_S seconds on average, at random moments: looks
+        in a fixed order would always let the same user be first."""
         end = self.now + seconds
         looks: dict[str, asyncio.Task[None]] = {}
         while self.now < end:
             await self.world.time.advance(1.0)
-            for place, user in enumerate(self.users):
+            for user in self._random.sample(self.users, len(self.users)):
                 before = looks.get(user.name)
                 if self.now < user.stopped_until:
                     continue
-                if (int(self.now) + place) % TICK_S == 0 and (before is None or before.done()):
+                if self.now >= user.looks_at and (before is None or before.done()):
+                    user.looks_at = self.now + self._random.uniform(0.5, 1.5) * TICK_S
                     if before is not None:
                         before.result()
                     looks[user.name] = asyncio.ensure_future(user.tick())

@@ -148,21 +148,34 @@ async def test_a_kept_place_is_had_once_it_is_free_often(seed: int) -> None:
     await check_history(seed)
 
 
+#: Seconds of a job. Jobs of 1,000 s end less often than first jobs become due.
+LENGTHS = [100.0, pytest.param(1000.0, marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("seconds", LENGTHS)
+@pytest.mark.parametrize(
+    ("other", "weight", "expected"),
+    [("kubernetes", 3.0, 0.75), ("people", 1.0, 0.5)],
+)
 @virtually
-async def test_shares_follow_weights_and_the_pod_stays_used() -> None:
+async def test_shares_follow_weights_and_the_pod_stays_used(
+    other: str, weight: float, expected: float, seconds: float
+) -> None:
     pod = SharedPod()
     await pod.world.start()
-    pod.world.controller._services.waiting.line.guests.configure(Sharing(weights={"slurm": 3.0}))
-    for name in ("slurm", "kubernetes"):
-        user(pod, name, stream(name, 300))
-    await pod.run(600.0)
+    sharing = Sharing(weights={"slurm": weight})
+    pod.world.controller._services.waiting.line.guests.configure(sharing)
+    for name in ("slurm", other):
+        jobs = [Job(f"{name}-{n}", 4, seconds * (1 + 0.07 * (n % 16))) for n in range(150)]
+        user(pod, name, jobs)
+    await pod.run(4 * seconds)
     before, used = {u.name: u.had() for u in pod.users}, pod.used
-    await pod.run(1500.0)
+    await pod.run(9 * seconds)
     had = {u.name: u.had() - before[u.name] for u in pod.users}
     await pod.world.stop()
     share = had["slurm"] / sum(had.values())
-    assert 0.675 <= share <= 0.825, had
-    assert (pod.used - used) / (64 * 1500.0) >= 0.95
+    assert 0.9 * expected <= share <= 1.1 * expected, had
+    assert (pod.used - used) / (64 * 9 * seconds) >= 0.95
 
 
 @virtually

@@ -33,8 +33,11 @@ from typing import Final, NamedTuple
 
 from podwright.controller.queue._shares import PEOPLE, Shares, Sharing, guest_name
 from podwright.controller.requests._reserve import guest_goal, in_service
+from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._core import Core
 from podwright.controller.state._reservation import Goal, Reservation
+from podwright.errors import InvalidRequest
+from podwright.wire import PartitionSpec
 
 OFFERED_S: Final = 60.0  #: seconds in which an offered place is to be used
 SILENT_S: Final = 60.0  #: seconds without a call, after which a scheduler's jobs are forgotten
@@ -101,6 +104,7 @@ class GuestQueue:
         self._guests: dict[str, _Guest] = {}
         self._people_wait: float | None = None  # what oldest_waiter returned at the last charge
         self._contested = False  # do two guests wait
+        self._due_clusters: set[str] = set()  # where a due job waits
         self.stored_weights: dict[str, float] = {}
         self.configure(Sharing())
 
@@ -218,9 +222,17 @@ class GuestQueue:
         return []
 
     def _is_due(self, head: FirstJob) -> bool:
-        """Whether devices in use are kept for a job, too. While people wait they are, because the
-        server's own queue keeps them for its waiters from the start."""
-        return head.due or self._people_wait is not None
+        """Whether devices in use are kept for a job, too.
+
+        While people wait they are, because the server's own queue keeps them for its waiters from
+        the start. They also are while a due job of another scheduler waits: a place is then kept in
+        any case, and the guests' use decides for whom.
+        """
+        return (
+            head.due
+            or self._people_wait is not None
+            or any(need.cluster in self._due_clusters for need in head.needs)
+        )
 
     def _waiting(self) -> Iterator[FirstJob]:
         now = self._core.now()
@@ -230,7 +242,9 @@ class GuestQueue:
         return self.shares.use(head.guest), head.since, head.name
 
     def _charge(self) -> None:
-        waiting = {head.guest for head in self._waiting()}
+        heads = list(self._waiting())
+        waiting = {head.guest for head in heads}
+        self._due_clusters = {need.cluster for head in heads if head.due for need in head.needs}
         self._people_wait = self._oldest_waiter()
         if self._people_wait is not None:
             waiting.add(PEOPLE)
@@ -305,7 +319,7 @@ class GuestQueue:
         if not self._is_due(head):
             self._drop(head)  # its scheduler has started something there
             return
-        if any(now - place.planned_at < REPLAN_S for place in places):
+        if any(now - place.planned_at < REPLAN_S for place in places) and not self._fits(head):
             return
         pools = {place.goal.pool for place in places}
         for place in places:
@@ -318,6 +332,22 @@ class GuestQueue:
             return
         for place in places:
             place.absorb()
+
+    def _fits(self, head: FirstJob) -> bool:
+        """Whether devices for each need are free that are kept for nobody. It costs far less than
+        `_goals`."""
+        for need in head.needs:
+            site = self._core.inventory.sites.get(need.cluster)
+            if site is None:
+                return False
+            spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
+            try:
+                request = CheckedSpec(spec, "keep a place").at(site.cluster)
+            except InvalidRequest:
+                return False  # the cluster has no such block
+            if site.index.find(request) is None:
+                return False
+        return True
 
     def _pools(self, need: Need) -> list[Pool]:
         site = self._core.inventory.sites.get(need.cluster)
