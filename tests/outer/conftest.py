@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,20 @@ from tests.outer.lab import (
     sweep_dead_labs,
 )
 from tests.outer.postgres import Postgres
+
+_FOLDER = Path(__file__).parent
+_RINGS = {"outer", "slurm", "twin", "kubernetes", "soak"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test of this folder without the mark of a ring, since `make test` does not collect
+    the folder.
+    """
+    for item in items:
+        if _FOLDER in item.path.parents and not _RINGS.intersection(
+            mark.name for mark in item.iter_markers()
+        ):
+            raise pytest.UsageError(f"{item.nodeid} has no mark of a ring: {sorted(_RINGS)}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,6 +33,17 @@ from podwright.guests.kubernetes.pods._pod_objects import build_pod
 CHART_1_2_0 = "83994c49c825c657c1d326ddf20bd533179df72a029a71fa70182f1052193cd7"
 
 
+def _all_read(text: str) -> list[Any]:
+    """Return the objects of a text of YAML. PyYAML's reader in Python would take seconds."""
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
+def _read(text: str) -> Any:
+    """Return the only object of a text of YAML."""
+    (made,) = _all_read(text)
+    return made
+
+
 def bare(schema: Any) -> Any:
     """Return a schema without its descriptions for people."""
     if isinstance(schema, list):
@@ -159,11 +170,11 @@ def test_the_chart_makes_the_same_objects(said: dict[str, Any], setting: dict[st
         "podwright": VALUES["podwright"] | said,
     }
     files = chart()
-    assert yaml.safe_load(files["values.yaml"]) == VALUES
-    assert yaml.safe_load(files["crds/ipujobs.yaml"]) == crd(25)
+    assert _read(files["values.yaml"]) == VALUES
+    assert _read(files["crds/ipujobs.yaml"]) == crd(25)
     made: list[Any] = []
     for name in ("templates/rights.yaml", "templates/exec.yaml", "templates/operator.yaml"):
-        made += yaml.safe_load_all(filled(files[name], values, "podwright"))
+        made += _all_read(filled(files[name], values, "podwright"))
     wanted = manifests(Setting(controllers=controllers)._replace(**setting))[2:]
     command = wanted[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
     words = made[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
@@ -176,7 +187,7 @@ def test_the_chart_makes_the_same_objects(said: dict[str, Any], setting: dict[st
 
 def test_the_commands_print_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kubernetes", "manifests", "--simulated", "pod16", "--for", "1.20"]) == 0
-    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    objects = _all_read(capsys.readouterr().out)
     assert [one["kind"] for one in objects] == [
         "Namespace",
         "CustomResourceDefinition",
@@ -188,7 +199,7 @@ def test_the_commands_print_yaml(capsys: pytest.CaptureFixture[str]) -> None:
         "Deployment",
     ]
     assert main(["kubernetes", "manifests", "--crd"]) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == crd(25)
+    assert _read(capsys.readouterr().out) == crd(25)
 
 
 @pytest.mark.parametrize("words", [[], ["--controllers", "a:1", "--simulated", "pod16"]])
@@ -305,9 +316,9 @@ def test_prometheus_finds_the_operator_by_its_service() -> None:
 def test_a_kustomize_base_lists_a_file_for_each_object() -> None:
     setting = Setting(controllers="pod1:8090", exec_fallback=True, service_monitor=True)
     files = kustomize(setting)
-    listed = yaml.safe_load(files["kustomization.yaml"])["resources"]
+    listed = _read(files["kustomization.yaml"])["resources"]
     assert sorted(listed) == sorted(files.keys() - {"kustomization.yaml"})
-    assert [yaml.safe_load(files[name]) for name in listed] == manifests(setting)
+    assert [_read(files[name]) for name in listed] == manifests(setting)
 
 
 def test_the_charts_schema_takes_its_values_and_refuses_mistakes_of_ours() -> None:

@@ -332,20 +332,18 @@ Action = (
 )
 
 #: The kinds of events in the order of what they can explain; all others come last.
-_ORDER: tuple[type | tuple[type, ...], ...] = (
-    EndSignal,
-    WatcherGone,
+_ORDER: tuple[tuple[type, ...], ...] = (
+    (EndSignal,),
+    (WatcherGone,),
     (HostCut, HostBroken),
-    EngineWrote,
-    DaemonEnded,
+    (EngineWrote,),
+    (DaemonEnded,),
 )
+_PLACES = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
 
 
 def precedence(event: Event) -> int:
     """Return the position of an event within a turn. A stable sort keeps the order of equal
     ones.
     """
-    for place, kinds in enumerate(_ORDER):
-        if isinstance(event, kinds):
-            return place
-    return len(_ORDER)
+    return _PLACES.get(type(event), len(_ORDER))
