@@ -64,7 +64,8 @@ class FirstJob:
 
     guest: the scheduler (`guest_key`). due: devices in use are kept for it, too. since: when it was
     first named. offered_at: since when all of its devices are free; 0: they are not. untaken: how
-    often it did not take its offer. not_before: until then nothing is kept for it.
+    often it did not take its offer. not_before: until then nothing is kept for it. promised:
+    devices in use have been kept for it, so it counts as due from then on.
     """
 
     guest: str
@@ -76,6 +77,7 @@ class FirstJob:
     offered_at: float = 0.0
     untaken: int = 0
     not_before: float = 0.0
+    promised: bool = False
 
     @property
     def name(self) -> str:
@@ -215,6 +217,7 @@ class GuestQueue:
             # It is kept only from others who wait: without them its scheduler decides alone.
             return self._keep_free(head, goals or ()) if self._contested else []
         if goals is not None:
+            head.promised = True
             return [self._keep(head, goal) for goal in goals]
         if len(head.needs) > 1 and self._goals(head, ()):
             # One of its pools has a kept place already. The others are not given to jobs behind it.
@@ -230,6 +233,7 @@ class GuestQueue:
         """
         return (
             head.due
+            or head.promised
             or self._people_wait is not None
             or any(need.cluster in self._due_clusters for need in head.needs)
         )
