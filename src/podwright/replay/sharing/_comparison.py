@@ -16,7 +16,7 @@ from podwright.replay._ranking import Measures, clearly_better, trace_noise
 from podwright.replay.sharing._parts import split
 from podwright.replay.sharing._shared_guest import KUBERNETES, PEOPLE, SLURM, SharedGuest
 from podwright.replay.sharing._simulate_shared import LOOK_S, simulate_shared
-from podwright.replay.traces._load import load, stretch_for, stretched
+from podwright.replay.traces._offered_load import offered_load, stretch_for, stretched
 
 Progress = Callable[[int, int], None]
 
@@ -91,7 +91,7 @@ def compare(
     }
     return {
         "devices": devices,
-        "load": load([g.trace for g in guests], [g.begins for g in guests], devices),
+        "load": offered_load([g.trace for g in guests], [g.begin for g in guests], devices),
         "guests": [_about(guest, shares[guest.name]) for guest in guests],
         "setups": _setups(guests, devices, outcomes),
         "who_gains": [
@@ -110,18 +110,18 @@ def _aligned(guests: Sequence[SharedGuest]) -> list[SharedGuest]:
     first = min(epochs)
     last_begin, first_end = max(epochs), min(g.trace.epoch + g.trace.span for g in guests)
     dated = first > 0 and last_begin <= first_end
-    return [replace(guest, begins=guest.trace.epoch - first if dated else 0.0) for guest in guests]
+    return [replace(guest, begin=guest.trace.epoch - first if dated else 0.0) for guest in guests]
 
 
 def _at_load(
-    guests: Sequence[SharedGuest], devices: int, wanted: float | None
+    guests: Sequence[SharedGuest], devices: int, target: float | None
 ) -> list[SharedGuest]:
-    if wanted is None:
+    if target is None:
         return list(guests)
-    begins = [guest.begins for guest in guests]
-    factor = stretch_for([guest.trace for guest in guests], begins, devices, wanted)
+    first_times = [guest.begin for guest in guests]
+    factor = stretch_for([guest.trace for guest in guests], first_times, devices, target)
     return [
-        replace(guest, trace=stretched(guest.trace, factor), begins=guest.begins * factor)
+        replace(guest, trace=stretched(guest.trace, factor), begin=guest.begin * factor)
         for guest in guests
     ]
 
@@ -132,7 +132,7 @@ def _about(guest: SharedGuest, part: int) -> dict[str, Any]:
         "guest": guest.name,
         "weight": guest.weight,
         "part": part,
-        "begins_s": guest.begins,
+        "begins_s": guest.begin,
         "source": trace.source,
         "jobs": len(trace),
         "users": len(trace.users),
@@ -196,7 +196,7 @@ def _used(guest: SharedGuest, outcome: Outcome, window: float) -> float:
     """Return the device-seconds that a guest's jobs asked for and had until the last submission of
     all guests.
     """
-    local = window - guest.begins
+    local = window - guest.begin
     return sum(
         guest.trace.devices[job]
         * (min(local, outcome.end_times[job]) - min(local, outcome.start_times[job]))
@@ -238,7 +238,7 @@ def _measures(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> Meas
     waits = _waits(guest, outcome, jobs)
     slow = bounded_slowdowns(guest.trace, jobs, waits)
     window = max(1.0, guest.trace.span)
-    used = _used(guest, outcome, window + guest.begins)
+    used = _used(guest, outcome, window + guest.begin)
     return Measures(
         used / max(1.0, guest.trace.device_seconds), spread(waits)["mean"], spread(slow)["mean"]
     )

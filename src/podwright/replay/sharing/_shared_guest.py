@@ -24,20 +24,20 @@ class SharedGuest:
     """A guest, and its jobs.
 
     name: `slurm`, `kubernetes`, `kubernetes NAME` or `people`. weight: its share, 1 by default.
-    begins: when its trace begins, in seconds of the clock that all guests have in common. room_s:
+    begin: when its trace begins, in seconds of the clock that all guests have in common. room_s:
     how long its first job waits before devices in use are kept for it; 0: they never are.
     """
 
     name: str
     trace: Trace
     weight: float = 1.0
-    begins: float = 0.0
+    begin: float = 0.0
     room_s: float = OPERATOR_ROOM_S
 
     @property
     def last_submission(self) -> float:
         """Seconds of the common clock."""
-        return self.begins + self.trace.span
+        return self.begin + self.trace.span
 
 
 class GuestJobs:
@@ -84,7 +84,7 @@ class GuestJobs:
             if before >= 0 and before not in self._refused:
                 self._behind.setdefault(before, []).append(job)
             else:
-                yield self.guest.begins + trace.eligible[job], job
+                yield self.guest.begin + trace.eligible[job], job
 
     def push(self, job: int) -> None:
         """Add a job to those that wait."""
@@ -111,13 +111,16 @@ class GuestJobs:
 
     def began(self, job: int, devices: int, now: float) -> float:
         """Note that a job has begun on these devices. Returns when it ends."""
+        outcome, local = self.outcome, now - self.guest.begin
         self.running[job] = devices
-        self.outcome.start_times[job] = now - self.guest.begins
+        outcome.start_times[job] = local
+        outcome.where.extend((job, (devices & -devices).bit_length() - 1, devices.bit_count()))
+        outcome.when.extend((local, local + self.guest.trace.runtime[job]))
         return now + self.guest.trace.runtime[job]
 
     def over(self, job: int, now: float) -> list[int]:
         """Note that a job is over. Returns the jobs that have waited for that."""
-        local = now - self.guest.begins
+        local = now - self.guest.begin
         self.outcome.end_times[job] = local
         del self.running[job]
         released = self._behind.pop(job, [])

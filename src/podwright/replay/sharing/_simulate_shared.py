@@ -245,7 +245,7 @@ class _SharedRun:
         capacity, began = self.blocks.capacity, line.outcome.start_times
         occupied = []
         for job, devices in line.running.items():
-            start = began[job] + line.guest.begins
+            start = began[job] + line.guest.begin
             occupied.append((devices, likely_end(start + line.limit(job), start, self.now)[0]))
         line.closed = soonest(capacity, capacity & ~usable, occupied, [order], first=-math.inf)
         line.closed_for = first

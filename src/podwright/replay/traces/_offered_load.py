@@ -9,21 +9,21 @@ from podwright.errors import InvalidRequest
 from podwright.replay.traces._trace import Trace
 
 
-def load(traces: Sequence[Trace], begins: Sequence[float], devices: int) -> float:
+def offered_load(traces: Sequence[Trace], first_times: Sequence[float], devices: int) -> float:
     """Return the device-seconds that all jobs ask for, as a share of those that the devices have
     from the first submission to the last.
 
-    begins: when each trace begins, in seconds of one clock. Jobs that ask for more than all devices
-    do not count.
+    first_times: of the first submission of each trace, in seconds of one clock. Jobs that ask for
+    more than all devices do not count.
     """
-    asked = sum(
+    requested = sum(
         size * seconds
         for trace in traces
         for size, seconds in zip(trace.devices, trace.runtime, strict=True)
         if size <= devices
     )
-    last = max(begin + trace.span for begin, trace in zip(begins, traces, strict=True))
-    return asked / (devices * max(1.0, last - min(begins)))
+    last = max(begin + trace.span for begin, trace in zip(first_times, traces, strict=True))
+    return requested / (devices * max(1.0, last - min(first_times)))
 
 
 def stretched(trace: Trace, factor: float) -> Trace:
@@ -46,17 +46,17 @@ def stretched(trace: Trace, factor: float) -> Trace:
 
 
 def stretch_for(
-    traces: Sequence[Trace], begins: Sequence[float], devices: int, wanted: float
+    traces: Sequence[Trace], first_times: Sequence[float], devices: int, target: float
 ) -> float:
     """Return the factor by which times are to be multiplied for this load. Raises InvalidRequest
     where no factor can give it.
     """
-    before = load(traces, begins, devices)
-    last = max(begin + trace.span for begin, trace in zip(begins, traces, strict=True))
-    if not before or last <= min(begins):
+    before = offered_load(traces, first_times, devices)
+    last = max(begin + trace.span for begin, trace in zip(first_times, traces, strict=True))
+    if not before or last <= min(first_times):
         raise InvalidRequest(
             "the jobs are submitted at one moment, or none fits on the devices",
-            operation=f"replay them at a load of {wanted:g}",
+            operation=f"replay them at a load of {target:g}",
             would_work="leave --load out",
         )
-    return before / wanted
+    return before / target
