@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from podwright.controller.partitions._partitions import MAX_DURATION, make_record, try_place
-from podwright.controller.queue._guest_queue import FirstJob, Need
+from podwright.controller.queue._guest_queue import REPLAN_S, FirstJob, Need
 from podwright.controller.queue._shares import Sharing
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.queue._waiting_queue import WaitingQueue
@@ -22,7 +22,7 @@ from podwright.controller.requests._reserve import guest_key, lent_to
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._core import Core, Entry
-from podwright.controller.state._reservation import DeviceClaim
+from podwright.controller.state._reservation import DeviceClaim, Reservation
 from podwright.fabric import Cluster
 from podwright.placement import Block
 from podwright.store import MemoryStore
@@ -31,6 +31,9 @@ from podwright.wire import CreateRequest, PartitionSpec
 _ACTION: Final = "rehearse"
 #: The caller's 0, by the queue's clock: at its own 0, a place counts as never planned.
 _BEGIN: Final = 1_000_000.0
+#: Seconds between two thoughts about a place: the server looks every half second whether it is
+#: time for one.
+_THOUGHT_S: Final = REPLAN_S + 0.25
 
 
 class PlaceInPod(NamedTuple):
@@ -82,8 +85,16 @@ class PodRehearsal:
         self._guest_of: dict[str, str] = {}  # by partition
 
     def advance(self, now: float) -> None:
-        """Set the time: seconds from 0 on, never backwards."""
+        """Set the time: seconds from 0 on, never backwards.
+
+        A server thinks an incomplete place over every few seconds. Between two events, that
+        changes nothing but the time of the last thought. It decides whether devices that become
+        free now are kept at once, or can go to whoever asks first.
+        """
         self._clock.time = _BEGIN + now
+        for place in self._incomplete():
+            thoughts = math.ceil((self._clock.time - place.planned_at) / _THOUGHT_S) - 1
+            place.planned_at += max(0, thoughts) * _THOUGHT_S
 
     # -- people ------------------------------------------------------------------------------
 
@@ -174,8 +185,18 @@ class PodRehearsal:
         self._core.forget(self._core.partitions[name])
 
     def think_over(self) -> None:
-        """Serve who can be served, and think over what is kept, as the server does every second."""
+        """Serve who can be served, and think over what is kept."""
         self._queue.start_ready()
+
+    @property
+    def thinks_at(self) -> float:
+        """When the server will think over a place that is not complete; infinite: there is none."""
+        times = [place.planned_at + _THOUGHT_S for place in self._incomplete()]
+        return min(times, default=math.inf) - _BEGIN
+
+    def _incomplete(self) -> list[Reservation]:
+        reservations = self._core.reservations.values()
+        return [place for place in reservations if place.missing and place.planned_at]
 
     @property
     def kept_places(self) -> tuple[tuple[str, tuple[Block, ...], bool], ...]:

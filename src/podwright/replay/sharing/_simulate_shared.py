@@ -24,8 +24,6 @@ from podwright.replay.sharing._shared_guest import PEOPLE, GuestJobs, SharedGues
 
 Progress = Callable[[int, int], None]
 LOOK_S: Final = 2.0  #: seconds between two looks of a scheduler
-#: Seconds after which the server thinks a place over again (`_guest_queue.REPLAN_S`).
-THINK_S: Final = 5.0
 _STRIDE: Final = IPU.max_domain_devices
 #: The kinds of events, in the order in which those of one moment are handled.
 _END, _ARRIVAL, _LOOK, _THINK = range(4)
@@ -158,10 +156,10 @@ class _SharedRun:
             line = self.lines[place]
             if line.first is not None or line.heads():
                 self._look_at(place, self.now)
-        incomplete = any(missing for _, _, missing in self.pod.kept_places)
-        if incomplete and self.thinks_at <= self.now:
-            self.thinks_at = self.now + THINK_S
-            heappush(self.events, (self.thinks_at, _THINK, 0, 0))
+        thinks_at = self.pod.thinks_at
+        if thinks_at < math.inf and not self.now < self.thinks_at <= thinks_at:
+            self.thinks_at = thinks_at
+            heappush(self.events, (thinks_at, _THINK, 0, 0))
 
     def _look_at(self, place: int, after: float) -> None:
         """Set a scheduler's first look after a moment, unless it looks between now and then."""
