@@ -300,6 +300,7 @@ def test_a_line_of_the_documentation_runs_as_printed(
     """In a folder with the files that it names; the example's month is a day here."""
     monkeypatch.chdir(tmp_path)
     Path("sacct.txt").write_text(Path(trace).read_text())
+    Path("jobs.csv").write_text(Path(trace).read_text())
     rows = "".join(f'[[link_domains]]\nname = "d{k}"\nmachines = ["n{k}"]\n' for k in range(8))
     Path("site.toml").write_text(f'name = "s"\nfamily = "hgx8"\ntopology = "switched"\n{rows}')
     monkeypatch.setattr("podwright.replay.example", lambda seed, devices: TRACE)

@@ -7,6 +7,7 @@ from podwright.controller.administration._audit import with_new_chains
 from podwright.controller.administration._privacy import Visible, private_kinds
 from podwright.controller.administration._users import first_user
 from podwright.controller.hardware._discovery import Discovery
+from podwright.controller.queue._rehearsal import PlaceInPod, PodRehearsal
 from podwright.controller.queue._shares import Sharing, weights_of
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._own_host import OwnHost
@@ -17,6 +18,8 @@ __all__ = [
     "Discovery",
     "Machines",
     "OwnHost",
+    "PlaceInPod",
+    "PodRehearsal",
     "Role",
     "Sharing",
     "StoreFault",

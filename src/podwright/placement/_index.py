@@ -94,6 +94,7 @@ class Index:
         pools: dict[str | None, tuple[Pool, ...]] = {None: tuple(self._pools.values())}
         pools.update((name, (pool,)) for name, pool in self._pools.items())
         self._memory = Memory(self.cluster, pools)
+        self._recorded_places: dict[Placement, Place] = {}
 
     def _machine(self, name: str) -> tuple[int, int]:
         if name not in self._machines:
@@ -170,7 +171,7 @@ class Index:
         pool = self._pool(placement.allocation)
         place = getattr(placement, "place", None)
         if place is None or place.pool is not pool:
-            place = self._recorded(pool, placement)
+            place = self._recorded_places.get(placement) or self._recorded(pool, placement)
         if not pool.has_free(place.slots, place.order, drained_too=True):
             raise ValueError("some of the devices are taken")
         pool.holders[place.slot] = place
@@ -200,6 +201,8 @@ class Index:
         place = make_place(pool, shape, slots)
         if place.placement != placement:
             raise ValueError("blocks or GCDs are not in routing order")
+        if len(slots) == 1:  # there are few of these, and the queue takes them again and again
+            self._recorded_places[placement] = place
         return place
 
     def release(self, placement: Placement) -> None:

@@ -17,6 +17,7 @@ from podwright.replay.grounds._pod_ground import POLICIES
 from podwright.replay.grounds._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
 from podwright.replay.traces._csv import write_anonymous
 from podwright.replay.traces._example import example
+from podwright.replay.traces._offered_load import stretch_for, stretched
 from podwright.replay.traces._read import read_lines, read_trace
 from podwright.replay.traces._sacct import COMMAND as SACCT_COMMAND
 from podwright.replay.traces._trace import BadLine, Skipped, Status, Trace, TraceJob
@@ -53,5 +54,7 @@ __all__ = [
     "replay",
     "run_all",
     "simulate",
+    "stretch_for",
+    "stretched",
     "write_anonymous",
 ]

@@ -36,8 +36,8 @@ def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
         "held": until(series.occupied, series.width, window) / area,
         "free_of_no_use": until(series.stuck, series.width, window) / area,
         "makespan_s": max((end for end in out.end_times if not math.isnan(end)), default=0.0),
-        "wait": _spread(waits),
-        "bounded_slowdown": _spread(bounded_slowdowns(trace, ran, waits)),
+        "wait": spread(waits),
+        "bounded_slowdown": spread(bounded_slowdowns(trace, ran, waits)),
         "by_size": by_size(trace, ran, waits),
         "users": by_user(trace, ran, waits),
         "events": out.events,
@@ -70,7 +70,7 @@ def bounded_slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float])
     ]
 
 
-def _spread(values: Iterable[float]) -> dict[str, float]:
+def spread(values: Iterable[float]) -> dict[str, float]:
     """Return the mean and the percentiles, interpolated linearly between neighbours."""
     order = sorted(values)
     if not order:
@@ -95,7 +95,7 @@ def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[di
             "to": 1 << level,
             "jobs": len(waits),
             "device_hours": sum(trace.devices[job] * trace.runtime[job] for job, _ in waits) / 3600,
-            "wait": _spread(wait for _, wait in waits),
+            "wait": spread(wait for _, wait in waits),
         }
         for level, waits in sorted(levels.items())
     ]
@@ -137,7 +137,7 @@ def distance(trace: Trace, replayed: Mapping[str, Any]) -> dict[str, Any]:
     for job in ran:
         begin, end = trace.start[job], trace.start[job] + trace.runtime[job]
         used += max(0.0, min(end, span) - max(begin, 0.0)) * trace.devices[job]
-    recorded, slow = _spread(waits), _spread(bounded_slowdowns(trace, ran, waits))
+    recorded, slow = spread(waits), spread(bounded_slowdowns(trace, ran, waits))
     return {
         "wait_p50_s": [recorded["p50"], replayed["wait"]["p50"]],
         "wait_p95_s": [recorded["p95"], replayed["wait"]["p95"]],

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Generic, Protocol, TypeVar
 
 from podwright.errors import PodwrightError
 from podwright.replay._outcome import Outcome
@@ -21,19 +22,56 @@ from podwright.replay.traces._trace import Trace
 
 #: Called with the number of finished jobs and of all jobs, of all simulations together.
 Progress = Callable[[int, int], None]
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class SimulationFailed(PodwrightError):
     """The process of a simulation ended without a result."""
 
 
+class Simulation(Protocol[R_co]):
+    """One simulation, which can be sent to another process.
+
+    name: for messages. jobs: how many it simulates.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def jobs(self) -> int: ...
+
+    def run(self, progress: Progress) -> R_co:
+        """Return the result. progress: called sometimes with finished jobs, and all jobs."""
+        ...
+
+
 @dataclass(frozen=True)
 class ReplayTask:
-    """One simulation. stretch: the factor for times between submissions."""
+    """One way to simulate, and the model of Slurm for it."""
 
     way: ReplayWay
     slurm: SlurmModel
     chances: Chances
+
+
+@dataclass(frozen=True)
+class _TraceSimulation:
+    trace: Trace
+    task: ReplayTask
+
+    @property
+    def name(self) -> str:
+        return self.task.way.name
+
+    @property
+    def jobs(self) -> int:
+        return len(self.trace)
+
+    def run(self, progress: Progress) -> Outcome:
+        task = self.task
+        return simulate(self.trace, task.way.ground(), task.slurm, task.chances, progress=progress)
 
 
 def run_all(
@@ -43,50 +81,55 @@ def run_all(
     processes: int = 0,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """Return the outcome of each task, in their order.
+    """Return the outcome of each task, in their order. The rest as in `run_each`."""
+    simulations = [_TraceSimulation(trace, task) for task in tasks]
+    return run_each(simulations, processes=processes, progress=progress)
+
+
+def run_each(
+    simulations: Sequence[Simulation[R]],
+    *,
+    processes: int = 0,
+    progress: Progress | None = None,
+) -> list[R]:
+    """Return the result of each simulation, in their order.
 
     processes: how many run at once; 0: as many as cores. Raises SimulationFailed. The processes end
     with this call, however it ends.
     """
-    at_once = max(1, min(processes or os.cpu_count() or 1, len(tasks)))
+    at_once = max(1, min(processes or os.cpu_count() or 1, len(simulations)))
     if at_once == 1:
-        return _one_by_one(trace, tasks, progress)
-    return _Pool(trace, tasks, at_once, progress).run()
+        return _one_by_one(simulations, progress)
+    return _Pool(simulations, at_once, progress).run()
 
 
-def _one_by_one(
-    trace: Trace, tasks: Sequence[ReplayTask], progress: Progress | None
-) -> list[Outcome]:
-    outcomes, total = [], len(trace) * len(tasks)
-    for number, task in enumerate(tasks):
-        before = number * len(trace)
+def _one_by_one(simulations: Sequence[Simulation[R]], progress: Progress | None) -> list[R]:
+    results: list[R] = []
+    total, before = sum(simulation.jobs for simulation in simulations), 0
+    for simulation in simulations:
 
         def report(done: int, _: int, before: int = before) -> None:
             if progress:
                 progress(before + done, total)
 
-        outcomes.append(run_task(trace, task, report))
-    return outcomes
+        results.append(simulation.run(report))
+        before += simulation.jobs
+    return results
 
 
-def run_task(trace: Trace, task: ReplayTask, progress: Progress | None = None) -> Outcome:
-    """Run one simulation."""
-    return simulate(trace, task.way.ground(), task.slurm, task.chances, progress=progress)
-
-
-class _Pool:
+class _Pool(Generic[R]):
     def __init__(
-        self, trace: Trace, tasks: Sequence[ReplayTask], at_once: int, progress: Progress | None
+        self, simulations: Sequence[Simulation[R]], at_once: int, progress: Progress | None
     ) -> None:
-        self._trace, self._tasks, self._at_once = trace, tasks, at_once
+        self._simulations, self._at_once = simulations, at_once
         self._progress = progress
-        self._done = [0] * len(tasks)
+        self._done = [0] * len(simulations)
         self._context = multiprocessing.get_context("spawn")
         self._running: dict[Connection, tuple[int, BaseProcess]] = {}
 
-    def run(self) -> list[Outcome]:
-        outcomes: dict[int, Outcome] = {}
-        waiting = list(range(len(self._tasks)))[::-1]
+    def run(self) -> list[R]:
+        results: dict[int, R] = {}
+        waiting = list(range(len(self._simulations)))[::-1]
         try:
             while waiting or self._running:
                 while waiting and len(self._running) < self._at_once:
@@ -98,22 +141,22 @@ class _Pool:
                         message = ready.recv()
                     except (EOFError, ConnectionError):
                         raise self._failed(number, process) from None
-                    if isinstance(message, Outcome):
-                        outcomes[number] = message
-                        del self._running[ready]
-                        ready.close()
-                        process.join()
-                        self._report(number, len(self._trace))
+                    if isinstance(message, int):
+                        self._report(number, message)
                     elif isinstance(message, str):
                         raise SimulationFailed(message)
                     else:
-                        self._report(number, message)
+                        results[number] = message
+                        del self._running[ready]
+                        ready.close()
+                        process.join()
+                        self._report(number, self._simulations[number].jobs)
         finally:
             for _, process in self._running.values():
                 process.terminate()
             for _, process in self._running.values():
                 process.join()
-        return [outcomes[number] for number in range(len(self._tasks))]
+        return [results[number] for number in range(len(self._simulations))]
 
     def _begin(self, number: int) -> None:
         own_end, theirs = self._context.Pipe()
@@ -131,26 +174,26 @@ class _Pool:
         # The task does not travel as an argument: a large one does not fit into the pipe, and the
         # parent would wait for ever if the process ended before it read the pipe.
         try:
-            own_end.send((self._trace, self._tasks[number]))
+            own_end.send(self._simulations[number])
         except ConnectionError:
             raise self._failed(number, process) from None
 
     def _failed(self, number: int, process: BaseProcess) -> SimulationFailed:
         process.join()
-        name = self._tasks[number].way.name
+        name = self._simulations[number].name
         return SimulationFailed(f"the simulation of {name} ended with {process.exitcode}")
 
     def _report(self, number: int, done: int) -> None:
         self._done[number] = done
         if self._progress:
-            self._progress(sum(self._done), len(self._trace) * len(self._tasks))
+            self._progress(sum(self._done), sum(each.jobs for each in self._simulations))
 
 
 def _work(pipe: Connection) -> None:
-    """Run the task of a process. Ctrl-C is blocked here, since the parent handles it."""
-    trace, task = pipe.recv()
+    """Run the simulation of a process. Ctrl-C is blocked here, since the parent handles it."""
+    simulation = pipe.recv()
     try:
-        pipe.send(run_task(trace, task, lambda done, _: pipe.send(done)))
+        pipe.send(simulation.run(lambda done, _: pipe.send(done)))
     except Exception as error:
-        pipe.send(f"the simulation of {task.way.name} failed: {type(error).__name__}: {error}")
+        pipe.send(f"the simulation of {simulation.name} failed: {type(error).__name__}: {error}")
         raise

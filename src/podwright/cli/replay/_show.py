@@ -22,7 +22,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "What to change"
     for sentence in report["what_to_change"]:
-        yield from _item(sentence)
+        yield from item(sentence)
     yield ""
     yield from _ways(report["ways"])
     yield ""
@@ -32,10 +32,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "How far to trust this"
     for note in (*trace["notes"], *report["deviations"], *report["simpler"]):
-        yield from _item(note)
+        yield from item(note)
 
 
-def _item(text: str) -> Iterator[str]:
+def item(text: str) -> Iterator[str]:
+    """Return a point of a list, in lines."""
     yield from textwrap.wrap(text, 96, initial_indent="- ", subsequent_indent="  ")
 
 

@@ -20,6 +20,9 @@ a report of what you have:
   podwright replay trace.csv --pod pod256 --policy best-fit,lowest,moves --html report.html
   podwright replay sacct.txt --gpus site.toml
 
+who gains and who loses when schedulers share a pod:
+  podwright replay sacct.txt --with kubernetes=jobs.csv --share slurm=3
+
 to get sacct.txt from a Slurm site (as somebody who sees all jobs):
   podwright replay --fields"""
 
@@ -62,6 +65,39 @@ def add_parser(verbs: Any, words: Sequence[str] = ()) -> None:
     ways.add_argument("--move-time", metavar="SECONDS", type=seconds, default=300.0, help="300")
     ways.add_argument("--mtbf", metavar="DAYS", type=float, help="machines fail so often, each")
     ways.add_argument("--seed", metavar="N", type=int, default=1, help="of all chance, 1")
+    ways.add_argument(
+        "--load",
+        metavar="SHARE",
+        type=_share,
+        help="stretch the times between submissions until the jobs ask for this share of the "
+        "devices, as in 1.3",
+    )
+    guests = parser.add_argument_group("who shares the pod")
+    guests.add_argument(
+        "--with",
+        dest="guests",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="another trace on the same pod, of kubernetes, 'kubernetes NAME' or people, while "
+        "TRACE is Slurm's; may be given several times",
+    )
+    guests.add_argument(
+        "--share",
+        metavar="NAME=N",
+        action="append",
+        default=[],
+        help="the weight of a guest, as of vipu-server (1 each), as in slurm=3; may be given "
+        "several times",
+    )
+    guests.add_argument(
+        "--part",
+        metavar="NAME=DEVICES",
+        action="append",
+        default=[],
+        help="what the guest would have alone, were the pod split (in proportion to the weights); "
+        "may be given several times",
+    )
     slurm = parser.add_argument_group("which Slurm")
     slurm.add_argument(
         "--slurm-conf", metavar="FILE", help="backfill and priorities as this slurm.conf has them"
@@ -80,6 +116,17 @@ def add_parser(verbs: Any, words: Sequence[str] = ()) -> None:
     out.add_argument("--no-what-if", action="store_true", help="try nothing but what was asked")
 
 
+def _share(text: str) -> float:
+    """Parse a load, as an argparse type."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share of the devices, as in 1.3")
+    return value
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Run the verb. Raises PodwrightError."""
     from podwright.errors import InvalidRequest
@@ -94,6 +141,11 @@ def main(arguments: argparse.Namespace) -> int:
             operation="replay jobs",
             would_work="podwright replay --example",
         )
+    if arguments.guests or arguments.share or arguments.part:
+        from podwright.cli.replay._guests import replay_guests
+
+        bar = _Progress(sys.stderr)
+        return replay_guests(arguments, _zone(arguments.timezone), bar.show, bar.clear)
     if arguments.html:
         from podwright.replay import html
 
@@ -106,6 +158,10 @@ def main(arguments: argparse.Namespace) -> int:
         trace = read_trace(arguments.trace, zone=_zone(arguments.timezone), tres=arguments.tres)
     if arguments.anonymise:
         return _anonymise(trace, arguments.anonymise)
+    if arguments.load:
+        from podwright.replay import stretch_for, stretched
+
+        trace = stretched(trace, stretch_for([trace], [0.0], devices, arguments.load))
     return _replay(arguments, trace, ways)
 
 

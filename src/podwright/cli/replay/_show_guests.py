@@ -1,0 +1,69 @@
+"""The report on guests that share a pod, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from podwright.cli.replay._show import item, left_out
+from podwright.cli.shared._tables import printable, table
+from podwright.replay import duration
+
+
+def lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Return the report's lines, who gains first."""
+    for guest in figures["guests"]:
+        yield (
+            f"{printable(guest['guest'])}: {printable(guest['source'])}, {guest['jobs']} jobs of "
+            f"{guest['users']} users in {guest['days']:.1f} days, {guest['device_hours']:,.0f} "
+            f"device-hours, up to {guest['largest']} devices; weight {guest['weight']:g}, alone on "
+            f"{guest['part']} devices"
+        )
+        yield from left_out(guest)
+    yield (f"Together they ask for {figures['load']:.1%} of a pod of {figures['devices']} devices.")
+    yield ""
+    yield "Who gains by the common queue, beside a part of the pod for each"
+    for verdict in figures["who_gains"]:
+        yield from item(f"{printable(verdict['guest'])} {_words(verdict)}: {verdict['why']}")
+    yield ""
+    yield from _setups(figures["setups"])
+    yield ""
+    yield "How far to trust this"
+    notes = [note for guest in figures["guests"] for note in guest["notes"]]
+    for note in dict.fromkeys([*notes, *figures["simpler"]]):
+        yield from item(note)
+
+
+def _words(verdict: Mapping[str, Any]) -> str:
+    word: str = verdict["verdict"]
+    return f"has {word}" if word.startswith("no ") else word
+
+
+def _setups(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    header = (
+        "setup", "guest", "devices", "jobs", "refused", "used", "mean wait", "p50", "p95",
+        "longest", "slowdown",
+    )  # fmt: skip
+    body = []
+    for row in rows:
+        used = f"{row['used']:.1%}"
+        if not row["guest"]:
+            body.append((row["setup"], "all", row["devices"], "", "", used, "", "", "", "", ""))
+            continue
+        body.append(
+            (
+                row["setup"],
+                printable(row["guest"]),
+                row["devices"],
+                row["jobs"],
+                sum(row["refused"].values()),
+                used,
+                *(duration(row["wait"][key]) for key in ("mean", "p50", "p95", "longest")),
+                f"{row['bounded_slowdown']['mean']:.1f}",
+            )
+        )
+    yield table(header, body)
+    yield (
+        "used: of the whole pod until the last submission. Waits and slowdowns: of the jobs that "
+        "run in all setups."
+    )

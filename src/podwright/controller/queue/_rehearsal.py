@@ -1,0 +1,207 @@
+"""The queue of one pod without hardware, without a store and in a time that its caller sets.
+
+`podwright replay` runs it with recorded jobs. All decisions are the server's own: the queue of
+people (`_waiting_queue`), the places that are kept for schedulers and whose turn it is
+(`_guest_queue`, `_shares`), and which devices a request may have. What a server does beside that
+is left out here: partitions are neither written down nor configured, and nobody's clients fall
+silent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from podwright.controller.partitions._partitions import MAX_DURATION, make_record, try_place
+from podwright.controller.queue._guest_queue import REPLAN_S, FirstJob, Need
+from podwright.controller.queue._shares import Sharing
+from podwright.controller.queue._waiter import Waiter, WaiterRecord
+from podwright.controller.queue._waiting_queue import WaitingQueue
+from podwright.controller.requests._reserve import guest_key, lent_to
+from podwright.controller.requests._spec import CheckedSpec
+from podwright.controller.state._caller import Caller, Role
+from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._reservation import DeviceClaim, Reservation
+from podwright.fabric import Cluster
+from podwright.placement import Block
+from podwright.store import MemoryStore
+from podwright.wire import CreateRequest, PartitionSpec
+
+_ACTION: Final = "rehearse"
+#: The caller's 0, by the queue's clock: at its own 0, a place counts as never planned.
+_BEGIN: Final = 1_000_000.0
+#: Seconds between two thoughts about a place: the server looks every half second whether it is
+#: time for one.
+_THOUGHT_S: Final = REPLAN_S + 0.25
+
+
+class PlaceInPod(NamedTuple):
+    """Devices that are kept for somebody.
+
+    own: for the job that the scheduler named. offered: all of them are free for it.
+    """
+
+    blocks: tuple[Block, ...]
+    own: bool
+    offered: bool
+
+
+class _SetClock(MemoryStore):
+    """A store with nothing in it, whose time is set."""
+
+    time = _BEGIN
+
+    def now(self) -> float:
+        return self.time
+
+    def wall(self) -> float:
+        return self.time
+
+
+class PodRehearsal:
+    """The partitions of one pod, and who waits for devices of it.
+
+    served: called with the name and the devices of a partition once a person's request gets them.
+    machines: of the pod's only allocation.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sharing: Sharing,
+        served: Callable[[str, tuple[Block, ...]], None],
+        *,
+        machines: Sequence[str],
+    ) -> None:
+        self._clock = _SetClock()
+        self._pool = cluster.name, "pool"
+        allocations = {cluster.name: {"pool": machines}}
+        self._core = Core(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
+        self._queue = WaitingQueue(self._core, self._serve)
+        self._queue.guests.configure(sharing)
+        self._served = served
+        self._end_times: dict[str, dict[str, float]] = {}  # guest -> partition -> its end
+        self._guest_of: dict[str, str] = {}  # by partition
+
+    def advance(self, now: float) -> None:
+        """Set the time: seconds from 0 on, never backwards.
+
+        A server thinks an incomplete place over every few seconds. Between two events, that
+        changes nothing but the time of the last thought. It decides whether devices that become
+        free now are kept at once, or can go to whoever asks first.
+        """
+        self._clock.time = _BEGIN + now
+        for place in self._incomplete():
+            thoughts = math.ceil((self._clock.time - place.planned_at) / _THOUGHT_S) - 1
+            place.planned_at += max(0, thoughts) * _THOUGHT_S
+
+    # -- people ------------------------------------------------------------------------------
+
+    def request(self, name: str, user: str, size: int, seconds: float) -> None:
+        """Request a partition as a person does: it is served now, or its request waits.
+
+        size: devices, as a partition may have. seconds: how long it is announced to last; 0:
+        unknown.
+        """
+        spec = PartitionSpec(name=name, size=size, cluster=self._pool[0])
+        create = CreateRequest(spec=spec, duration=min(seconds, MAX_DURATION))
+        now = self._core.now()
+        record = WaiterRecord(id=name, since=now, name=user, role=Role.USER, create=create)
+        waiter = Waiter(record, _ACTION, now)
+        claim = try_place(self._core, waiter.checked, owner=user, duration=waiter.duration)
+        if claim is not None:
+            self._serve(waiter, claim)
+        else:
+            self._queue.add(waiter)
+            self._queue.start_ready()
+
+    def _serve(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
+        assert claim is not None  # nobody here waits for a partition by its name
+        self._record(waiter.checked, claim, waiter.caller, "", waiter.duration)
+        self._served(waiter.spec.name, claim.placement.blocks)
+
+    # -- schedulers --------------------------------------------------------------------------
+
+    def enqueue(self, guest: str, job: str, size: int, *, due: bool) -> None:
+        """Name a scheduler's first job, as `Enqueue` does. job: empty: none waits. size: devices,
+        a power of two. due: devices that are in use are kept for it, too.
+        """
+        if not self._queue.guests.enabled:
+            return
+        key, now = guest_key(guest, ""), self._core.now()
+        needs = (Need(*self._pool, (size,)),)
+        jobs = [FirstJob(key, job, guest, needs, due, now)] if job else []
+        self._queue.guests.enqueue(key, jobs, self._end_times.setdefault(guest, {}))
+        self._queue.start_ready()
+
+    def places(self, guest: str) -> Iterator[PlaceInPod]:
+        """Return what is kept in the pod, as this scheduler learns it.
+
+        Without a common queue it learns of no place. It sees only that some free devices are
+        reserved for people.
+        """
+        if self._queue.guests.enabled:
+            for job, goal, offered in self._queue.guests.places(guest_key(guest, ""), self._pool):
+                yield PlaceInPod(goal.blocks, bool(job), offered)
+            return
+        for reservation in self._core.reservations.values():
+            blocks = tuple(block for piece in reservation.placements for block in piece.blocks)
+            yield PlaceInPod(blocks, own=False, offered=False)
+
+    def start(self, guest: str, name: str, devices: Sequence[tuple[int, int]], end: float) -> bool:
+        """Create a partition on these devices for a scheduler's job, unless somebody has them or
+        they are kept for others.
+
+        devices: (link domain, offset) of each. end: when the scheduler expects it to end; infinite:
+        it does not know.
+        """
+        core, key = self._core, guest_key(guest, "")
+        spec = PartitionSpec(name=name, cluster=self._pool[0], devices=list(devices))
+        checked = CheckedSpec(spec, _ACTION)
+        with lent_to(core, key):
+            claim = try_place(core, checked, owner=guest)
+        if claim is None:
+            return False
+        self._record(checked, claim, Caller(guest, None, Role.SCHEDULER), key, 0.0)
+        self._guest_of[name] = guest
+        if end < math.inf:
+            self._end_times.setdefault(guest, {})[name] = _BEGIN + end
+        return True
+
+    # -- both --------------------------------------------------------------------------------
+
+    def _record(
+        self, checked: CheckedSpec, claim: DeviceClaim, caller: Caller, key: str, seconds: float
+    ) -> None:
+        core, name = self._core, checked.spec.name
+        entry = core.partitions[name] = Entry(name, claim.site)
+        core.set(entry, make_record(core, caller, checked, claim, guest=key, duration=seconds))
+        core.admitted.discard(claim.admitted)
+
+    def end(self, name: str) -> None:
+        """End a partition: its devices are free at once, and the queue gets them."""
+        self._end_times.get(self._guest_of.pop(name, ""), {}).pop(name, None)
+        self._core.forget(self._core.partitions[name])
+
+    def think_over(self) -> None:
+        """Serve who can be served, and think over what is kept."""
+        self._queue.start_ready()
+
+    @property
+    def thinks_at(self) -> float:
+        """When the server will think over a place that is not complete; infinite: there is none."""
+        times = [place.planned_at + _THOUGHT_S for place in self._incomplete()]
+        return min(times, default=math.inf) - _BEGIN
+
+    def _incomplete(self) -> list[Reservation]:
+        reservations = self._core.reservations.values()
+        return [place for place in reservations if place.missing and place.planned_at]
+
+    @property
+    def kept_places(self) -> tuple[tuple[str, tuple[Block, ...], bool], ...]:
+        """What is kept now: for whom, which devices, and whether some of them are in use."""
+        return tuple(
+            (reservation.waiter, reservation.goal.blocks, bool(reservation.missing))
+            for reservation in self._core.reservations.values()
+        )
