@@ -210,20 +210,21 @@ def _used(guest: SharedGuest, outcome: Outcome, window: float) -> float:
 def _verdict(guest: SharedGuest, part: int, shared: Outcome, alone: Outcome) -> dict[str, Any]:
     """Return whether a guest gains or loses by the common queue, against a part of its own.
 
-    Use counts until the guest's own last submission, of the same devices in both.
+    Waits and slowdowns decide. How much of its work is done by its last submission depends on that
+    one moment, so it is only reported.
     """
     jobs = _ran([shared, alone])
     rows = [_measures(guest, outcome, jobs) for outcome in (shared, alone)]
     noise = trace_noise(guest.trace, (shared, alone))
-    better = any(clearly_better(rows[0], rows[1], noise))
-    worse = any(clearly_better(rows[1], rows[0], noise))
+    _, *shorter = clearly_better(rows[0], rows[1], noise)
+    _, *longer = clearly_better(rows[1], rows[0], noise)
     more = sum(shared.refused.values()) < sum(alone.refused.values())
     verdict = {
         (True, False): "gains",
         (False, True): "loses",
         (True, True): "gains and loses",
         (False, False): "no clear difference",
-    }[better or more, worse]
+    }[any(shorter) or more, any(longer)]
     return {
         "guest": guest.name,
         "verdict": verdict,
@@ -264,8 +265,8 @@ def _reason(
     if math.isinf(noise.wait):
         return f"{words}. These are too few jobs to tell a difference from chance."
     return (
-        f"{words}. Differences of up to {duration(noise.wait)}, {noise.slowdown:.2g} and "
-        f"{noise.used:.1%} are within this trace's noise."
+        f"{words}. Differences of up to {duration(noise.wait)} and {noise.slowdown:.2g} are within "
+        "this trace's noise."
     )
 
 
