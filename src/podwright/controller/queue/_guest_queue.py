@@ -106,7 +106,8 @@ class GuestQueue:
         self._guests: dict[str, _Guest] = {}
         self._people_wait: float | None = None  # what oldest_waiter returned at the last charge
         self._contested = False  # do two guests wait
-        self._due_clusters: set[str] = set()  # where a due job waits
+        #: The devices of the largest due job, by cluster.
+        self._due_sizes: dict[str, int] = {}
         self.stored_weights: dict[str, float] = {}
         self.configure(Sharing())
 
@@ -228,14 +229,14 @@ class GuestQueue:
         """Whether devices in use are kept for a job, too.
 
         While people wait they are, because the server's own queue keeps them for its waiters from
-        the start. They also are while a due job of another scheduler waits: a place is then kept in
-        any case, and the guests' use decides for whom.
+        the start. They also are while a due job waits that is no smaller: a place of that size is
+        kept in any case, and the guests' use decides for whom.
         """
         return (
             head.due
             or head.promised
             or self._people_wait is not None
-            or any(need.cluster in self._due_clusters for need in head.needs)
+            or all(sum(n.sizes) <= self._due_sizes.get(n.cluster, 0) for n in head.needs)
         )
 
     def _waiting(self) -> Iterator[FirstJob]:
@@ -248,7 +249,10 @@ class GuestQueue:
     def _charge(self) -> None:
         heads = list(self._waiting())
         waiting = {head.guest for head in heads}
-        self._due_clusters = {need.cluster for head in heads if head.due for need in head.needs}
+        self._due_sizes = {}
+        for need in (need for head in heads if head.due for need in head.needs):
+            largest = self._due_sizes.get(need.cluster, 0)
+            self._due_sizes[need.cluster] = max(largest, sum(need.sizes))
         self._people_wait = self._oldest_waiter()
         if self._people_wait is not None:
             waiting.add(PEOPLE)
