@@ -33,6 +33,8 @@ def test_the_door() -> None:
         "Discovery",
         "Machines",
         "OwnHost",
+        "PlaceInPod",
+        "PodRehearsal",
         "Role",
         "Sharing",
         "StoreFault",
