@@ -101,7 +101,7 @@ async def test_what_was_answered_survives_a_crash_of_the_database(own: Postgres)
     await asyncio.to_thread(own.stop, signal.SIGQUIT)
     ended = await asyncio.gather(*clients, return_exceptions=True)
     assert all(isinstance(error, Unavailable) for error in ended), ended
-    with pytest.raises(Unavailable, match="open it anew"):
+    with pytest.raises(Unavailable, match="Open it anew"):
         await store.commit(put("later"))
     own.start()
     found = {key for _, key in (await store.open()).records}
@@ -133,9 +133,9 @@ async def test_after_a_lost_connection_only_opening_anew_helps(
     assert postgres.cut(name_of(url)) == 1
     with pytest.raises(Unavailable, match=r"connection to the store .* was lost"):
         await store.commit(put("lost"))
-    with pytest.raises(Unavailable, match="open it anew"):
+    with pytest.raises(Unavailable, match="Open it anew"):
         await store.commit(put("later"))
-    with pytest.raises(Unavailable, match="open it anew"):
+    with pytest.raises(Unavailable, match="Open it anew"):
         await store.read()
     assert ("a", "before") in (await store.open()).records
     await store.commit(put("after"))
