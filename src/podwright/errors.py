@@ -29,30 +29,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 #: Commands that stand at the beginning of a hint. A command keeps its lower-case letter.
-_COMMANDS = frozenset(
-    [
-        "apt",
-        "chmod",
-        "git",
-        "kubectl",
-        "pip",
-        "podwright",
-        "poprun",
-        "rsync",
-        "sacct",
-        "sacctmgr",
-        "salloc",
-        "sbatch",
-        "scancel",
-        "scontrol",
-        "sinfo",
-        "squeue",
-        "srun",
-        "ssh",
-        "systemctl",
-        "vipu",
-    ]
-)
+_COMMANDS = frozenset((
+    "apt", "chmod", "git", "kubectl", "openssl", "pip", "podwright", "poprun", "rsync", "sacct",
+    "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "ssh",
+    "systemctl", "vipu",
+))  # fmt: skip
 
 
 def as_sentence(text: str) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
 from podwright.client import (
+    QUESTION,
+    RECOVERY,
     Client,
     FoundServer,
     UnixTransport,
@@ -44,10 +47,14 @@ class InterruptedTransport(UnixTransport):
     def __init__(self, path: str, number: int, *, sent: bool) -> None:
         super().__init__(path)
         self._number, self._sent, self._calls = number, sent, 0
+        #: Seconds that the calls after the interruption may take.
+        self.timeouts: list[float] = []
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:
         self._calls += method.changes or method.name == "Wait"
         if self._calls != self._number:
+            if self._calls > self._number:
+                self.timeouts.append(timeout)
             return super().call(method, request, timeout)
         self._calls += 1
         if self._sent:
@@ -68,6 +75,7 @@ def test_a_lease_of_the_queue(server: Server, number: int, sent: bool) -> None:
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
         acquire_in_line(client, request, print)
     _nothing_is_left(server)
+    assert max(transport.timeouts) <= RECOVERY + QUESTION, "a server that hangs holds it up"
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -85,6 +93,26 @@ def test_a_lease_without_waiting(server: Server, sent: bool) -> None:
     request = AcquireRequest(spec=PartitionSpec(name="", size=4), create=True)
     with Client(transport) as client, pytest.raises(KeyboardInterrupt):
         acquire_now(client, request)
+    _nothing_is_left(server)
+    assert max(transport.timeouts) <= RECOVERY
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_request_that_never_arrived_replaces_no_partition(server: Server, waits: bool) -> None:
+    transport = InterruptedTransport(str(server.socket), 1, sent=False)
+    with Client(UnixTransport(str(server.socket))) as owner:
+        partition = owner.create_partition(PartitionSpec(name="p", size=4))
+        request = AcquireRequest(spec=PartitionSpec(name="p", size=8), update=True, reset=True)
+        acquire = partial(acquire_in_line, report=print) if waits else acquire_now
+        with Client(transport) as client, pytest.raises(KeyboardInterrupt):
+            acquire(client, request)
+        (left,) = owner.list_partitions()
+        assert (left.created_at, left.epoch, left.leases) == (
+            partition.created_at,
+            partition.epoch,
+            [],
+        )
+        owner.remove_partition("p")
     _nothing_is_left(server)
 
 

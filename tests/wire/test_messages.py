@@ -168,6 +168,20 @@ def test_what_a_foreign_program_leaves_out_means_the_default() -> None:
     assert messages.decode(wire.AcquireRequest, b"\x0a\x00").reset is None
 
 
+@pytest.mark.parametrize(
+    ("hint", "sentence"),
+    [
+        ("choose another name", "Choose another name."),
+        ("vipu list partitions shows all", "vipu list partitions shows all."),
+        ("openssl rand -hex 32 > FILE", "openssl rand -hex 32 > FILE."),
+        ("--size 4", "--size 4."),
+        ("did you mean p1?", "Did you mean p1?"),
+    ],
+)
+def test_a_hint_is_a_sentence(hint: str, sentence: str) -> None:
+    assert wire.InvalidRequest("no", would_work=hint).message == f"no. {sentence}"
+
+
 def test_a_missing_part_and_an_unknown_number_are_refused() -> None:
     with pytest.raises(wire.InvalidRequest, match="CreateRequest lacks spec"):
         messages.decode(wire.CreateRequest, b"")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from podwright.client._waiting_line import (
         OUR_TURN,
         QUESTION,
+        RECOVERY,
         acquire_in_line,
         acquire_now,
         span,
@@ -49,6 +50,7 @@ __all__ = [
     "PATIENCE",
     "PORT_VARIABLE",
     "QUESTION",
+    "RECOVERY",
     "TIMEOUT",
     "Address",
     "Client",
@@ -86,6 +88,7 @@ __all__ = [
 _OF_WAITING_LINE = (
     "OUR_TURN",
     "QUESTION",
+    "RECOVERY",
     "acquire_in_line",
     "acquire_now",
     "span",

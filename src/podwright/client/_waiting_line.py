@@ -5,7 +5,9 @@ taking a second place. The client acknowledges what the server gives by a call o
 takes back what is not acknowledged in time, so a client that dies in between leaves nothing behind.
 
 A client that is interrupted in the middle of a call does not know whether the server has carried it
-out. It repeats the call under the same id, which tells, and gives back what it was given.
+out. It repeats the call under the same id, which tells, and gives back what it was given. The
+repeated call neither creates nor replaces a partition, in case the first one never arrived. It is
+short, because a server that hangs must not hold up a client that wants to end.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ _T = TypeVar("_T")
 QUESTION = 20.0
 #: How many times, a second apart, the server may fail to answer before the client gives up.
 _OUTAGE = 25
+#: Seconds in which the server must answer a client that was interrupted.
+RECOVERY = 10.0
 #: The beginning of the line that reports the end of the waiting.
 OUR_TURN = "it is our turn"
 
@@ -92,7 +96,10 @@ def withdraw(client: Client, request: WaitRequest, reply: WaitReply | None = Non
     reply: the last answer. None: it is not known whether the server has the request, which then
     must have the id of the first call. Raises NotFound if the queue has dropped the waiter.
     """
+    client = Client(client.transport, timeout=RECOVERY)
     if reply is None:
+        if request.acquire is not None:
+            request = replace(request, acquire=_unchanging(request.acquire))
         reply = client.wait(request)
     if reply.waiter.state == "STARTING":  # it is known soon what it is given
         reply = client.wait(WaitRequest(id=reply.waiter.id, timeout=QUESTION))
@@ -122,8 +129,14 @@ def acquire_now(client: Client, request: AcquireRequest) -> AcquireReply:
 
 def take_back(client: Client, request: AcquireRequest) -> None:
     """Release what an interrupted Acquire may have given. request: with the id of that call."""
-    reply = client.acquire(request)
+    client = Client(client.transport, timeout=RECOVERY)
+    reply = client.acquire(_unchanging(request))
     client.release(reply.lease.id, reply.lease.epoch)
+
+
+def _unchanging(request: AcquireRequest) -> AcquireRequest:
+    """Return a request that changes nothing where the server does not have it yet."""
+    return replace(request, create=False, update=False, reset=False)
 
 
 def acquire_in_line(

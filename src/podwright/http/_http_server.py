@@ -86,7 +86,7 @@ class HttpServer:
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work=f"{other}, or 0 for a free one",
+                would_work=f"choose {other}, or 0 for a free one",
             ) from None
         await self.start(listener)
         return int(listener.getsockname()[1])

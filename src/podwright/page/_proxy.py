@@ -63,7 +63,8 @@ class SiteProxy:
             )
         if secret and len(secret) < 16:
             raise InvalidRequest(
-                "the proxy's secret is too short", would_work="openssl rand -hex 32 > FILE"
+                "the proxy's secret is too short",
+                would_work="make one: openssl rand -hex 32 > FILE",
             )
         self._secret = secret.encode()
 

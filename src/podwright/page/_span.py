@@ -32,7 +32,8 @@ def _parsed(query: str, *known: str) -> dict[str, int]:
     for name, values in query_values.items():
         if name not in known or len(values) > 1 or not re.fullmatch(r"\d{1,11}", values[0], re.A):
             raise InvalidRequest(
-                f"{name[:40]!r} is not asked so", would_work=f"{', '.join(known)}: seconds, once"
+                f"{name[:40]!r} is not asked so",
+                would_work=f"give {' and '.join(known)} once, in seconds",
             )
     return {name: int(values[0]) for name, values in query_values.items()}
 
