@@ -38,7 +38,7 @@ QUESTION = 20.0
 #: How many times, a second apart, the server may fail to answer before the client gives up.
 _OUTAGE = 25
 #: Seconds in which the server must answer a client that was interrupted.
-RECOVERY = 10.0
+RECOVERY = 5.0
 #: The beginning of the line that reports the end of the waiting.
 OUR_TURN = "it is our turn"
 
