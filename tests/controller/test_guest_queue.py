@@ -99,11 +99,11 @@ async def test_the_list_of_jobs_says_what_is_kept_for_each(world: World) -> None
     jobs = [JobInfo(id="7", owner="alice", reserved=99), JobInfo(id="8", owner="alice")]
     await world.controller.report_jobs(SCHEDULER, JobReport(jobs=jobs, guest="b"))
     await world.controller.report_jobs(SCHEDULER, JobReport(jobs=jobs, guest="a"))
-    found = (await world.controller.list_jobs(ROOT, ListRequest())).jobs
-    assert [(job.scheduler, job.id, job.reserved) for job in found] == [
+    listed = (await world.controller.list_jobs(ROOT, ListRequest())).jobs
+    assert [(job.scheduler, job.id, job.reserved) for job in listed] == [
         ("a", "7", 0), ("a", "8", 0), ("b", "7", 8), ("b", "8", 0)
     ]  # fmt: skip
-    assert [job.id for job in found if job.estimate] == ["7"]
+    assert [job.id for job in listed if job.estimate] == ["7"]
 
 
 async def test_an_offer_that_nobody_takes_is_given_on(world: World) -> None:

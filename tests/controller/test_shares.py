@@ -106,9 +106,9 @@ async def test_a_stored_weight_comes_before_the_option(world: World) -> None:
     queue = world.controller._services.waiting.line.guests
     queue.configure(Sharing(weights={"slurm": 2.0, "people": 4.0}))
     await weigh(world, "slurm", 1)
-    found = await shares(world)
-    assert (found["slurm"].weight, found["slurm"].source) == (1.0, "STORED")
-    assert (found["people"].weight, found["people"].source) == (4.0, "OPTION")
+    listed = await shares(world)
+    assert (listed["slurm"].weight, listed["slurm"].source) == (1.0, "STORED")
+    assert (listed["people"].weight, listed["people"].source) == (4.0, "OPTION")
     removed = ShareRequest(guest="slurm", remove=True)
     for _ in range(2):
         back: ShareInfo = await world.controller.set_share(ROOT, removed)

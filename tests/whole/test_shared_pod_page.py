@@ -17,8 +17,8 @@ PAGE = (REPOSITORY / "docs/admin/shared-pod.md").read_text()
 
 def _consoles() -> list[list[str]]:
     """The lines of each console on the page."""
-    found = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [text.splitlines() for text in found]
+    consoles = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [text.splitlines() for text in consoles]
 
 
 def _typed(lines: list[str]) -> list[str]:

@@ -59,7 +59,7 @@ def test_daemons_die_on_a_shared_pod(capsys: pytest.CaptureFixture[str]) -> None
                         deaths[kill_one(lab, rng, signal.SIGTERM)] += 1
                     due = time.monotonic() + rng.uniform(0.2, 5)
             lab.wait_for_service()
-            lab.wait("Slurm's jobs", lambda found: all(j.over for j in found.values()), seconds=600)
+            lab.wait("Slurm's jobs", lambda jobs: all(j.over for j in jobs.values()), seconds=600)
             poll(
                 "the operator's jobs",
                 lambda: all(
