@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,20 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_unconfigure() -> None:
     """Remove the folder that stood for /."""
     shutil.rmtree(SYSTEM_ROOT, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_key_hashes() -> Iterator[None]:
+    """Hash access keys in this process with the lowest cost of scrypt.
+
+    A hash takes 50 ms of processor time otherwise, which was a tenth of all that the inner ring
+    took. Servers that are processes of their own have the real cost.
+    """
+    from podwright.controller.administration import _users
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_users, "_COST", {**_users._COST, "n": 2})
+        yield
 
 
 @pytest.fixture(autouse=True)

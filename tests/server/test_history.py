@@ -99,6 +99,16 @@ async def test_each_minute_is_written_and_one_without_change_asks_nothing(world:
     assert [(p.used, p.free, p.fits[2]) for p in points] == [(0, 16, 4), (4, 12, 3), (4, 12, 3)]
 
 
+async def test_writing_what_waited_is_no_change(world: World) -> None:
+    """The journal writes some changes a little later, together. They were counted before that."""
+    await world.make("p1")
+    await world.recorder.record()
+    asked = len(world.asked)
+    await world.controller._core.journal.flush()
+    await world.pass_minute()
+    assert len(world.asked) == asked
+
+
 async def test_readings_are_recorded_each_minute_since_nothing_counts_their_changes() -> None:
     world, load = World(), 10
 

@@ -53,7 +53,8 @@ class Journal:
         Raises wire.Unavailable or wire.Fenced; after that nothing can be written any more.
         """
         self.check()
-        self.changes += 1
+        if changes:  # what waits was counted by `later`
+            self.changes += 1
         changes = with_intent(with_request(changes))
         waiting = self._waiting
         if waiting:
