@@ -53,11 +53,11 @@ test: $(VENV)/.dev  ## Everything that needs no root; tests of a room: make test
 	@$(BIN)/pytest -n $(shell echo $$((2 * $$(nproc)))) $(INNER)
 endif
 
-# Four files at once on two cores: most of their time labs wait.
+# Three files at once on each core: most of their time labs wait.
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
 	@$(BIN)/python -m tests.outer.lab
-	@$(BIN)/pytest -n 4 --dist loadfile -m "(outer or slurm or twin) and not soak"
+	@$(BIN)/pytest -n $(shell echo $$((3 * $$(nproc)))) --dist loadfile --no-loadscope-reorder -m "(outer or slurm or twin) and not soak"
 
 test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
 	@bash tests/outer/install.sh

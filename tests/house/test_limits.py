@@ -1,4 +1,4 @@
-"""No function, class or package exceeds its limit, and the check itself finds those that would."""
+"""The check of limits finds what exceeds one. `make check` runs it on the sources."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ SEVEN = "a, b, c, d, e, f, g"
 def source(root: Path, text: str) -> None:
     (root / "room").mkdir(parents=True)
     (root / "room" / "_work.py").write_text(text)
-
-
-def test_nothing_new_exceeds_a_limit() -> None:
-    assert limits.main() == 0
 
 
 def test_parameters_that_are_positional_count_and_others_do_not(tmp_path: Path) -> None:

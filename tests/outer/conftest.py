@@ -22,10 +22,31 @@ _FOLDER = Path(__file__).parent
 _RINGS = {"outer", "slurm", "twin", "kubernetes", "soak"}
 
 
+#: Files of minutes, the longest first. A worker that got one of them last would end long after the
+#: others.
+_LONGEST = (
+    "test_packages.py",
+    "test_older_build.py",
+    "test_hosts_killed.py",
+    "test_start.py",
+    "test_configure.py",
+    "test_changed_licences.py",
+    "test_site.py",
+    "test_two_controllers.py",
+    "test_present.py",
+    "test_shared_pod.py",
+    "test_any_site.py",
+    "test_tutorial.py",
+    "test_admin_page.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test of this folder without the mark of a ring, since `make test` does not collect
-    the folder.
+    """Put the longest files first. Refuse a test of this folder without the mark of a ring, since
+    `make test` does not collect the folder.
     """
+    order = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
     for item in items:
         if _FOLDER in item.path.parents and not _RINGS.intersection(
             mark.name for mark in item.iter_markers()

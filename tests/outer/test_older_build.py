@@ -38,6 +38,12 @@ def git(*words: str) -> bytes:
     return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True).stdout
 
 
+@pytest.fixture
+def silence() -> float:
+    """So long that an agent which starts again on a busy machine never counts as dead."""
+    return 300.0
+
+
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the older build's sources."""

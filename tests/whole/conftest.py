@@ -205,12 +205,18 @@ def pod16(make_pod: Callable[..., Pod]) -> Pod:
 
 
 @pytest.fixture
-def world(make_pod: Callable[..., Pod], tmp_path: Path) -> Iterator[World]:
-    """A server that notices silence within a few seconds, with a key that agents share."""
+def silence() -> float:
+    """The seconds after which the server of `world` takes a silent machine for dead."""
+    return SILENCE
+
+
+@pytest.fixture
+def world(make_pod: Callable[..., Pod], tmp_path: Path, silence: float) -> Iterator[World]:
+    """A server that notices silence after a few seconds, with a key that agents share."""
     key = tmp_path / "agent.key"
     key.write_text("a key that only we two know\n")
     key.chmod(0o600)
-    pod = make_pod("--agent-silence", str(SILENCE), "--agent-key", str(key), "-a", "lo")
+    pod = make_pod("--agent-silence", str(silence), "--agent-key", str(key), "-a", "lo")
     machines = Machines(tmp_path, "--agent-key", str(key))
     yield World(pod, machines)
     machines.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import json
 import types
 import typing
@@ -123,6 +124,7 @@ _LEAVES: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+@functools.cache
 def _strategy(kind: Any) -> st.SearchStrategy[Any]:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in _LEAVES:

@@ -80,7 +80,10 @@ def test_the_twin_answers_what_the_cluster_grants_next(name: str) -> None:
         lab.ok("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=test")
         poll("its end", lambda: "JobState=CANCELLED" in record_of(lab, jobs[1]))
         poll("n4", lambda: "DRAIN" in lab.ok("scontrol", "show", "node", "n4"))
+        # slurmctld writes a file only after a change, and may have written all of these already.
         changed = time.time()
+        lab.ok("scontrol", "update", f"JobId={jobs[2]}", "Comment=later")
+        lab.ok("scontrol", "update", "NodeName=n4", "Reason=later")
         state = lab.folder / "state"
         for file in ("job_state", "node_state"):
             poll(file, lambda file=file: written_at(state / file) > changed)  # type: ignore[misc]
