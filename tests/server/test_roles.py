@@ -99,6 +99,7 @@ def _request(method: Method, doors: Doors, who: Who, whose: str) -> Any:
     for name, known in fields.items():
         if known.required and name not in values:
             scheduler = who.role == "scheduler"
+            assert known.type in SAMPLES, f"SAMPLES or BESIDES needs a {kind.__name__}.{name}"
             values[name] = "7" * scheduler if name == "job" else SAMPLES[known.type]
     return kind(**values)
 

@@ -1,4 +1,8 @@
-"""The typed client: one method for each call of podwright.v1, over any transport."""
+"""The typed client of podwright.v1, over any transport.
+
+`Client.call` makes any call by its name. Most calls of people and launches also have a typed
+method; most of administrators (`api._pod_admin`) and of schedulers (`guests`) go through `call`.
+"""
 
 from __future__ import annotations
 

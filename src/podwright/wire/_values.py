@@ -1,9 +1,10 @@
 """The values of podwright.v1, which commands, the server and its agents exchange.
 
-They are defined once, here, in `_waiters` and in `_admin`, with the calls that carry them (CALLS).
-On the Unix socket they are JSON over HTTP. On TCP they are the messages of `podwright_v1.proto`,
-which `make proto` generates from them. Names of partition settings are those of the V-IPU 1.18
-protocol, without its prefixes.
+They are defined once, with the calls that carry them (CALLS): here for partitions, leases and
+listings, and in `_waiters`, `_jobs`, `_moving` and `_admin` for the rest. `_methods` joins the
+calls. On the Unix socket they are JSON over HTTP. On TCP they are the messages of
+`podwright_v1.proto`, which `make proto` generates from them. Names of partition settings are those
+of the V-IPU 1.18 protocol, without its prefixes.
 """
 
 from __future__ import annotations
@@ -206,7 +207,8 @@ class PartitionInfo(Value):
     """A partition as it stands. gcds: the devices of each GCD, in routing order.
 
     owner, creator: user names or `anonymous`. job: the scheduler's job, or empty.
-    times are seconds since 1970. ilds: the link domains it lies in.
+    times are seconds since 1970: created_at and auto_reset_last by the system's clock, until by the
+    store's. ilds: the link domains it lies in.
     until: when its creator said that it would no longer be needed; 0: never said.
     hosts: to which its devices are attached, in equal shares in routing order; empty where they are
     no pool's.

@@ -24,10 +24,10 @@ def test_a_mistake_is_found_where_it_is(rule: str, line: int, text: str, level: 
     site = SITE if rule == "over-the-limit" else None
     found = lint(read_script(script(text)), site, better=level == "better")
     told = [(one.rule, one.line, one.level) for one in found]
-    if rule:
-        assert [row for row in told if row[0] in rule.split("|") and row[1:] == (line, level)], told
-    else:
-        assert [row for row in told if row[1:] == (line, level)], told
+    expected = [
+        row for row in told if row[1:] == (line, level) and (not rule or row[0] in rule.split("|"))
+    ]
+    assert expected, f"no {level} {rule} in line {line}, but {told}, of:\n{script(text)}"
 
 
 def test_there_are_five_wordings_of_each() -> None:

@@ -7,9 +7,14 @@ import pytest
 from podwright.errors import InvalidRequest
 from podwright.slurm.twin import SiteFiles
 from podwright.slurm.twin._gres_lines import gres_conf
-from podwright.slurm.twin._site_conf import expand, fold_names
+from podwright.slurm.twin._site_conf import expand, fold_names, read_site_conf
 from podwright.slurm.twin._twin_conf import twin_conf
+from tests.slurm.reader import texts
 from tests.slurm.twin.recorded import clusters, read_cluster
+
+#: Keys of slurm.conf that scontrol shows of every node and partition, whatever release it is of.
+NODE_KEYS = ("Boards", "CoresPerSocket", "RealMemory", "Sockets", "ThreadsPerCore", "TmpDisk")
+PARTITION_KEYS = ("Nodes", "OverSubscribe", "PreemptMode", "PriorityTier", "State")
 
 HOSTILE = r"""
 ClusterName=science
@@ -84,6 +89,18 @@ def test_what_scontrol_shows_ends_in_the_same_lines() -> None:
     assert "Gres=gpu:v100:2,gpu:h100:2 " in first
     assert " CPUs=" not in first  # as many as there are threads
     assert "DefMemPerGPU=200" in lines
+
+
+@pytest.mark.parametrize("release", texts.RELEASES)
+def test_a_field_that_a_release_renames_is_missed(release: str) -> None:
+    """A name that `_site_conf` does not know is left out: the twin then has Slurm's default."""
+    config, nodes, partitions = (
+        texts.recorded(release, kind) for kind in ("config", "nodes", "partitions")
+    )
+    conf = read_site_conf(SiteFiles(config=config, nodes=nodes, partitions=partitions))
+    for rows, keys in ((conf.nodes, NODE_KEYS), (conf.partitions, PARTITION_KEYS)):
+        missing = {key for row in rows.values() for key in keys if key not in row}
+        assert not missing, "another name in this release? _site_conf has to know it"
 
 
 def test_units_that_scontrol_adds_are_left_out() -> None:

@@ -1,4 +1,6 @@
-"""Replies that describe partitions and leases, made from the state in memory."""
+"""Replies that describe partitions, leases, clusters and allocations, made from the state in
+memory.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class Core:
         return self._epoch
 
     def now(self) -> float:
-        """Seconds since 1970 by the store's clock."""
+        """Seconds since 1970 by the store's clock, which never runs back: for orders and terms."""
         return self.store.now()
 
     def wall(self) -> float:

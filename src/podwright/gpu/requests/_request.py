@@ -30,8 +30,9 @@ class Gpus(NamedTuple):
 class SlurmRequest(NamedTuple):
     """The request of one sbatch, salloc or srun. None: not given.
 
-    `gpu_options` has every count of GPUs as (job, node, socket or task; count and type), in the
-    order in which Slurm reads them; `per_job` and the like sum them up. `bind` is the text of
+    `gpu_options` has every count of GPUs but 0 as (job, node, socket or task; count and type), in
+    the order in which Slurm reads them; `per_job` and the like sum them up. So --gpus=0 is like an
+    option that is not given; only `given` tells the two apart. `bind` is the text of
     --gpu-bind. `other` keeps `constraint`, `exclusive` and the like by name, for readers beyond
     GPUs.
     """
@@ -60,7 +61,7 @@ class SlurmRequest(NamedTuple):
 
     @property
     def asks_for_gpus(self) -> bool:
-        """Whether any option names GPUs, or shares of them."""
+        """Whether any option asks for at least one GPU, or for shares of them."""
         counted = self.per_job or self.per_node or self.per_socket or self.per_task
         return bool(counted or self.tasks_per_gpu or self.shares)
 
@@ -104,7 +105,7 @@ def parse_gpus(text: str, option: str) -> Gpus:
 
 def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
     """Read the GPUs in a --gres list: `gpu`, `gpu:4`, `gpu:a100:4`. The last count of each type
-    counts.
+    counts, and a count of 0 is left out.
     """
     by_kind: dict[str, Gpus] = {}
     for part in text.removeprefix("gres:").split(","):

@@ -2,7 +2,8 @@
 
 Each fact is a property. A fact that Slurm does not show raises `FieldNotKnown`, which names the
 field: there are no defaults. So a field that a release renames has to be changed in this package
-alone.
+alone, but for a twin: what it takes over of nodes and partitions is in `slurm.twin._site_conf`,
+by the keys of slurm.conf.
 """
 
 from podwright.errors import FieldNotKnown

@@ -1,7 +1,8 @@
 """The names of the fields that scontrol prints in its records, in releases 22.05 to 26.05.
 
 They come from the strings in scontrol and libslurm 22.05.8, 24.11.5 and 26.05.5. To add a release,
-add its new names, and let tests/slurm/reader read what it prints.
+add its new names, put what its `scontrol show` prints of the lab's cluster into
+tests/slurm/reader/recorded, and name it in RELEASES of texts.py there.
 """
 
 from __future__ import annotations

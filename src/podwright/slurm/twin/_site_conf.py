@@ -2,6 +2,9 @@
 
 The sources are the text of slurm.conf itself, and what scontrol prints of a running cluster. Both
 end in one value, so that what a twin takes over is decided in one place (`_twin_conf`). Pure.
+
+A key that `_twin_conf` does not list is left out without a word. So a field that a release of
+scontrol renames needs its key of slurm.conf here, too: otherwise the twin has Slurm's default.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from podwright.slurm.twin._values import SiteFiles
 
 _UNSET = ("", "(null)", "NONE", "UNLIMITED", "(null type)", "n/a", "N/A")
 _OUT_OF_USE = ("DOWN", "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "REBOOT", "UNKNOWN", "ERROR")
-#: Fields of `scontrol show node`, and their keys in slurm.conf where these differ.
+#: Fields of `scontrol show node`, in the words of any release, and their keys in slurm.conf where
+#: these differ.
 _NODE_KEYS = {"AvailableFeatures": "Feature", "CPUTot": "CPUs", "CPUSpecList": "CpuSpecList"}
 
 
