@@ -9,7 +9,7 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-outer test-kubernetes soak bench check lock proto docs release debian pictures page-pictures clean
+.PHONY: help demo format test test-outer test-kubernetes soak bench check lock proto docs release debian pictures page-pictures clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,15 +31,16 @@ $(VENV)/.dev: $(VENV)/.demo requirements/dev.lock
 demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up; DEMO=moves: a launch moves; DEMO=redfish: devices are composed
 	@$(BIN)/python examples/$(or $(DEMO),demo).py
 
+# All of them run, so that one call shows everything there is to mend.
+CHECKS := "lint-imports" "python -m tools.names" "python -m tools.limits" \
+	"python -m tools.binding_names" "python -m tools.generate_wire --check" \
+	"ruff check ." "ruff format --check ." "mypy"
 check: $(VENV)/.dev  ## Layers, names, limits, generated files, style and types
-	@$(BIN)/lint-imports
-	@$(BIN)/python -m tools.names
-	@$(BIN)/python -m tools.limits
-	@$(BIN)/python -m tools.binding_names
-	@$(BIN)/python -m tools.generate_wire --check
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@failed=; for check in $(CHECKS); do $(BIN)/$$check || failed="$$failed  make check: $$check"$$'\n'; done; \
+	[ -z "$$failed" ] || { printf 'These failed:\n%s' "$$failed" >&2; exit 1; }
+
+format: $(VENV)/.dev  ## Mend the style, as far as a tool can
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 # Two workers for each core, as most tests wait for processes; a single room needs fewer.
 # Every test of tests/outer belongs to another ring: its modules need not be imported.
