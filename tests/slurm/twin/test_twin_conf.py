@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.errors import InvalidRequest
+from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.slurm.twin import SiteFiles
 from podwright.slurm.twin._gres_lines import gres_conf
 from podwright.slurm.twin._site_conf import expand, fold_names, read_site_conf
@@ -103,10 +103,38 @@ def test_a_field_that_a_release_renames_is_missed(release: str) -> None:
         assert not missing, "another name in this release? _site_conf has to know it"
 
 
+SHOWN = "NodeName=n1 CPUTot=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=500"
+
+
+@pytest.mark.parametrize(
+    ("state", "unused"),
+    [
+        ("IDLE+CLOUD+POWERED_DOWN", []),
+        ("IDLE+DRAIN", ["n1"]),
+        ("DOWN*+CLOUD+POWERED_DOWN", ["n1"]),
+        ("IDLE+MAINTENANCE", ["n1"]),
+    ],
+)
+def test_a_node_that_is_powered_down_can_be_used(state: str, unused: list[str]) -> None:
+    """Slurm powers a node up for a job."""
+    assert read_site_conf(SiteFiles(nodes=f"{SHOWN} State={state}")).unused == unused
+    written = SiteFiles(slurm_conf=f"NodeName=n1 CPUs=4 State={state}")
+    assert read_site_conf(written).unused == unused
+
+
+@pytest.mark.parametrize(
+    "field", ["CPUTot", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "State"]
+)
+def test_a_node_whose_size_or_state_is_not_shown_is_not_known(field: str) -> None:
+    shown = f"{SHOWN} State=IDLE".replace(f" {field}=", f" New{field}=")
+    with pytest.raises(FieldNotKnown, match=f"not known: {field} "):
+        read_site_conf(SiteFiles(nodes=shown))
+
+
 def test_units_that_scontrol_adds_are_left_out() -> None:
     site = SiteFiles(
         config="OverTimeLimit            = 5 min\n",
-        nodes="NodeName=n1 CPUTot=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 State=IDLE",
+        nodes=f"{SHOWN} State=IDLE",
     )
     lines = twin_conf(site, (26, 5)).files["etc/slurm.conf"].splitlines()
     assert "OverTimeLimit=5" in lines

@@ -2,8 +2,8 @@
 
 Each fact is a property. A fact that Slurm does not show raises `FieldNotKnown`, which names the
 field: there are no defaults. So a field that a release renames has to be changed in this package
-alone, but for a twin: what it takes over of nodes and partitions is in `slurm.twin._site_conf`,
-by the keys of slurm.conf.
+alone. A twin also takes over settings that are not read here, by the keys of slurm.conf
+(`slurm.twin._site_conf`).
 """
 
 from podwright.errors import FieldNotKnown

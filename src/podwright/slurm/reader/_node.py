@@ -88,6 +88,11 @@ class SlurmNode:
         self._record = record
 
     @property
+    def line(self) -> str:
+        """The record, as scontrol printed it on one line."""
+        return self._record.line
+
+    @property
     def name(self) -> str:
         """Its name."""
         return self._record.text("NodeName")

@@ -33,11 +33,15 @@ _NOTHING: Final = ("(null)", "N/A", "None", "Unknown", "")
 
 
 class FieldRecord:
-    """The fields of one record. description: the record in words, for errors: `node n1`."""
+    """The fields of one record, which stands in `line`.
 
-    __slots__ = ("_fields", "_strange", "_twice", "description")
+    description: the record in words, for errors: `node n1`.
+    """
+
+    __slots__ = ("_fields", "_strange", "_twice", "description", "line")
 
     def __init__(self, line: str) -> None:
+        self.line = line
         self._fields: dict[str, str] = {}
         self._twice: set[str] = set()
         self._strange: list[str] = []

@@ -3,8 +3,10 @@
 The sources are the text of slurm.conf itself, and what scontrol prints of a running cluster. Both
 end in one value, so that what a twin takes over is decided in one place (`_twin_conf`). Pure.
 
-A key that `_twin_conf` does not list is left out without a word. So a field that a release of
-scontrol renames needs its key of slurm.conf here, too: otherwise the twin has Slurm's default.
+What makes the size of a node, and its state, comes from `slurm.reader`, so a field of these that a
+release of scontrol renames is not known and ends the reading. Other keys are taken as printed, and
+a key that `_twin_conf` does not list is left out. If a release renames one of these fields, it
+needs its key of slurm.conf here: otherwise the twin has Slurm's default.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
+from podwright.slurm.reader import SlurmNode, node_state, read_nodes
 from podwright.slurm.twin._values import SiteFiles
 
 _UNSET = ("", "(null)", "NONE", "UNLIMITED", "(null type)", "n/a", "N/A")
-_OUT_OF_USE = ("DOWN", "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "REBOOT", "UNKNOWN", "ERROR")
 #: Fields of `scontrol show node`, in the words of any release, and their keys in slurm.conf where
 #: these differ.
-_NODE_KEYS = {"AvailableFeatures": "Feature", "CPUTot": "CPUs", "CPUSpecList": "CpuSpecList"}
+_NODE_KEYS = {"AvailableFeatures": "Feature", "CPUSpecList": "CpuSpecList"}
 
 
 @dataclass
@@ -39,7 +41,11 @@ class SiteConf:
 
 
 def read_site_conf(site: SiteFiles) -> SiteConf:
-    """Return the site's configuration. Raises InvalidRequest where no node is described."""
+    """Return the site's configuration.
+
+    Raises InvalidRequest where no node is described, FieldNotKnown where scontrol does not show the
+    size or the state of one.
+    """
     conf = _from_text(site.slurm_conf) if site.slurm_conf else _from_scontrol(site)
     if not conf.nodes:
         raise InvalidRequest(
@@ -141,11 +147,12 @@ def _from_text(text: str) -> SiteConf:
 
 
 def _add_node(conf: SiteConf, name: str, fields: dict[str, str]) -> None:
-    state = next((fields[key] for key in fields if key.lower() == "state"), "").upper()
-    if state.startswith("FUTURE"):
+    state = node_state(next((fields[key] for key in fields if key.lower() == "state"), ""))
+    if "FUTURE" in state.words:
         return
     conf.nodes[name] = fields
-    if any(word in state for word in _OUT_OF_USE if word != "UNKNOWN"):
+    # UNKNOWN is the default in slurm.conf: slurmctld asks the node.
+    if not state._replace(words=state.words - {"UNKNOWN"}).takes_jobs:
         conf.unused.append(name)
 
 
@@ -161,15 +168,10 @@ def _from_scontrol(site: SiteFiles) -> SiteConf:
         key, _, value = word.partition("=")
         if value:
             conf.settings[key.lower()] = value
-    for line in site.nodes.splitlines():
-        fields = pairs(line)
-        name = fields.get("NodeName", "")
-        if not name:
-            continue
-        state = fields.get("State", "").upper()
-        conf.nodes[name] = _node_of(fields)
-        if any(word in state for word in _OUT_OF_USE) or "*" in state:
-            conf.unused.append(name)
+    for node in read_nodes(site.nodes):
+        conf.nodes[node.name] = _node_of(node)
+        if not node.state.takes_jobs:
+            conf.unused.append(node.name)
     for line in site.partitions.splitlines():
         fields = pairs(line)
         if fields.get("PartitionName"):
@@ -177,14 +179,21 @@ def _from_scontrol(site: SiteFiles) -> SiteConf:
     return conf
 
 
-def _node_of(printed: dict[str, str]) -> dict[str, str]:
+def _node_of(node: SlurmNode) -> dict[str, str]:
+    """Return a node's keys of slurm.conf. Raises FieldNotKnown where its size is not shown."""
     fields = {
-        _NODE_KEYS.get(key, key): value for key, value in printed.items() if value not in _UNSET
+        _NODE_KEYS.get(key, key): value
+        for key, value in pairs(node.line).items()
+        if value not in _UNSET
     }
-    threads = 1
-    for key in ("Sockets", "CoresPerSocket", "ThreadsPerCore"):
-        threads *= int(fields.get(key, "1"))
-    if fields.get("CPUs") == str(threads):
+    fields |= {
+        "CPUs": str(node.cpus),
+        "Sockets": str(node.sockets),
+        "CoresPerSocket": str(node.cores_per_socket),
+        "ThreadsPerCore": str(node.threads_per_core),
+        "RealMemory": str(node.memory_mib),
+    }
+    if node.cpus == node.sockets * node.cores_per_socket * node.threads_per_core:
         fields.pop("CPUs")
     if fields.get("CoreSpecCount", "0") != "0":
         fields.pop("CpuSpecList", None)  # scontrol shows which cores Slurm chose
