@@ -23,8 +23,8 @@ from podwright.controller._administration import (
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._store_check import verify
 from podwright.controller.administration._privacy import Visible
+from podwright.controller.calls._call_checks import BoundCall, declared
 from podwright.controller.calls._call_table import CALLS
-from podwright.controller.calls._declared import BoundCall, declared
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.queue import _stored_weights as stored_weights
@@ -162,10 +162,10 @@ class Controller:
         read_only: why nothing can be changed. silent_schedulers: those whose last report is older
         than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
         """
-        core, full = self._core, self.read_only
-        ages = {name: core.now() - at for name, (at, _) in core.queues.items()}
+        core, refusal = self._core, self.read_only
+        ages = {name: core.now() - reported_at for name, (reported_at, _) in core.queues.items()}
         return {
-            "read_only": full.problem if full else "",
+            "read_only": refusal.problem if refusal else "",
             "silent_schedulers": {
                 guest_name(key): round((wall - age) / 10) * 10
                 for key, age in ages.items()

@@ -91,15 +91,15 @@ def in_group(path: str) -> list[Process]:
     """
     if group_is_empty(path):
         return []
-    inside: set[int] = set()
+    pids: set[int] = set()
     for folder, _, files in os.walk(path):
         if _PROCESSES in files:
             with (
                 contextlib.suppress(OSError),
                 open(os.path.join(folder, _PROCESSES), encoding="ascii") as file,
             ):
-                inside.update(map(int, file.read().split()))
-    return [process for pid, process in processes().items() if pid in inside]
+                pids.update(map(int, file.read().split()))
+    return [process for pid, process in processes().items() if pid in pids]
 
 
 def remove_group(path: str) -> None:

@@ -71,8 +71,8 @@ async def take(
             continue
         if topic == "events":
             listed = listed[-EVENTS:]
-        at = now()
-        contents[topic] = dict(item(value, at) for value in listed)
+        taken_at = now()
+        contents[topic] = dict(item(value, taken_at) for value in listed)
     wanted = not topics or "readings" in topics
     if wanted and (readings := dict(_readings(lists.get("devices", ())))):
         contents["readings"] = readings

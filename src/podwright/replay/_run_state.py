@@ -97,10 +97,10 @@ class Events:
     timers: list[tuple[float, int, str, int]] = field(default_factory=list)
     number: int = 0
 
-    def add(self, at: float, kind: str, subject: int = 0) -> None:
+    def add(self, time: float, kind: str, subject: int = 0) -> None:
         """Set a timer."""
         self.number += 1
-        heappush(self.timers, (at, self.number, kind, subject))
+        heappush(self.timers, (time, self.number, kind, subject))
 
 
 @dataclass(slots=True)

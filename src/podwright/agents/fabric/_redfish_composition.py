@@ -93,8 +93,12 @@ class RedfishComposition(RedfishZones):
             types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
         if "RootComplex" in kinds and not types & set(_HOSTS):
             return f"{member.path} is {sorted(types) or 'nothing that is named'}, and no host"
-        status = member.document.get("CompositionStatus")
-        state = status.get("CompositionState") if isinstance(status, Mapping) else None
+        composition_status = member.document.get("CompositionStatus")
+        state = (
+            composition_status.get("CompositionState")
+            if isinstance(composition_status, Mapping)
+            else None
+        )
         if state in _BROKEN:
             return f"the composition state of {member.path} is {state}"
         return critical(member)

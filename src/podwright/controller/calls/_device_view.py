@@ -36,10 +36,10 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
 def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
     """The devices after those of the token."""
     token = request.page_token
-    at, domain, offset = _parsed(core, token) if token else ("", 0, -1)
-    reached = not at
+    after_cluster, domain, offset = _parsed(core, token) if token else ("", 0, -1)
+    reached = not after_cluster
     for name, site in core.inventory.sites.items():
-        resumes = name == at
+        resumes = name == after_cluster
         reached = reached or resumes
         if not reached or request.cluster not in ("", name):
             continue

@@ -69,9 +69,9 @@ class Discovery:
                 host=announcement.host,
                 port=announcement.port,
                 interface=interface,
-                seen=now - at,
+                seen=now - seen_at,
             )
-            for name, (at, interface, announcement) in sorted(self._seen.items())
+            for name, (seen_at, interface, announcement) in sorted(self._seen.items())
         ]
 
     def find(self, name: str) -> Announcement | None:

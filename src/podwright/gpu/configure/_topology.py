@@ -53,8 +53,8 @@ class Topology(NamedTuple):
 
     def of_partition(self, nodes: Iterable[str]) -> str:
         """Return the topology that a partition of these nodes names; empty: the cluster's."""
-        inside = self.kind == "both" and set(nodes) <= racked(self.inventory)
-        return RACKS if inside else ""
+        all_racked = self.kind == "both" and set(nodes) <= racked(self.inventory)
+        return RACKS if all_racked else ""
 
     def files(self) -> dict[str, list[str]]:
         """The lines of topology.conf or topology.yaml, by name. Raises InvalidRequest."""

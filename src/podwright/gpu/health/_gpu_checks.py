@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from podwright.gpu.health._seen import Seen, SeenGpu
+from podwright.gpu.health._node_observation import Seen, SeenGpu
 from podwright.gpu.health._settings import Settings
 from podwright.gpu.health._xids import xid
 from podwright.hosts.gpus import Inventory
@@ -117,14 +117,14 @@ def firmware(context: CheckContext) -> Iterator[Wrong]:
     elsewhere = (gpu for other in context.peers if other.host != host for gpu in other.gpus)
     for gpu in (*(seen.gpu for seen in context.seen.gpus), *elsewhere):
         kinds.setdefault(gpu.name, []).append(gpu.firmware)
-    configured = context.settings.expect.firmware
-    wanted = {kind: configured or _most(versions) for kind, versions in kinds.items()}
+    configured_version = context.settings.expect.firmware
+    wanted = {kind: configured_version or _most(versions) for kind, versions in kinds.items()}
     for seen in context.seen.gpus:
-        most = wanted[seen.gpu.name]
-        if most and seen.gpu.firmware not in ("", most):
+        wanted_version = wanted[seen.gpu.name]
+        if wanted_version and seen.gpu.firmware not in ("", wanted_version):
             yield Wrong(
                 name(seen),
-                f"firmware {seen.gpu.firmware}, not {most}",
+                f"firmware {seen.gpu.firmware}, not {wanted_version}",
                 "It has another firmware than its siblings, as after a replacement.",
                 "Bring it to the same version with the vendor's tool.",
             )
@@ -240,18 +240,24 @@ def recovery(context: CheckContext) -> Iterator[Wrong]:
 def nvlink(context: CheckContext) -> Iterator[Wrong]:
     """All NVLinks, or AMD's XGMI links, are up, as many and as fast as they should be."""
     expect = context.settings.expect
-    most = max((sum(seen.condition.nvlinks) for seen in context.seen.gpus), default=0)
-    like = {g.bus: max(g.links, default=0) for g in context.like.gpus} if context.like else {}
+    highest_count = max((sum(seen.condition.nvlinks) for seen in context.seen.gpus), default=0)
+    reference_counts = (
+        {g.bus: max(g.links, default=0) for g in context.like.gpus} if context.like else {}
+    )
     fastest = expect.mbps or max(
         (seen.condition.mbps or 0 for seen in context.seen.gpus), default=0
     )
     for seen in context.seen.gpus:
-        up = sum(seen.condition.nvlinks)
-        wanted = expect.nvlinks or max(most, like.get(seen.gpu.bus, 0))
-        down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
-        if up < wanted and not seen.error:
+        links_up = sum(seen.condition.nvlinks)
+        wanted = expect.nvlinks or max(highest_count, reference_counts.get(seen.gpu.bus, 0))
+        links_down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
+        if links_up < wanted and not seen.error:
             link = "XGMI link" if seen.gpu.vendor == "amd" else "NVLink"
-            problem = f"{link} {','.join(down)} down" if down else f"{up} {link}s, not {wanted}"
+            problem = (
+                f"{link} {','.join(links_down)} down"
+                if links_down
+                else f"{links_up} {link}s, not {wanted}"
+            )
             yield Wrong(
                 name(seen),
                 problem,
@@ -307,10 +313,14 @@ def clocks(context: CheckContext) -> Iterator[Wrong]:
 
 def persistence(context: CheckContext) -> Iterator[Wrong]:
     """The driver stays loaded between jobs."""
-    off = [seen for seen in context.seen.gpus if seen.condition.persistence is False]
-    if off:
+    without_persistence = [
+        seen for seen in context.seen.gpus if seen.condition.persistence is False
+    ]
+    if without_persistence:
         yield Wrong(
-            name(off[0]) if len(off) < len(context.seen.gpus) else "",
+            name(without_persistence[0])
+            if len(without_persistence) < len(context.seen.gpus)
+            else "",
             "persistence mode is off",
             "The driver lets go of the GPU between jobs: starts are slower, settings are lost.",
             "systemctl enable --now nvidia-persistenced",

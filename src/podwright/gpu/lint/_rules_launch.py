@@ -279,8 +279,8 @@ def local_rendezvous(case: Case) -> Iterator[Found]:
 def master_addr(case: Case) -> Iterator[Found]:
     if not case.facts.several:
         return
-    over = [launch for launch in case.script.launches if launch.by == "srun"]
-    if not any((step_of(launch, case.facts).nodes or 0) > 1 for launch in over):
+    by_srun = [launch for launch in case.script.launches if launch.by == "srun"]
+    if not any((step_of(launch, case.facts).nodes or 0) > 1 for launch in by_srun):
         return
     shell = case.script.shell
     for assignment in shell.assignments:

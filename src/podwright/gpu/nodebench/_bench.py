@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.gpu.nodebench._expected import expected as expected_of
+from podwright.gpu.nodebench._expected_rates import expected as expected_of
 from podwright.gpu.nodebench._rank import MARK, TOKEN
 from podwright.gpu.nodebench._rounds import (
     SHARE,
@@ -143,13 +143,13 @@ def _slow_pairs(
         rates = [
             rate for round_rates in rounds for pair, rate in round_rates.items() if node in pair
         ]
-        by = {
+        gpus_by_part = {
             behind[pair]
             for round_rates in rounds
             for pair in round_rates
             if node in pair and pair in behind
         }
-        part = f"to other nodes{_by(by)}"
+        part = f"to other nodes{_by(gpus_by_part)}"
         out.append(Slow(node, part, statistics.median(rates), verdict.reference))
     for direction in verdict.ways:
         rates = [round_rates[direction] for round_rates in rounds if direction in round_rates]

@@ -214,7 +214,7 @@ class Book(ABC, Generic[K, H]):
         devices = await server.devices(self.cluster, self.allocation)
         line = PodPlaces(devices)
         seen: dict[str, int] = {}
-        away = resetting = 0
+        unusable = resetting = 0
         broken: set[K] = set()
         for device in devices:
             bit = 1 << line.place(device)
@@ -226,7 +226,7 @@ class Book(ABC, Generic[K, H]):
             elif device.state != "FREE" and not (
                 device.state == "RESERVED" and self.own_place & bit
             ):
-                away |= bit
+                unusable |= bit
                 resetting |= bit if device.state == "RESETTING" else 0
         unknown = {}
         for name, bits in seen.items():
@@ -240,7 +240,7 @@ class Book(ABC, Generic[K, H]):
             for info in infos:
                 bits = unknown.get(info.name, 0)
                 if bits and not self._adopt(info, bits, began):
-                    away |= bits
+                    unusable |= bits
         for holding in list(self.holdings.values()):
             if not holding.created or holding.changed >= began:
                 continue
@@ -248,13 +248,13 @@ class Book(ABC, Generic[K, H]):
                 del self.holdings[holding.job]
                 self.moves.pop(holding.job, None)
             else:
-                at = seen[holding.name]
-                holding.moved = at if at != block(holding.start, holding.order) else 0
-                if self.moves.get(holding.job) == at:
+                place = seen[holding.name]
+                holding.moved = place if place != block(holding.start, holding.order) else 0
+                if self.moves.get(holding.job) == place:
                     del self.moves[holding.job]  # it is there
-        self._released = {job: at for job, at in self._released.items() if at > began}
+        self._released = {job: place for job, place in self._released.items() if place > began}
         self.broken = broken & self.holdings.keys()
-        self.away, self.resetting = away, resetting
+        self.away, self.resetting = unusable, resetting
         self.count()
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:

@@ -107,7 +107,7 @@ class Room(Generic[K]):
         now = self._clock()
         counts = {job: self._declined.get(job, 0) + (job in declined) for job in end_times}
         self._declined = {job: count for job, count in counts.items() if count}
-        known = {job: at for job, at in self._since.items() if job not in declined}
+        known = {job: since for job, since in self._since.items() if job not in declined}
         self._since = {first.job: known.get(first.job, now) for first in firsts}
         self._first, self._end_times = {}, end_times
         for first in firsts:

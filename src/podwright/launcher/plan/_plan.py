@@ -33,7 +33,7 @@ from podwright.launcher.options._environment import (
     local_index_environment,
     whose_ipc,
 )
-from podwright.launcher.options._instances_told import MOVE_SECONDS, MOVE_SIGNAL, signal_name
+from podwright.launcher.options._move_notice import MOVE_SECONDS, MOVE_SIGNAL, signal_name
 from podwright.launcher.options._offline import offline_options
 from podwright.launcher.options._option_table import LONGEST_FENCE, SHORTEST_FENCE
 from podwright.launcher.options._options import Options

@@ -27,10 +27,10 @@ class GpuNodes(MachinesGround):
         self._index = NodeIndex(cluster)
         self._largest = cluster.size
         self._width = max(len(domain.machines) for domain in cluster.domains)
-        starts, at = [], 0
+        starts, start = [], 0
         for domain in range(len(cluster.domains)):
-            starts.append(at)
-            at += cluster.domain_size(domain)
+            starts.append(start)
+            start += cluster.domain_size(domain)
         self._starts = starts
         self._jobs: dict[int, list[Placement]] = {}
         self._names = [machine.name for domain in cluster.domains for machine in domain.machines]
@@ -101,7 +101,10 @@ class GpuNodes(MachinesGround):
         return [
             job
             for job in self._jobs
-            if any(at < first + self.per_machine and at + n > first for at, n in self.spans(job))
+            if any(
+                start < first + self.per_machine and start + n > first
+                for start, n in self.spans(job)
+            )
         ]
 
     def repair(self, machine: int) -> None:

@@ -223,9 +223,9 @@ class Counted(MachinesGround):
         starts.
         """
         self._away.add(machine)
-        first, at, hit = machine * _MACHINE, 0, []
+        first, start, hit = machine * _MACHINE, 0, []
         for job, count in self._jobs.items():
-            if at < first + _MACHINE and at + count > first:
+            if start < first + _MACHINE and start + count > first:
                 hit.append(job)
-            at += count
+            start += count
         return hit

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, Attachment, Cluster
-from podwright.replay.grounds._fixed import Mapping, StaticPartitions
 from podwright.replay.grounds._gpu_nodes import GpuNodes
 from podwright.replay.grounds._ground import Ground
 from podwright.replay.grounds._host_resources import Hosts
 from podwright.replay.grounds._pod_ground import POLICIES, Counted, PodGround
+from podwright.replay.grounds._static_grounds import Mapping, StaticPartitions
 
 POD_WAYS = (
     "native",

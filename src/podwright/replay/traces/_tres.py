@@ -24,8 +24,8 @@ def when(text: str, zone: tzinfo | None) -> float:
         return math.nan
     if text.isdecimal():
         return float(text)
-    at = datetime.fromisoformat(text)
-    return (at if at.tzinfo or zone is None else at.replace(tzinfo=zone)).timestamp()
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo or zone is None else moment.replace(tzinfo=zone)).timestamp()
 
 
 def duration(text: str) -> float:

@@ -193,7 +193,7 @@ class JobRecord:
         out: dict[str, list[int]] = {}
         part = self._record.between("CoreSpec", "MinCPUsNode", self._line)
         for names, gres in _ON.findall(part):
-            indices = [at for text in _INDICES.findall(gres) for at in read_list(text)]
+            indices = [index for text in _INDICES.findall(gres) for index in read_list(text)]
             try:
                 nodes = expand(names) if indices else ()
             except (InvalidRequest, ValueError):

@@ -119,7 +119,7 @@ class WarmTwins:
         self._closed = False
         self._renewing = threading.Lock()  # one twin at a time starts without a question
         self.counts: Counter[str] = Counter()
-        self._workers = [_Worker(self, at) for at in range(workers)]
+        self._workers = [_Worker(self, worker_index) for worker_index in range(workers)]
         for worker in self._workers:
             worker.start()
 
@@ -224,9 +224,9 @@ class WarmTwins:
             if not self._active[entry.uid]:
                 del self._active[entry.uid]
 
-    def spare_wanted(self, at: int) -> bool:
+    def spare_wanted(self, worker_index: int) -> bool:
         """Return whether the worker of this number keeps a twin although nobody asks."""
-        return at == 0 or self._clock() < self._asked_at + _ASKED_LATELY
+        return worker_index == 0 or self._clock() < self._asked_at + _ASKED_LATELY
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -253,9 +253,9 @@ class WarmTwins:
 class _Worker(threading.Thread):
     """One twin, and the thread that asks it."""
 
-    def __init__(self, twins: WarmTwins, at: int) -> None:
-        super().__init__(name=f"twin {at}", daemon=True)
-        self._twins, self._at = twins, at
+    def __init__(self, twins: WarmTwins, worker_index: int) -> None:
+        super().__init__(name=f"twin {worker_index}", daemon=True)
+        self._twins, self._at = twins, worker_index
         self._twin: StartedTwin | None = None
         self._copy: SiteCopy | None = None  # the copy that the twin runs with
         self._with_state = False

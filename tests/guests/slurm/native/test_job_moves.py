@@ -358,7 +358,7 @@ class Model:
             return
         held = {job: (one.bits, math.inf) for job, one in book.holdings.items()}
         able = dict.fromkeys(held, 1.0)
-        found = plan_moves(_unheld(book), order, held, able, now=0.0, away=book.away)
+        found = plan_moves(_unheld(book), order, held, able, now=0.0, unusable=book.away)
         if found:
             book.empty(found.devices, 0, found.jobs)
             self.is_told = False

@@ -130,9 +130,11 @@ class KubeApi:
 
     async def put_lease(self, namespace: str, name: str, body: Object, *, new: bool) -> None:
         """Write a Lease. Raises WrongState where somebody else wrote it first."""
-        at = _leases(namespace)
+        path = _leases(namespace)
         with ranked(NOW):
-            await self._call("POST" if new else "PUT", at if new else f"{at}/{quote(name)}", body)
+            await self._call(
+                "POST" if new else "PUT", path if new else f"{path}/{quote(name)}", body
+            )
 
     async def watch(self, on_event: Told) -> None:
         """Call `on_event` for all that exists at the start, and then for every change, until

@@ -142,9 +142,9 @@ def read_job(item: Mapping[str, Any]) -> IpuJob:
     )
 
 
-def stamp(at: float) -> str:
+def stamp(seconds: float) -> str:
     """A time as Kubernetes writes it."""
-    return time.strftime(_STAMP, time.gmtime(at))
+    return time.strftime(_STAMP, time.gmtime(seconds))
 
 
 def seconds(text: str) -> float:

@@ -108,7 +108,7 @@ class JobMover:
         firsts = {
             pod: first_job for first_job in first_in_line(waiting) for pod in first_job.orders
         }
-        self._rest = {job: at for job, at in self._rest.items() if at > service.clock()}
+        self._rest = {job: until for job, until in self._rest.items() if until > service.clock()}
         for pod, book in service.books.items():
             first, plan = firsts.get(pod), self._plans.get(pod)
             if plan is not None:
@@ -172,7 +172,7 @@ class JobMover:
             job: (entry.bits, likely_end(_end_time(jobs.get(job)), entry.began, now)[0])
             for job, entry in book.holdings.items()
         }
-        return plan_moves(_unheld(book), order, holdings, able, now=now, away=book.away)
+        return plan_moves(_unheld(book), order, holdings, able, now=now, unusable=book.away)
 
     # -- carrying out ------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.guests.slurm.hooks import slurm_uid
-from podwright.guests.slurm.setup._check_cluster import Check, ServedCluster, is_root
 from podwright.guests.slurm.setup._native import SUBMIT, NativePlaces, backfill_window, native
+from podwright.guests.slurm.setup._served_cluster import Check, ServedCluster, is_root
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_LICENCES, SlurmConfig, read_licences
 from podwright.slurm.site.files import read
 

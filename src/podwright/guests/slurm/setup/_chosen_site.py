@@ -65,7 +65,7 @@ def chosen_site(choice: SlurmChoice) -> Site:
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
     conf = Path(choice.slurm_conf).absolute()
-    at = addresses(choice.server) or (Address("localhost"),)
+    server_addresses = addresses(choice.server) or (Address("localhost"),)
     if choice.server_config and not choice.server.startswith("tcp:"):
         raise InvalidRequest(
             "by the Unix socket the kernel says who calls",
@@ -87,10 +87,12 @@ def chosen_site(choice: SlurmChoice) -> Site:
         mode=mode,
         socket=choice.hooks_socket,
         host=server_host(
-            Path(choice.slurm_conf), choice.host, at[0].host if addresses(choice.server) else None
+            Path(choice.slurm_conf),
+            choice.host,
+            server_addresses[0].host if addresses(choice.server) else None,
         ),
         window_s=window(Path(choice.slurm_conf)),
-        port=choice.port or own or at[0].port,
+        port=choice.port or own or server_addresses[0].port,
         fallen=choice.on_failure,
         room_s=choice.room_after,
         default_ipus=_default_ipus(choice, site.pods),

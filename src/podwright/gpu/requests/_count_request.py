@@ -185,7 +185,7 @@ def _count(
     even = counts.tasks_per_node or (tasks if nodes == 1 and fixed else None)
     if even is None and tasks == nodes and fixed:
         even = 1
-    seen, binding = _seen(request, each)
+    visible_gpus, binding = _seen(request, each)
     return CountedJob(
         nodes=nodes,
         tasks=tasks,
@@ -193,7 +193,7 @@ def _count(
         fixed=fixed,
         gpus_per_node=each or None,
         tasks_per_node=even,
-        seen_by_task=seen,
+        seen_by_task=visible_gpus,
         binding=binding,
         shares=sum(gpus.total for gpus in counts.gpus if gpus.shared),
         notes=_notes(request, site),

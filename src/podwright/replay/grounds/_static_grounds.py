@@ -23,11 +23,11 @@ class StaticPartitions(MachinesGround):
     def __init__(self, name: str, size: int, stock: Sequence[tuple[int, int]]) -> None:
         super().__init__(name, size, per_machine=_MACHINE)
         self._free: dict[int, list[int]] = {}
-        at = 0
+        start = 0
         for count, devices in sorted(stock, key=lambda one: -one[1]):
             places = self._free.setdefault(devices, [])
-            places += range(at, at + count * devices, devices)
-            at += count * devices
+            places += range(start, start + count * devices, devices)
+            start += count * devices
         for places in self._free.values():
             places.sort(reverse=True)
         self._jobs: dict[int, Span] = {}
@@ -46,12 +46,12 @@ class StaticPartitions(MachinesGround):
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take the first free partition of that size that has all its machines."""
         places = self._free[demand]
-        at = len(places) - 1
-        while at >= 0 and self._is_broken((places[at], demand)):
-            at -= 1
-        if at < 0:
+        index = len(places) - 1
+        while index >= 0 and self._is_broken((places[index], demand)):
+            index -= 1
+        if index < 0:
             return StartAnswer.LICENCES
-        self._jobs[job] = places.pop(at), demand
+        self._jobs[job] = places.pop(index), demand
         self.occupied += demand
         return StartAnswer.TAKEN
 
