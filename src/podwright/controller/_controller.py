@@ -212,7 +212,7 @@ class Controller:
         driver = self._core.hardware.fabric
         return driver.kind if driver is not None else ""
 
-    # -- who calls, and what that one sees ---------------------------------------------------
+    # -- callers, and what each one sees -----------------------------------------------------
 
     async def authenticate(self, name: str, key: str) -> Caller:
         """The caller behind a name and an access key. Raises Unauthenticated."""

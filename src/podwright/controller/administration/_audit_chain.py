@@ -186,7 +186,7 @@ def read_head(text: str) -> Head:
         return Head(name, int(generation), int(position), digest)
     except ValueError:
         raise InvalidRequest(
-            f"{text[:80]!r} is no head of the audit",
+            f"{text[:80]!r} is not the head of an audit chain",
             would_work="give one as the server's log shows it: change:1/42:0a1b…",
         ) from None
 

@@ -115,7 +115,7 @@ def _named(text: str, default: _Topology, action: str) -> _Topology:
         return kind(text.lower())
     except ValueError:
         raise InvalidRequest(
-            f"{text[:40]!r} is no topology",
+            f"{text[:40]!r} is not a topology",
             operation=action,
             would_work=f"choose one of {', '.join(member.value for member in kind)}",
         ) from None

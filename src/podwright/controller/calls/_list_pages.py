@@ -76,7 +76,7 @@ def defined_after(names: Iterable[str], token: str) -> Iterator[str]:
 def bad_token(token: str) -> InvalidRequest:
     """The error for a token that no reply of this server contained."""
     return InvalidRequest(
-        f"{token[:80]!r} is no page_token",
+        f"{token[:80]!r} is not a page_token",
         operation="list",
         would_work="take next_page_token of the answer before, as it is",
     )

@@ -44,7 +44,7 @@ class Discovery:
             raise _deaf("announce agent")
         check_name("an agent", announcement.name)
         if not 0 < announcement.port < 65536 or not 0 < len(announcement.host) < 256:
-            raise InvalidRequest("that is no address of an agent", operation="announce agent")
+            raise InvalidRequest("that is not an address of an agent", operation="announce agent")
         interface = self._interface_to(announcement.host)
         if interface not in self.interfaces:
             raise WrongState(

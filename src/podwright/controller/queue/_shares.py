@@ -5,7 +5,7 @@ added to its use. The waiting guest with the least use for its weight is served 
 begins to wait starts at the least use of those that wait already. So nobody saves up turns by not
 using the pod, and nobody pays for the time in which there was enough for all.
 
-Of two guests that wait, the one with more use is never served before the other. A guest that is
+A guest that waits is never served before another one that waits and has less use. A guest that is
 ahead of the others therefore waits until their use has grown past its own, and then for at most one
 more request of each of them (docs/design/common-queue.md).
 """
@@ -45,7 +45,7 @@ def weights_of(words: Iterable[str]) -> dict[str, float]:
             weight = 0.0
         if not name.strip() or not is_weight(weight):
             raise InvalidRequest(
-                f"{word[:80]!r} is no weight of a scheduler",
+                f"{word[:80]!r} is not a scheduler's weight",
                 operation="--share",
                 would_work=f"NAME=N with N from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, as in "
                 "--share slurm=3 or --share people=1",

@@ -25,11 +25,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(name: str, noun: str = "partition") -> None:
-    """Raises InvalidRequest unless the name can stand in files, commands and variables."""
+    """Raises InvalidRequest unless the name can be used in files, commands and variables."""
     if _NAME.fullmatch(name) is None:
         shortened = name if len(name) <= 80 else name[:77] + "..."
         raise InvalidRequest(
-            f"{shortened!r} is no name for a {noun}",
+            f"{shortened!r} is not a name for a {noun}",
             would_work="use 1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or "
             "'-'",
             name=shortened,
@@ -183,7 +183,7 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
 
 
 def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
-    """Raises InvalidRequest for slices of what is no GPU, or of devices that are named."""
+    """Raises InvalidRequest for slices of what is not a GPU, or of devices that are named."""
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
         noun = cluster.family.device_noun
         raise InvalidRequest(

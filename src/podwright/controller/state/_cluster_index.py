@@ -201,8 +201,8 @@ class ClusterIndex:
         return nouns.pop() if len(nouns) == 1 else "device"
 
     def candidates(self, cluster: str, allocation: str, action: str) -> list[IndexedCluster]:
-        """Where to look, best first. Raises NotFound or InvalidRequest for names that lead
-        nowhere."""
+        """The clusters in which the request may be placed, the best first. Raises NotFound or
+        InvalidRequest for names that do not exist."""
         if cluster and cluster not in self.sites:
             raise NotFound(
                 f"there is no cluster {cluster}",
