@@ -263,7 +263,7 @@ class _Reader:
         names = [value.get("device", ""), value.get("interface", "")]
         for name in names:
             if not isinstance(name, str) or (name and not _NIC.fullmatch(name)):
-                raise self.fail(key, f"{name!r} is no network card", '{ device = "mlx5_0" }')
+                raise self.fail(key, f"{name!r} is not a network card", '{ device = "mlx5_0" }')
         if not any(names):
             raise self.fail(key, "names neither device nor interface")
         near = self._number(f"{key}.numa", value.get("numa", 0), least=0)
@@ -310,16 +310,16 @@ class _Reader:
 
     def _keys(self, prefix: str, table: Any, known: Sequence[str]) -> None:
         if not isinstance(table, Mapping):
-            raise self.fail(prefix, "is no table")
+            raise self.fail(prefix, "is not a table")
         for key in table:
             if key not in known:
                 raise self.fail(
-                    f"{prefix}:", f"{key} is no key of it", f"one of {', '.join(known)}"
+                    f"{prefix}:", f"{key} is not a key of this table", f"one of {', '.join(known)}"
                 )
 
     def _tables(self, key: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise self.fail(f"{key}:", "is no list of tables", f"[[{key}]]")
+            raise self.fail(f"{key}:", "is not a list of tables", f"[[{key}]]")
         return value
 
     def _hosts(self, key: str, value: Any) -> tuple[str, ...]:
@@ -340,7 +340,7 @@ class _Reader:
 
     def _file(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or (value and not _FILE.fullmatch(value)):
-            raise self.fail(key, f"{value!r} is no device file", '"/dev/nvidia0"')
+            raise self.fail(key, f"{value!r} is not a device file", '"/dev/nvidia0"')
         return value
 
     def _cores(self, key: str, value: Any, cores: int) -> tuple[int, ...]:

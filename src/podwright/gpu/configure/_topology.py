@@ -168,7 +168,7 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
         ready = [s for s in left if all(below in unit for below in s.switches)]
         if not ready:
             names = ", ".join(switch.name for switch in left)
-            raise InvalidRequest(f"the switches {names} stand below each other in a circle")
+            raise InvalidRequest(f"the switches {names} are below each other in a circle")
         for switch in ready:
             below = tuple(sorted({unit[name].name for name in switch.switches}))
             if below not in switches_by_nodes:

@@ -105,7 +105,7 @@ def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:
 def one_job(ask: Ask, job: str) -> AccountedJob:
     """One job by its number. Raises InvalidRequest and Unavailable."""
     if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job):
-        raise InvalidRequest(f"{job!r} is no number of a job", would_work="4711, or 4711_3")
+        raise InvalidRequest(f"{job!r} is not a job number", would_work="4711, or 4711_3")
     jobs = [entry for entry in sacct(ask, [f"--jobs={job}"]) if entry.id == job]
     if not jobs:
         raise InvalidRequest(

@@ -181,7 +181,7 @@ def _write(number: int, value: Mapping[str, Any]) -> None:
 
 
 def run_beside(environ: Mapping[str, str], interval: float, command: list[str]) -> NoReturn:
-    """Become a command, and sample in a child of it. Of a node's tasks, the first one samples.
+    """Become a command, and sample in a child of it. Only the first task of a node samples.
 
     Raises InvalidRequest for a command that cannot be run.
     """

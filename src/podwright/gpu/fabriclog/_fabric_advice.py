@@ -69,7 +69,7 @@ def not_known(report: FabricReport) -> list[str]:
         if name.startswith(_OWN_WAY):
             out.append(f"how {name} carries GPU memory is not in the log")
         else:
-            out.append(f"{name} is no network that is known here")
+            out.append(f"{name} is not a known network")
     return out
 
 

@@ -55,7 +55,7 @@ _RENAMED = {
     "minsockets": "sockets-per-node",
     "minthreads": "threads-per-core",
 }
-_FAR = 3  # the number of changed letters from which a word is no misspelling
+_FAR = 3  # the number of changed letters from which a word is not a misspelling
 
 
 class Directive(NamedTuple):

@@ -272,7 +272,7 @@ def local_rendezvous(case: Case) -> Iterator[Found]:
 @rule(
     "master-addr",
     "mistake",
-    "an address of rank 0 that is no address, or that every node takes for its own",
+    "an address of rank 0 that is not an address, or that every node takes for its own",
     f"{_OLD}::test_what_the_silent_mistakes_do",
     "puts the job's first node into MASTER_ADDR",
 )

@@ -123,7 +123,7 @@ def _templates(
             script = render(name, fit, options._replace(nodes=count))
             submission, _ = twin_submission(read_script(script).request)
             if submission.options in tried or not submission.options:
-                continue  # without options it is no job itself, and submits others
+                continue  # without options it is not a job itself, and submits others
             tried.add(submission.options)
             where = f" in partition {partition}" if partition else ""
             text = f"template {name} on {_nodes_of(submission)}{where} starts"
