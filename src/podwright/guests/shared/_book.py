@@ -86,7 +86,7 @@ class Book(ABC, Generic[K, H]):
         self._clock = 0
         self._released: dict[K, int] = {}
 
-    # -- what a guest has of its own ---------------------------------------------------------
+    # -- what each guest implements -----------------------------------------------------------
 
     @abstractmethod
     def job_of(self, partition: str) -> K | None:
@@ -94,7 +94,7 @@ class Book(ABC, Generic[K, H]):
 
     @abstractmethod
     def adopted(self, info: PartitionInfo, start: int, order: int) -> H | None:
-        """The holding that a partition of a life before this one is; None: it is no job's."""
+        """The holding of a partition that an earlier run made; None: it is not a job's."""
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class Book(ABC, Generic[K, H]):
         self.count()
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
-        """Record an unknown partition, if it is a job's. False: it is no job's."""
+        """Record an unknown partition, if it is a job's. False: it is not a job's."""
         job = self.job_of(info.name)
         start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
         holding = self.adopted(info, start, order)

@@ -103,7 +103,8 @@ class Room(Generic[K]):
             if book.emptied or pod in self._shared:
                 continue  # whoever moves jobs opens it, or the server's reply does
             if book.closed_for != first_jobs.get(pod) or book.closed & book.away:
-                self._open(book)  # for somebody else now, or somewhere else: a machine failed
+                # Another job is first now, or a machine of the block failed.
+                self._open(book)
         now = self._clock()
         counts = {job: self._declined.get(job, 0) + (job in declined) for job in end_times}
         self._declined = {job: count for job, count in counts.items() if count}

@@ -1,6 +1,6 @@
 """An IPUJob as the operator reads it: the object's fields, checked once. Pure.
 
-What the schema cannot say stands in `problem`, and then in the job's status.
+What the schema cannot say is in `problem`, and then in the job's status.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ class WorkerDoor:
                 )  # the task starts: once it runs, cancelling it closes the connection
 
     async def _meet(self, connection: socket.socket, context: ssl.SSLContext) -> None:
-        """Wait until a caller has shown its certificate. It is then in `sessions`, or gone."""
+        """Wait until a caller has shown its certificate. The connection then is in `sessions`, or
+        closed.
+        """
         task = asyncio.current_task()
         assert task
         protocol = asyncio.StreamReaderProtocol(StreamReader(), self._called)

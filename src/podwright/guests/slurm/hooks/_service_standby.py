@@ -127,7 +127,7 @@ async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
     try:
         return StandbyRole(role)
     except ValueError:
-        raise http.client.HTTPException(f"{address}: {role} is no role") from None
+        raise http.client.HTTPException(f"{address}: {role} is not a role") from None
 
 
 def _ask(address: str, authorization: str) -> Reply:

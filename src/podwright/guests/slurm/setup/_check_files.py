@@ -48,7 +48,7 @@ def _running(cluster: ServedCluster) -> SlurmConfig:
 def _configured(cluster: ServedCluster, folder: Path) -> str:
     now = _running(cluster)
     if not now:
-        return cluster.ask(*SHOW_CONFIG)[1][:200] or "scontrol says nothing"
+        return cluster.ask(*SHOW_CONFIG)[1][:200] or "scontrol printed nothing"
     for key, name in (
         ("PrologSlurmctld", "prolog-slurmctld"),
         ("EpilogSlurmctld", "epilog-slurmctld"),

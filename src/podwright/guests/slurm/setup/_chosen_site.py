@@ -110,7 +110,7 @@ def _with_devices(site: Site, choice: SlurmChoice, client: Client) -> Site:
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not text"
             raise InvalidRequest(f"{path}: {reason}", operation="read the mapping") from None
         return msgspec.structs.replace(site, hosts=mapping(client, text, str(path)))
     if choice.mode == "static":

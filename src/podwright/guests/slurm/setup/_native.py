@@ -246,8 +246,8 @@ def _wanted(places: NativePlaces, site: Site, now: Mapping[str, str]) -> dict[st
             raise InvalidRequest(
                 f"{places.slurm_conf}: there is a licence {name} already",
                 operation="add Podwright's",
-                would_work=f"give the site's own {name} another name: by this one Podwright "
-                "counts its devices",
+                would_work=f"give the site's own {name} another name, because Podwright counts "
+                "its devices by this one",
             )
     return out
 
