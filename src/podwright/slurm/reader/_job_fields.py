@@ -52,7 +52,7 @@ class JobRecord:
         """Its owner."""
         match = _USER.fullmatch(self._record.text("UserId"))
         if not match:
-            raise self._record.not_known("UserId", "it is no user with a number")
+            raise self._record.not_known("UserId", "it is not a user with a number")
         return JobUser(match[1], int(match[2]))
 
     @property
@@ -197,7 +197,7 @@ class JobRecord:
             try:
                 nodes = expand(names) if indices else ()
             except (InvalidRequest, ValueError):
-                raise self._record.not_known("Nodes", f"{names[:40]!r} is no list") from None
+                raise self._record.not_known("Nodes", f"{names[:40]!r} is not a list") from None
             for node in nodes:
                 out.setdefault(node, []).extend(indices)
         return out
