@@ -135,7 +135,9 @@ class SimulatedMachine:
             device.used_by = device.partition
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
-        """Refuse older epochs from now on. Raises wire.Fenced when this epoch is older itself."""
+        """Refuse older epochs from now on. Raises wire.Fenced when a device has seen
+        a newer epoch than this one.
+        """
         for index in devices:
             if epoch < self.devices[index].seen:
                 raise self._fenced(kind, index, epoch)

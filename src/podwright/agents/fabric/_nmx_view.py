@@ -95,7 +95,7 @@ class _Memberships:
         for member, device in self._view.members(partition):
             if device is None:
                 if ours:
-                    text = f"partition {name} has a member that is no known GPU: {member}"
+                    text = f"partition {name} has a member that is not a known GPU: {member}"
                     self.unmatched[name] = text
                 continue
             members.add(device)

@@ -92,7 +92,7 @@ class RedfishComposition(RedfishZones):
         if not types and (member.links("Processors") or member.links("ComputerSystems")):
             types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
         if "RootComplex" in kinds and not types & set(_HOSTS):
-            return f"{member.path} is {sorted(types) or 'nothing that is named'}, and no host"
+            return f"{member.path} is {sorted(types) or 'of no named type'}, and not a host"
         composition_status = member.document.get("CompositionStatus")
         state = (
             composition_status.get("CompositionState")
