@@ -73,7 +73,7 @@ def visibility(options: Options, environ: Mapping[str, str], *, devices: bool) -
         return "task" if granted and "SLURM_JOB_ID" in environ and not devices else ""
     if "SLURM_JOB_ID" not in environ:
         raise InvalidRequest(
-            f"--gpu-visibility={chosen} is for GPUs that Slurm granted, and this is no job of its",
+            f"--gpu-visibility={chosen} is for GPUs that Slurm granted; this is not a Slurm job",
             would_work="Start poprun inside the job (sbatch, salloc)",
         )
     return chosen

@@ -534,7 +534,7 @@ def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
         seconds = -1.0
     if not SHORTEST_FENCE <= seconds <= LONGEST_FENCE:
         raise InvalidRequest(
-            f"{FENCE_VARIABLE}={seconds_text!r} is no time after which devices can be fenced",
+            f"{FENCE_VARIABLE}={seconds_text!r} is not a time after which devices can be fenced",
             would_work=f"Use seconds from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
         )
     return seconds
