@@ -87,9 +87,9 @@ def _rounding(trace: Trace) -> list[str]:
     if extra > 0.01 * requested:
         costliest_sizes = sorted(odd, key=lambda size: (-odd[size], size))[:3]
         out.append(
-            f"{count / len(trace):.1%} of the jobs ask for sizes that are no power of two. Rounded "
-            f"up, all hold {extra / requested:.1%} more device-hours than they asked for; most of "
-            f"that is jobs of {', '.join(map(str, costliest_sizes))}."
+            f"{count / len(trace):.1%} of the jobs ask for sizes that are not a power of two. "
+            f"Rounded up, all hold {extra / requested:.1%} more device-hours than they asked for; "
+            f"most of that is jobs of {', '.join(map(str, costliest_sizes))}."
         )
     return out
 

@@ -77,7 +77,7 @@ def pod_size(text: str) -> int:
     size, devices = int(match[1]) if match else 0, IPU.max_domain_devices
     if size <= 0 or size % IPU.devices_per_machine or (size > devices and size % devices):
         raise InvalidRequest(
-            f"{text!r} is no pod",
+            f"{text!r} is not a pod",
             operation="replay a trace on it",
             would_work=f"pod4 to pod{devices}, a multiple of 4, or a multiple of {devices}: pod256",
         )

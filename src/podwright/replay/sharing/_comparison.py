@@ -282,7 +282,7 @@ def check_names(names: Sequence[str]) -> None:
         known = name in (SLURM, KUBERNETES, PEOPLE)
         if not (known or (cluster and cluster != name and name.isprintable())):
             raise InvalidRequest(
-                f"{name[:80]!r} is no guest of a pod",
+                f"{name[:80]!r} is not a guest of a pod",
                 operation="--with",
                 would_work="kubernetes=FILE, 'kubernetes NAME=FILE' or people=FILE",
             )

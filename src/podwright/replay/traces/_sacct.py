@@ -122,7 +122,7 @@ class _Reader:
 
         name = field("job", "raw_job")
         if not name[:1].isdecimal():
-            raise ValueError(f"{name!r} is no job")
+            raise ValueError(f"{name!r} is not a job")
         if _STEP.match(name):
             skipped.count("steps of jobs")
             return None
@@ -131,7 +131,7 @@ class _Reader:
             skipped.count("jobs that were still waiting")
             return None
         if state not in _STATES:
-            raise ValueError(f"{state!r} is no state of a job")
+            raise ValueError(f"{state!r} is not a job state")
         submit, start = when(field("submitted"), self._zone), when(field("start"), self._zone)
         if math.isnan(submit):
             raise ValueError("it has no time of submission")
