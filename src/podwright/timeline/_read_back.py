@@ -79,7 +79,7 @@ def read_timeline(path: str) -> Timeline:
 
 def _strange(path: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{path} is no trace of a launch", would_work="poprun --trace FILE … writes one"
+        f"{path} is not a trace of a launch", would_work="poprun --trace FILE … writes one"
     )
 
 
@@ -150,7 +150,7 @@ def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
     position, size = 0, len(data)
     while position < size:
         if data[position] != 0x0A:
-            raise ValueError("this is no packet")
+            raise ValueError("this is not a packet")
         length, shift, begin = 0, 0, position + 1
         while begin < size:
             byte = data[begin]
@@ -160,7 +160,7 @@ def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
             if byte < 0x80:
                 break
             if shift > 35:
-                raise ValueError("this is no packet")
+                raise ValueError("this is not a packet")
         else:
             return
         if begin + length > size:

@@ -54,10 +54,10 @@ def open_file(path: str) -> int:
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise InvalidRequest(f"--trace: {path} is no file", would_work="Name a file")
+            raise InvalidRequest(f"--trace: {path} is not a file", would_work="Name a file")
         if status.st_size and not _is_trace(os.pread(handle, 64, 0)):
             raise InvalidRequest(
-                f"--trace: {path} is there, and is no trace",
+                f"--trace: {path} is there, and is not a trace",
                 would_work="Name another file, or remove this one",
             )
         os.fchmod(handle, 0o600)
