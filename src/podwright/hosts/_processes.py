@@ -71,7 +71,7 @@ def processes() -> dict[int, Process]:
 def _read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            # The name stands in brackets and may contain anything, also brackets and blanks.
+            # The name is in brackets and may contain anything, also brackets and blanks.
             words = file.read().rpartition(b")")[2].split()
         return Process(pid, int(words[1]), int(words[19]), words[0].decode())
     except (OSError, IndexError, ValueError):

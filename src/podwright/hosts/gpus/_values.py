@@ -136,7 +136,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 class BadInventory(ValueError):
-    """A text is no inventory; the message says where."""
+    """A text is not an inventory; the message says where."""
 
 
 def read_inventories(text: str, source: str = "the inventory") -> list[Inventory]:
