@@ -127,7 +127,9 @@ class _Reader:
             self._once((*domain_path, "name"), name, names)
             listed, machines_path = table["machines"], (*domain_path, "machines")
             if not isinstance(listed, list) or not listed:
-                self.fail(machines_path, "is no list of machines", "Write " + _EXAMPLE["machines"])
+                self.fail(
+                    machines_path, "is not a list of machines", "Write " + _EXAMPLE["machines"]
+                )
             if len(listed) > machine_limit:
                 self.fail(
                     machines_path,
@@ -158,12 +160,14 @@ class _Reader:
         if not isinstance(host, str) or not _HOST.fullmatch(host):
             self.fail(
                 (*key_path, "host"),
-                f"{host!r} is no host",
+                f"{host!r} is not a host",
                 'Write a name or an address: "10.1.2.3"',
             )
         port = value.get("port", 8080)
         if type(port) is not int or not 0 < port < 65536:
-            self.fail((*key_path, "port"), f"{port!r} is no port", "Write a number from 1 to 65535")
+            self.fail(
+                (*key_path, "port"), f"{port!r} is not a port", "Write a number from 1 to 65535"
+            )
         return Machine(name, host, port)
 
     def _keys(
@@ -176,7 +180,7 @@ class _Reader:
     ) -> None:
         for key in table:
             if key not in known:
-                self.fail((*key_path, key), "is no key that is known here", nearest(key, known))
+                self.fail((*key_path, key), "is not a known key", nearest(key, known))
         for key in required:
             if key not in table:
                 self.fail(key_path, f"lacks the key {key}", f"Write {_EXAMPLE[key]}")
@@ -186,7 +190,7 @@ class _Reader:
             self.fail(key_path, f"is {_kind(value)}", "Write a name in quotation marks")
         if not _NAME.fullmatch(value):
             self.fail(
-                key_path, f"{value!r} is no name", "A name has letters, digits and . _ - in it"
+                key_path, f"{value!r} is not a name", "A name has letters, digits and . _ - in it"
             )
         return value
 
