@@ -18,7 +18,7 @@ from podwright.page import Changes, Snapshot
 #: The order of a minute's sums. The numbers of blocks of 1, 2, 4, ... devices that fit follow them.
 SUMS: Final = ("used", "free", "waiting", "down", "failed")
 ORDERS: Final = 20  #: the most sizes that are counted
-#: The topics of a snapshot that a minute is made of. Of the readings only their sums are kept.
+#: The topics of a snapshot that a minute is made of. Only sums of the readings are kept.
 TOPICS: Final = ("clusters", "devices", "partitions", "waiters", "jobs", "readings")
 _ENDED: Final = "ERROR"
 

@@ -150,7 +150,7 @@ def _machine(value: AgentInfo, now: float) -> tuple[str, object]:
         "devices": value.devices,
         "state": value.state,
         "reason": reason,
-        # Rounded to ten seconds, so that a value that only counts up is no change.
+        # Rounded to ten seconds, so that a value that only counts up is not a change.
         "since": round((now - value.last_seen) / 10) * 10 if silent else 0,
         "software": value.software,
         "host": value.host,

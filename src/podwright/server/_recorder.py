@@ -70,9 +70,11 @@ class Recorder:
             self._seen = None
             self._writer.forget()
         if problem and not self._problem:
-            _log.warning("what was cannot be written down, and is tried again: %s", problem)
+            _log.warning(
+                "the pod's history cannot be written, and writing is tried again: %s", problem
+            )
         elif self._problem and not problem:
-            _log.info("what was is written down again")
+            _log.info("the pod's history is written again")
         self._problem = problem
 
     async def _write(self, minute: int) -> None:

@@ -214,7 +214,7 @@ async def _as_json(reply: Value) -> bytes:
 
 
 def _as_host(host: str) -> str:
-    """Return a host as it stands in an address.
+    """Return a host as it is written in an address.
 
     An address that means all becomes this machine's name.
     """
