@@ -165,7 +165,7 @@ class Index:
     def take(self, placement: Placement) -> None:
         """Take the devices of a new or earlier placement, also on drained machines.
 
-        Raises ValueError, and changes nothing, when it is no legal placement of this cluster, or
+        Raises ValueError, and changes nothing, when it is not a legal placement of this cluster, or
         when some of it is taken or outside its allocation.
         """
         pool = self._pool(placement.allocation)

@@ -1,6 +1,6 @@
 """What to move, so that a request that fits by count fits by shape as well. Pure functions.
 
-Of all places of the request's shape, the cheapest to empty is chosen. The cost of a move is the
+The place of the request's shape that is cheapest to empty is chosen. The cost of a move is the
 number of devices times the seconds that the job loses. A job does not move if it cannot, if it was
 asked twice within an hour, or if it has no other place meanwhile. Nothing moves at all where a
 place would be free by itself before the moves have paid.
