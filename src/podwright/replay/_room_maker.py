@@ -97,7 +97,7 @@ class RoomMaker:
                 occupied = (
                     {job: (pod.jobs[job][0], end_times[job]) for job in pod.jobs} if able else {}
                 )
-            plan = plan_moves(pod.blocks, demand, occupied, able, now=now, unusable=pod.away)
+            plan = plan_moves(pod.blocks, demand, occupied, able, now=now, unusable=pod.unusable)
             if plan is not None:
                 self._move(job, plan, now)
                 return True

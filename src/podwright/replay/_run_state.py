@@ -27,7 +27,7 @@ class Chances:
 
     movable: the share of jobs that may be moved. move_s: the seconds that each of them loses by a
     move. mtbf_s: the mean seconds until a machine fails, infinite for never. repair_s: the seconds
-    for which it is away then.
+    for which it is then down.
     """
 
     seed: int = 1

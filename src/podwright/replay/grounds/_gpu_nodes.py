@@ -95,7 +95,7 @@ class GpuNodes(MachinesGround):
 
     def fail(self, machine: int) -> list[int]:
         """Mark a node as away. Returns the jobs on it."""
-        self._away.add(machine)
+        self._failed_machines.add(machine)
         self._index.drain(self._names[machine])
         first = machine * self.per_machine
         return [

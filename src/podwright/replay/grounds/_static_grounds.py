@@ -68,11 +68,11 @@ class StaticPartitions(MachinesGround):
         return [self._jobs[job]]
 
     def _is_broken(self, span: Span) -> bool:
-        return any(_is_on(span, machine) for machine in self._away)
+        return any(_is_on(span, machine) for machine in self._failed_machines)
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs whose partitions need it."""
-        self._away.add(machine)
+        self._failed_machines.add(machine)
         return [job for job, span in self._jobs.items() if _is_on(span, machine)]
 
 
@@ -107,7 +107,7 @@ class Mapping(MachinesGround):
 
     @property
     def lost(self) -> int:
-        """The devices of the hosts with a machine that is away."""
+        """The number of devices of the hosts with a machine that is down."""
         return len(self._broken()) * self._each
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
@@ -159,10 +159,10 @@ class Mapping(MachinesGround):
         return out
 
     def _broken(self) -> set[int]:
-        return {host for machine in self._away for host in self._of(machine)}
+        return {host for machine in self._failed_machines for host in self._of(machine)}
 
     def _free_host_count(self) -> list[int]:
-        if not self._away:
+        if not self._failed_machines:
             return self._free
         broken = self._broken()
         return [host for host in self._free if host not in broken]
@@ -174,6 +174,6 @@ class Mapping(MachinesGround):
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs on the hosts that need it."""
-        self._away.add(machine)
+        self._failed_machines.add(machine)
         hosts = set(self._of(machine))
         return [job for job, hosts_of_job in self._jobs.items() if hosts.intersection(hosts_of_job)]
