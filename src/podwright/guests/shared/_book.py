@@ -72,16 +72,16 @@ class Book(ABC, Generic[K, H]):
         self.line = PodPlaces([])
         self.blocks = Blocks(0)
         self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
-        self.away = 0  #: devices that nobody can have now
+        self.unusable = 0  #: devices that nobody can have now
         self.closed = 0  #: blocks that are being emptied for a large job
         self.closed_for: K | None = None  #: that job
         self.own_place = 0  #: devices that the server keeps for a job of this guest
         self.others_places = 0  #: devices that the server keeps for others, in use or not
-        self.moves: dict[K, int] = {}  #: where jobs are to move to: nobody else's, as bits
-        #: May there be jobs that the guest has started by what it counted before that.
+        self.moves: dict[K, int] = {}  #: the devices to which jobs are to move, as bits
+        #: Whether the guest may have started jobs by an older count.
         self.unsettled = False
-        self.resetting = 0  #: of those that are away, those that soon are not
-        self._emptied = False  # is what is closed emptied by moves
+        self.resetting = 0  #: the unusable ones that a reset will free
+        self._emptied = False  # whether moves empty the closed blocks
         self._alone = False  # is it the only one that may have them
         self._clock = 0
         self._released: dict[K, int] = {}
@@ -191,7 +191,7 @@ class Book(ABC, Generic[K, H]):
     def unheld(self) -> int:
         """Devices that nobody holds and that are kept for no other guest, as bits. Those that are
         closed are among them."""
-        return self.blocks.capacity & ~self.away & ~self.others_places & ~self.held_devices()
+        return self.blocks.capacity & ~self.unusable & ~self.others_places & ~self.held_devices()
 
     def _reserved_devices(self) -> int:
         out = self.closed
@@ -254,7 +254,7 @@ class Book(ABC, Generic[K, H]):
                     del self.moves[holding.job]  # it is there
         self._released = {job: place for job, place in self._released.items() if place > began}
         self.broken = broken & self.holdings.keys()
-        self.away, self.resetting = unusable, resetting
+        self.unusable, self.resetting = unusable, resetting
         self.count()
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:

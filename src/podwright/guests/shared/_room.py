@@ -102,7 +102,7 @@ class Room(Generic[K]):
         for pod, book in self._books.items():
             if book.emptied or pod in self._shared:
                 continue  # whoever moves jobs opens it, or the server's reply does
-            if book.closed_for != first_jobs.get(pod) or book.closed & book.away:
+            if book.closed_for != first_jobs.get(pod) or book.closed & book.unusable:
                 # Another job is first now, or a machine of the block failed.
                 self._open(book)
         now = self._clock()
@@ -241,4 +241,4 @@ def _soonest(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, st
     holdings = [
         (holding.bits, end_times.get(holding.job, "")) for holding in book.holdings.values()
     ]
-    return soonest(book.blocks.capacity, book.away, holdings, orders, first="")
+    return soonest(book.blocks.capacity, book.unusable, holdings, orders, first="")

@@ -86,7 +86,7 @@ class SharedBook(PodBook):
             job: released_at for job, released_at in self._released.items() if released_at > began
         }
         self.broken = set() if usable else set(self.holdings)
-        self.away = unusable
+        self.unusable = unusable
         self.count()
 
     def moved(self, holding: JobHolding, lease: LeaseInfo) -> None:
