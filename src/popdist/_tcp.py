@@ -118,13 +118,13 @@ class _Awake:
     """A time limit in seconds, without the time in which this process was stopped (Ctrl-Z)."""
 
     def __init__(self, seconds: float) -> None:
-        self.left, self._at = seconds, time.monotonic()
+        self.left, self._last_turn = seconds, time.monotonic()
 
     def turn(self) -> bool:
         """Return whether there is time for another turn, which takes _TURN seconds at most."""
         now = time.monotonic()
-        self.left -= min(now - self._at, 2 * _TURN)
-        self._at = now
+        self.left -= min(now - self._last_turn, 2 * _TURN)
+        self._last_turn = now
         return self.left > 0
 
 

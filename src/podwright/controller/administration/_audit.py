@@ -101,7 +101,7 @@ class Audit:
         most: int = MOST,
         keep: float = KEEP,
     ) -> None:
-        self._journal, self._now, self._most, self._keep = journal, now, most, keep
+        self._journal, self._now, self._limit, self._keep = journal, now, most, keep
         self._wall = wall or now
         # Each pruning costs an anchor, so some more than `most` may gather before the next one.
         self._surplus = most // _SURPLUS_PART
@@ -230,7 +230,7 @@ class Audit:
         events = self._events[name]
         events.append(event)
         self._journal.later(self._sealed(name, EVENT, event.number, event.at, body))
-        if len(events) > self._most + self._surplus or event.at >= self._next_pruning:
+        if len(events) > self._limit + self._surplus or event.at >= self._next_pruning:
             self._prune()
         self._news.set()
 
@@ -250,7 +250,7 @@ class Audit:
         for name, entries in self._entries.items():
             events = self._events[name]
             anchor: _Kept | None = None
-            while entries and (len(events) > self._most or entries[0].at < before):
+            while entries and (len(events) > self._limit or entries[0].at < before):
                 oldest = entries.popleft()
                 self._journal.later(Delete(oldest.kind, oldest.key))
                 if oldest.kind == EVENT:

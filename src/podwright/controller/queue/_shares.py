@@ -79,17 +79,17 @@ class Shares:
         self._weights = weights if weights is not None else {}
         self._use: dict[str, float] = {}
         self._devices: Mapping[str, int] = {}
-        self._at = 0.0
+        self._updated_at = 0.0
 
     def update(self, waiting: Collection[str], devices: Mapping[str, int], now: float) -> None:
         """Charge the guests for the time since the last update, then note who waits now.
 
         devices: those that each guest has from now on. now: seconds that never go backwards.
         """
-        seconds = max(0.0, now - self._at)
+        seconds = max(0.0, now - self._updated_at)
         for guest in self._use:
             self._use[guest] += seconds * self._devices.get(guest, 0) / self._weight(guest)
-        self._at, self._devices = now, devices
+        self._updated_at, self._devices = now, devices
         self._use = {guest: use for guest, use in self._use.items() if guest in waiting}
         least = min(self._use.values(), default=0.0)
         for guest in waiting:

@@ -98,7 +98,7 @@ def gpu_memory(context: CheckContext) -> Iterator[Wrong]:
 def driver(context: CheckContext) -> Iterator[Wrong]:
     """The driver has the version of the other nodes of this kind."""
     for vendor, version in context.seen.inventory.drivers.items():
-        wanted = context.settings.expect.driver or _most(
+        wanted = context.settings.expect.driver or _most_common(
             other.drivers.get(vendor, "") for other in context.peers
         )
         if wanted and version and version != wanted:
@@ -118,7 +118,9 @@ def firmware(context: CheckContext) -> Iterator[Wrong]:
     for gpu in (*(seen.gpu for seen in context.seen.gpus), *elsewhere):
         kinds.setdefault(gpu.name, []).append(gpu.firmware)
     configured_version = context.settings.expect.firmware
-    wanted = {kind: configured_version or _most(versions) for kind, versions in kinds.items()}
+    wanted = {
+        kind: configured_version or _most_common(versions) for kind, versions in kinds.items()
+    }
     for seen in context.seen.gpus:
         wanted_version = wanted[seen.gpu.name]
         if wanted_version and seen.gpu.firmware not in ("", wanted_version):
@@ -130,7 +132,7 @@ def firmware(context: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def _most(words: Iterable[str]) -> str:
+def _most_common(words: Iterable[str]) -> str:
     """The most frequent, if more than half say it."""
     counted = Counter(word for word in words if word)
     if not counted:

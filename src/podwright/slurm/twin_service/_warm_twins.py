@@ -110,7 +110,7 @@ class WarmTwins:
         each: int = 2,
     ) -> None:
         self._source, self._clock = source, clock
-        self._most, self._each = most, each
+        self._waiting_limit, self._each = most, each
         self._changed = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
         self._active: Counter[int] = Counter()  # open questions by user
@@ -147,10 +147,11 @@ class WarmTwins:
                     f"{self._each} questions of yours are being answered",
                     would_work="Wait for their answers",
                 )
-            if len(self._waiting) >= self._most:
+            if len(self._waiting) >= self._waiting_limit:
                 self.counts["refused"] += 1
                 raise NoCapacity(
-                    f"{self._most} questions wait already", would_work="Try again in a few seconds"
+                    f"{self._waiting_limit} questions wait already",
+                    would_work="Try again in a few seconds",
                 )
             self._active[uid] += 1
             now = self._clock()
@@ -255,7 +256,7 @@ class _Worker(threading.Thread):
 
     def __init__(self, twins: WarmTwins, worker_index: int) -> None:
         super().__init__(name=f"twin {worker_index}", daemon=True)
-        self._twins, self._at = twins, worker_index
+        self._twins, self._worker_index = twins, worker_index
         self._twin: StartedTwin | None = None
         self._copy: SiteCopy | None = None  # the copy that the twin runs with
         self._with_state = False
@@ -284,7 +285,7 @@ class _Worker(threading.Thread):
 
     def _keep_warm(self, copy: SiteCopy, *, was_asked: bool) -> None:
         clock = self._twins.clock
-        if not self._twins.spare_wanted(self._at):
+        if not self._twins.spare_wanted(self._worker_index):
             self._end()
             return
         if clock() < self._not_before or not (was_asked or self._due(copy)):
