@@ -51,8 +51,8 @@ class Controller:
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
-    for one call to a machine. machines: how those come in that an administrator registers.
-    visible: what callers see of others' things. sharing: between schedulers and people. sleep:
+    for one call to a machine. machines: how it finds those that an administrator registers.
+    visible: what callers see of others' objects. sharing: between schedulers and people. sleep:
     how the timer waits. own_host: the host that
     the controller runs on, whose processes it can examine itself; None: it examines none.
     """

@@ -43,9 +43,9 @@ def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, D
         reached = reached or resumes
         if not reached or request.cluster not in ("", name):
             continue
-        for d in range(domain if resumes else 0, len(site.refs)):
-            first = offset + 1 if resumes and d == domain else 0
-            for ref in site.refs[d][first:]:
+        for domain_index in range(domain if resumes else 0, len(site.refs)):
+            first = offset + 1 if resumes and domain_index == domain else 0
+            for ref in site.refs[domain_index][first:]:
                 yield site, ref
 
 
