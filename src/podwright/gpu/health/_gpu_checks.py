@@ -215,7 +215,7 @@ def row_remap(context: CheckContext) -> Iterator[Wrong]:
                 name(seen),
                 "row remapping failed",
                 "It has no spare row left for one that is broken.",
-                "Have the GPU replaced.",
+                "Replace the GPU.",
             )
         elif state == "pending":
             yield Wrong(

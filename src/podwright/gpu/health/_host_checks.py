@@ -28,7 +28,7 @@ def memory(context: CheckContext) -> Iterator[Wrong]:
             "",
             f"{broken} KiB of memory are broken",
             "The kernel has taken pages out of use after errors.",
-            "Have the module replaced that the BMC's log names.",
+            "Replace the module that the BMC's log names.",
             "warn",
         )
     if seen.memory_errors:
@@ -36,7 +36,7 @@ def memory(context: CheckContext) -> Iterator[Wrong]:
             "",
             f"{seen.memory_errors} uncorrected errors of the host's memory",
             "Programs may have computed with wrong data.",
-            "Have the module replaced that the BMC's log names.",
+            "Replace the module that the BMC's log names.",
         )
 
 
