@@ -81,7 +81,7 @@ class ServingOptions:
     names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
     in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
     accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
-    several machines. visible: what callers see of others' things. sharing: between schedulers and
+    several machines. visible: what callers see of others' objects. sharing: between schedulers and
     people.
     """
 
