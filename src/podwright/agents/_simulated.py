@@ -59,7 +59,7 @@ class _Plan:
 
 
 class SimulatedMachine:
-    """A simulated machine behind the driver seam.
+    """A simulated machine behind the interface of a driver.
 
     `host` and the ports are the addresses that its devices report; nothing listens there. `sleep`
     waits for delays, so that tests can use a virtual clock. `links` is what its ports see, or None
@@ -144,7 +144,7 @@ class SimulatedMachine:
         for index in devices:
             self.devices[index].seen = epoch
 
-    # -- the driver seam ---------------------------------------------------------------------
+    # -- the interface of a driver ------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`."""

@@ -47,7 +47,7 @@ def become_subreaper() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that forked it ends, stopped or not.
+    """Let the kernel kill this process when the thread that forked it ends, stopped or not.
 
     parent: the pid of the parent; if it is gone already, this process ends at once. A setuid
     program clears the setting, and children do not inherit it (prctl(2)).

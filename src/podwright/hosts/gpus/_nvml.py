@@ -267,7 +267,7 @@ class Nvml:
         return read_condition(self._lib, self._handles[index], self._try)
 
     def _listen(self) -> Any:
-        """Have the driver's errors kept, from now on, until they are read."""
+        """Let the library keep the driver's errors from now on, until they are read."""
         lib = self._lib
         events = self._try(lib.nvmlEventSetCreate)
         if events is None:

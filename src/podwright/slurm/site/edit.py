@@ -56,12 +56,12 @@ def settings(text: str) -> dict[str, str]:
     return values
 
 
-def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -> str:
+def changed(text: str, wanted: Mapping[str, str], source: str, mark: str = MARK) -> str:
     """Return the file with these settings. Raises InvalidRequest for what cannot be edited
     safely.
     """
     old_prefix, ours, cut = _marks(mark)
-    text = undone(text, mark, path)
+    text = undone(text, mark, source)
     left = {key.lower(): (key, value) for key, value in wanted.items()}
     out = []
     before = ""
@@ -70,7 +70,7 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
         key = match[1].lower() if match and not line.lstrip().startswith("#") else ""
         if key in left and (line.rstrip().endswith("\\") or before.rstrip().endswith("\\")):
             raise InvalidRequest(
-                f"{path}: {match[1] if match else key} goes on over several lines",
+                f"{source}: {match[1] if match else key} goes on over several lines",
                 operation="change it",
                 would_work="write it in one line, and run this again",
             )
@@ -89,9 +89,9 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
     return "".join(out)
 
 
-def with_line(text: str, line: str, path: str = "the file") -> str:
+def with_line(text: str, line: str, source: str = "the file") -> str:
     """Return the file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
-    text = undone(text, source=path)
+    text = undone(text, source=source)
     if text and not text.endswith("\n"):
         text += "\n" + _CUT + OURS + "\n"
     return text + _sealed(line, MARK)

@@ -60,7 +60,7 @@ def chosen_site(choice: SlurmChoice) -> Site:
         raise InvalidRequest("host mapping needs a file", would_work="--mapping FILE")
     if mode not in ("native", "plugin") and choice.on_failure == "relocate":
         raise InvalidRequest(
-            f"under --mode {mode} a job's devices are where they are",
+            f"--mode {mode} cannot move a job to other devices",
             operation="--on-failure relocate",
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
