@@ -35,9 +35,9 @@ class Index:
         self.cluster = cluster
         self._machines: dict[str, tuple[int, int]] = {}
         width = cluster.family.devices_per_machine
-        for d, domain in enumerate(cluster.domains):
+        for domain_index, domain in enumerate(cluster.domains):
             for i, machine in enumerate(domain.machines):
-                self._machines[machine.name] = (d, (1 << width) - 1 << i * width)
+                self._machines[machine.name] = (domain_index, (1 << width) - 1 << i * width)
         self._drained: set[str] = set()
         self._pools: dict[str, Pool] = {}
         self._implicit = True

@@ -51,18 +51,26 @@ def spread(free: dict[int, list[int]], machines: int, domains: int | None) -> di
     """
     if domains is not None:
         share = machines // domains
-        fit = sorted((d for d in free if len(free[d]) >= share), key=lambda d: (len(free[d]), d))
-        return {d: free[d][:share] for d in fit[:domains]} if len(fit) >= domains else {}
+        fit = sorted(
+            (domain for domain in free if len(free[domain]) >= share),
+            key=lambda domain: (len(free[domain]), domain),
+        )
+        return (
+            {domain: free[domain][:share] for domain in fit[:domains]}
+            if len(fit) >= domains
+            else {}
+        )
     if sum(map(len, free.values())) < machines:
         return {}
     chosen: dict[int, list[int]] = {}
-    rest = sorted(free, key=lambda d: (-len(free[d]), d))
+    rest = sorted(free, key=lambda domain: (-len(free[domain]), domain))
     left, count_index = machines, 0
     while len(free[rest[count_index]]) < left:
         chosen[rest[count_index]] = free[rest[count_index]]
         left -= len(free[rest[count_index]])
         count_index += 1
     last = min(
-        (d for d in rest[count_index:] if len(free[d]) >= left), key=lambda d: (len(free[d]), d)
+        (domain for domain in rest[count_index:] if len(free[domain]) >= left),
+        key=lambda domain: (len(free[domain]), domain),
     )
     return {**chosen, last: free[last][:left]}

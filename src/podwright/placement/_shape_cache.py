@@ -101,8 +101,8 @@ def make_place(pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
     gcds = blocks
     if gcd < part:
         gcds = tuple(
-            Block(d, gcd_offset, gcd)
-            for d, offset, _ in blocks
+            Block(domain, gcd_offset, gcd)
+            for domain, offset, _ in blocks
             for gcd_offset in range(offset, offset + part, gcd)
         )
     return Place(Placement(pool.name, blocks, gcds), pool, slots, order)
