@@ -46,17 +46,17 @@ class JobStates:
     """The state of jobs. Arrays have an entry for each job of the trace.
 
     eligible: seconds; with dependencies, when they were met. demands: the ground's number for the
-    request, -1 until it is known. state: BEHIND, WAITS, RUNS or OVER. life: how often the end of a
-    job was set; an end with an older number does not count. failures: how many runs ended with a
-    machine. rows: of running jobs, the first of the job's rows in Outcome.where. until: of running
-    jobs, the end by the time limit, and the units. moved_at: of running jobs, when each moved.
-    after: by job, the jobs that wait for its end. movable: 1 for a job that may be moved.
+    request, -1 until it is known. state: BEHIND, WAITS, RUNS or OVER. end_revision: how often the
+    end of a job was set; an end with an older number does not count. failures: how many runs ended
+    with a machine. rows: of running jobs, the first of the job's rows in Outcome.where. until: of
+    running jobs, the end by the time limit, and the units. moved_at: of running jobs, when each
+    moved. after: by job, the jobs that wait for its end. movable: 1 for a job that may be moved.
     """
 
     eligible: array[float]
     demands: array[int]
     state: bytearray
-    life: array[int]
+    end_revision: array[int]
     movable: bytes
     failures: dict[int, int] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class JobStates:
     def of(cls, trace: Trace, movable: bytes) -> Self:
         """Return the states before anything has happened."""
         jobs = len(trace)
-        eligible, life = array("d", trace.eligible), array("i", bytes(4 * jobs))
-        return cls(eligible, array("q", [-1]) * jobs, bytearray(jobs), life, movable)
+        eligible, end_revision = array("d", trace.eligible), array("i", bytes(4 * jobs))
+        return cls(eligible, array("q", [-1]) * jobs, bytearray(jobs), end_revision, movable)
 
 
 @dataclass(slots=True)
@@ -89,8 +89,8 @@ class Backlog:
 class Events:
     """The events to come.
 
-    ends: (time, job, life). timers: (time, number, kind, subject); the number keeps the order of
-    timers that are due at one time.
+    job_ends: (time, job, end_revision). timers: (time, number, kind, subject); the number keeps the
+    order of timers that are due at one time.
     """
 
     job_ends: list[tuple[float, int, int]] = field(default_factory=list)
