@@ -96,8 +96,10 @@ class ImexChannels:
                 FabricDevice(self.machine, self._index_of[uuid]) for uuid in present
             )
             if len(present) < len(note.gpus):
-                absent = min(set(note.gpus) - set(present))
-                unmatched[name] = f"partition {name} has GPU {absent}, which this machine has not"
+                missing_gpu = min(set(note.gpus) - set(present))
+                unmatched[name] = (
+                    f"partition {name} has GPU {missing_gpu}, which this machine has not"
+                )
             if problem := self._problem(number):
                 doubts[name] = problem
                 disputed.update(dict.fromkeys(members, name))

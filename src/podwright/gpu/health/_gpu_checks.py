@@ -242,34 +242,36 @@ def recovery(context: CheckContext) -> Iterator[Wrong]:
 def nvlink(context: CheckContext) -> Iterator[Wrong]:
     """All NVLinks, or AMD's XGMI links, are up, as many and as fast as they should be."""
     expect = context.settings.expect
-    highest_count = max((sum(seen.condition.nvlinks) for seen in context.seen.gpus), default=0)
+    highest_count = max(
+        (sum(gpu_seen.condition.nvlinks) for gpu_seen in context.seen.gpus), default=0
+    )
     reference_counts = (
         {g.bus: max(g.links, default=0) for g in context.like.gpus} if context.like else {}
     )
     fastest = expect.mbps or max(
-        (seen.condition.mbps or 0 for seen in context.seen.gpus), default=0
+        (gpu_seen.condition.mbps or 0 for gpu_seen in context.seen.gpus), default=0
     )
-    for seen in context.seen.gpus:
-        links_up = sum(seen.condition.nvlinks)
-        wanted = expect.nvlinks or max(highest_count, reference_counts.get(seen.gpu.bus, 0))
-        links_down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
-        if links_up < wanted and not seen.error:
-            link = "XGMI link" if seen.gpu.vendor == "amd" else "NVLink"
+    for gpu_seen in context.seen.gpus:
+        links_up = sum(gpu_seen.condition.nvlinks)
+        wanted = expect.nvlinks or max(highest_count, reference_counts.get(gpu_seen.gpu.bus, 0))
+        links_down = [str(n) for n, state in enumerate(gpu_seen.condition.nvlinks) if not state]
+        if links_up < wanted and not gpu_seen.error:
+            link = "XGMI link" if gpu_seen.gpu.vendor == "amd" else "NVLink"
             problem = (
                 f"{link} {','.join(links_down)} down"
                 if links_down
                 else f"{links_up} {link}s, not {wanted}"
             )
             yield Wrong(
-                name(seen),
+                name(gpu_seen),
                 problem,
                 "Traffic between GPUs of this node is slower, or fails.",
                 "Reset all GPUs; see Fabric Manager's log; then have the link looked at.",
             )
-        speed = seen.condition.mbps
+        speed = gpu_seen.condition.mbps
         if speed is not None and speed < fastest:
             yield Wrong(
-                name(seen),
+                name(gpu_seen),
                 f"NVLink at {speed} MB/s, not {fastest}",
                 "Its links came up at a lower speed.",
                 "Reset all GPUs; then have the links looked at.",

@@ -126,9 +126,11 @@ class WorkerDoor:
 
 def _listen(port: int) -> socket.socket:
     """Return a socket that listens at all addresses. Raises OSError."""
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
-    listening = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=128)
+    dual_stack = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual_stack else socket.AF_INET
+    listening = socket.create_server(
+        ("", port), family=family, dualstack_ipv6=dual_stack, backlog=128
+    )
     listening.setblocking(False)
     return listening
 
