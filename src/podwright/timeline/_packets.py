@@ -59,7 +59,7 @@ def varint(number: int) -> bytes:
 
 
 def stamp(nanoseconds: int) -> bytes:
-    """Encode the timestamp of a packet. nanoseconds: since the epoch, not below 0."""
+    """Encode the timestamp of a packet. nanoseconds: not below 0."""
     return bytes((TIMESTAMP,)) + varint(nanoseconds)
 
 
