@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-#: Commands that stand at the beginning of a hint. A command keeps its lower-case letter.
+#: Commands with which a hint may begin. A command keeps its lower-case letter.
 _COMMANDS = frozenset((
     "apt", "chmod", "git", "kubectl", "openssl", "pip", "podwright", "poprun", "rsync", "sacct",
     "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "ssh",

@@ -64,7 +64,7 @@ class OptionRow:
     of an option without a word, where nargs is `?`. inherited: the option may stand before and
     after a verb, so its parser sets no default.
 
-    It is no NamedTuple, which would cost each command 3 ms to make.
+    It is not a NamedTuple, which would cost each command 3 ms to make.
     """
 
     action = "store"
@@ -147,14 +147,14 @@ def several(
 
 
 def argument(help: str, metavar: str | None = None, choices: Sequence[str] | None = None) -> str:
-    """Return a word that is no option."""
+    """Return a word that is not an option."""
     return cast("str", OptionRow(help, "argument", metavar=metavar, choices=choices))
 
 
 def optional_argument(
     help: str, metavar: str, default: _Default, choices: Sequence[str] | None = None
 ) -> str | _Default:
-    """Return a word that is no option, and may be left out."""
+    """Return a word that is not an option, and may be left out."""
     row = OptionRow(help, "argument", metavar=metavar, default=default, choices=choices, nargs="?")
     return cast("str | _Default", row)
 

@@ -34,7 +34,7 @@ class Arrivals:
     ) -> None:
         door.setblocking(False)
         self._door, self._length, self._hello = door, length, hello
-        self._most = expected + STRANGERS
+        self._limit = expected + STRANGERS
         self._by_rank: dict[int, _Arrival] = {}
 
     def register(self, poll: select.poll) -> None:
@@ -83,7 +83,7 @@ class Arrivals:
             except OSError:
                 line.close()
                 continue
-            if len(self._by_rank) >= self._most:
+            if len(self._by_rank) >= self._limit:
                 self._send_away(next(iter(self._by_rank)))
             self._by_rank[line.fileno()] = _Arrival(line, hello)
 

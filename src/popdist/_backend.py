@@ -86,7 +86,7 @@ def initializeBackend() -> None:
         _state.world = world
     _state.initialized = True
     if records:
-        records.joined(_how(), began)
+        records.joined(_transport(), began)
 
 
 def isBackendInitialized() -> bool:
@@ -102,14 +102,14 @@ def finalizeBackend() -> None:
     records = open_records()
     if records:
         records.flush()
-        began, how = records.begin(), _how()
+        began, transport = records.begin(), _transport()
     _leave()
     if records:
-        records.left(how, began)
+        records.left(transport, began)
 
 
-def _how() -> bytes:
-    """Return the name of what joins the instances, for the trace of a launch."""
+def _transport() -> bytes:
+    """Return the name of the transport between instances, for the trace of a launch."""
     return b"nothing" if _state.world is None else b"TCP" if _state.tcp else b"MPI"
 
 

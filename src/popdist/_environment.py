@@ -103,7 +103,7 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
     instances of four devices each therefore get 24 to 27. These ids are those of a PopRun log. That
     each size follows the next smaller one is how Poplar lists devices; the rest is our choice.
 
-    Raises BadUse where an instance's devices are no aligned group of 2^k, and BadEnvironment.
+    Raises BadUse where an instance's devices are not an aligned group of 2^k, and BadEnvironment.
     """
     if ipusPerReplica < 0:
         raise BadUse(f"ipusPerReplica is {ipusPerReplica}; it must be 0 or more")
@@ -113,7 +113,7 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
     first = getReplicaIndexOffset() * per_replica
     if size & (size - 1) or total % size or first % size:
         raise BadUse(
-            f"this instance's {size} devices from {first} of {total} are no aligned group of "
+            f"this instance's {size} devices from {first} of {total} are not an aligned group of "
             "1, 2, 4, 8, ... devices, and only such groups have an id"
         )
     smaller, ids = 1, 0

@@ -81,14 +81,14 @@ class Records:
         if now - self._sent > _TOGETHER or len(waiting) >= _MANY:
             self._send(now)
 
-    def joined(self, how: bytes, began: int) -> None:
+    def joined(self, transport: bytes, began: int) -> None:
         """Record that this instance has joined the others since `began`, and send it."""
-        self._waiting.append(((JOINED, how, 0, 0, 0), 0, began, clock()))
+        self._waiting.append(((JOINED, transport, 0, 0, 0), 0, began, clock()))
         self.flush()
 
-    def left(self, how: bytes, began: int) -> None:
+    def left(self, transport: bytes, began: int) -> None:
         """Record that this instance has left the others since `began`, and send it."""
-        self._waiting.append(((LEFT, how, 0, 0, 0), 0, began, clock()))
+        self._waiting.append(((LEFT, transport, 0, 0, 0), 0, began, clock()))
         self.flush()
 
     def collective(self, name: bytes, began: int, size: int, group: int, members: int) -> None:

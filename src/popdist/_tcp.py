@@ -60,18 +60,18 @@ class World:
 
     def Alltoall(self, sent: Any, got: Any) -> None:
         """Send part i of `sent` to member i and receive part i of `got`; parts have one length."""
-        out, into = memoryview(sent).cast("B"), memoryview(got).cast("B")
+        out, received = memoryview(sent).cast("B"), memoryview(got).cast("B")
         step = len(out) // self.size
         parts = [slice(i * step, (i + 1) * step) for i in range(self.size)]
-        into[parts[self.rank]] = out[parts[self.rank]]
-        self._swap([out[p] for p in parts], [into[p] for p in parts])
+        received[parts[self.rank]] = out[parts[self.rank]]
+        self._swap([out[p] for p in parts], [received[p] for p in parts])
 
     def Allgather(self, sent: Any, got: Any) -> None:
         """Send `sent` to all members, and receive part i of `got` from member i."""
-        out, into = memoryview(sent).cast("B"), memoryview(got).cast("B")
+        out, received = memoryview(sent).cast("B"), memoryview(got).cast("B")
         step = len(out)
-        into[self.rank * step : (self.rank + 1) * step] = out
-        parts = [into[i * step : (i + 1) * step] for i in range(self.size)]
+        received[self.rank * step : (self.rank + 1) * step] = out
+        parts = [received[i * step : (i + 1) * step] for i in range(self.size)]
         self._swap([out] * self.size, parts)
 
     def Bcast(self, values: Any, root: int) -> None:
@@ -110,7 +110,7 @@ class World:
         self._net.swap(
             self._group,
             {self._members[i]: out for i in peers if (out := outs[i]) is not None},
-            {self._members[i]: into for i in peers if (into := intos[i]) is not None},
+            {self._members[i]: buffer for i in peers if (buffer := intos[i]) is not None},
         )
 
 
@@ -118,13 +118,13 @@ class _Awake:
     """A time limit in seconds, without the time in which this process was stopped (Ctrl-Z)."""
 
     def __init__(self, seconds: float) -> None:
-        self.left, self._at = seconds, time.monotonic()
+        self.left, self._last_turn = seconds, time.monotonic()
 
     def turn(self) -> bool:
         """Return whether there is time for another turn, which takes _TURN seconds at most."""
         now = time.monotonic()
-        self.left -= min(now - self._at, 2 * _TURN)
-        self._at = now
+        self.left -= min(now - self._last_turn, 2 * _TURN)
+        self._last_turn = now
         return self.left > 0
 
 
@@ -156,7 +156,7 @@ class _Net:
             for peer, out in outs.items()
         }
         heads = {peer: bytearray(_HEAD) for peer in intos}
-        receiving = {peer: [memoryview(heads[peer]), into] for peer, into in intos.items()}
+        receiving = {peer: [memoryview(heads[peer]), buffer] for peer, buffer in intos.items()}
         for peer in {*outs, *intos}:
             if peer < self.rank and peer not in self._links:
                 self._links[peer] = self._connect(peer)

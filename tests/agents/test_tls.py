@@ -70,7 +70,7 @@ async def test_a_key_may_be_asked_for_as_well(link: Link) -> None:
 async def test_an_agent_obeys_no_user_and_no_other_agent(link: Link, who: str) -> None:
     await link.start(folder_of(MACHINE))
     stranger = link.caller(CLIENT if who == "client" else folder_of(who))
-    with pytest.raises(Internal, match="this caller's certificate is no server's"):
+    with pytest.raises(Internal, match="this caller's certificate is not a server's"):
         await stranger.configure("p1", 1, [0])
     assert link.machine.calls == []
 

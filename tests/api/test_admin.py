@@ -36,7 +36,7 @@ def test_weights_of_the_common_queue(server: Server) -> None:
     with podwright.connect() as pod:
         assert [(share.guest, share.weight) for share in pod.admin.shares()] == [("people", 1.0)]
         assert pod.admin.set_share("slurm", 3).source == "STORED"
-        with pytest.raises(InvalidRequest, match="0 is no weight"):
+        with pytest.raises(InvalidRequest, match="0 is not a weight"):
             pod.admin.set_share("slurm", 0)
         assert [share.guest for share in pod.admin.shares()] == ["people", "slurm"]
         assert pod.admin.remove_share("slurm").weight == 1

@@ -169,7 +169,7 @@ def test_what_cannot_be_sent_is_refused_here(server: Server) -> None:
     lock = threading.Lock()
     with pytest.raises(NotPicklable, match="lock"):
         podwright.launch(lambda: lock)
-    with pytest.raises(NotPicklable, match="no function"):
+    with pytest.raises(NotPicklable, match="is not a function"):
         podwright.launch(7)  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match="max_restarts"):
         podwright.launch(index, max_restart=1)
@@ -210,7 +210,7 @@ def test_nothing_is_unpickled_that_others_could_have_written(tmp_path: Path) -> 
     with pytest.raises(Denied):
         read_outcome(str(tmp_path / "link"), 0)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Denied, match="no ordinary file"):
+    with pytest.raises(Denied, match="is not an ordinary file"):
         read_outcome(str(tmp_path / "pipe"), 0)
     if os.getuid() == 0:
         os.chown(path, 5, 5)
@@ -244,7 +244,7 @@ def test_a_job_is_cancelled_and_what_it_had_is_free(server: Server) -> None:
     assert (job.state, server.partitions()) == ("CANCELLED", {})
     with pytest.raises(LaunchFailed, match="cancelled"):
         job.results()
-    job.cancel()  # again is no error
+    job.cancel()  # again is not an error
 
 
 def test_a_job_that_nobody_holds_goes_on_and_leaves_nothing(server: Server, tmp_path: Path) -> None:

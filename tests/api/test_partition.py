@@ -54,7 +54,7 @@ def test_a_partition_is_created_held_and_removed(server: Server) -> None:
             with pytest.raises(Held):
                 pod.remove(partition.name)
         assert (pod.partitions(), pod.leases(), partition.held) == ([], [], False)
-        partition.close()  # again is no error
+        partition.close()  # again is not an error
 
 
 def test_one_that_was_there_is_held_and_stays(server: Server) -> None:

@@ -85,7 +85,7 @@ def test_completion_is_installed_where_bash_looks(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("SHELL", "/bin/bash")
     folder = tmp_path / "bash-completion" / "completions"
-    for _ in range(2):  # installing it again is no error
+    for _ in range(2):  # installing it again is not an error
         assert main(["completion", "install"]) == 0
         assert str(folder / "podwright") in capsys.readouterr().out
     assert {path.name for path in folder.iterdir()} == set(COMMANDS)

@@ -1,4 +1,4 @@
-"""Options from a TOML file: the words that they become, and what is no option."""
+"""Options from a TOML file: the words that they become, and what is not an option."""
 
 from __future__ import annotations
 

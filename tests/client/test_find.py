@@ -128,7 +128,9 @@ def test_a_machine_of_a_systems_server_never_simulates(
         for _ in range(2):
             with pytest.raises(Unavailable, match=f"server does not run: there is .*{mark}"):
                 world.find()
-        world.environ["PODWRIGHT_SOCKET"] = str(world.user)  # asked for by name it is no surprise
+        world.environ["PODWRIGHT_SOCKET"] = str(
+            world.user
+        )  # asked for by name it is not a surprise
         assert world.find().info.version == "user"
     assert not world.started
     del world.environ["PODWRIGHT_SOCKET"]

@@ -172,9 +172,11 @@ async def test_agents_are_asked_before_they_are_registered(site: Site) -> None:
     silent = AgentRequest(name="ag3", host="ag3", port=1)
     await refused(create(ROOT, silent), Unavailable, "vipu-agent --machine ag3")
     bad = AgentRequest(name="a b", host="ag3", port=1)
-    await refused(create(ROOT, bad), InvalidRequest, "is no name of an agent")
+    await refused(create(ROOT, bad), InvalidRequest, "is not a name of an agent")
     await refused(
-        create(ROOT, AgentRequest(name="ag4", host="ag3", port=70000)), InvalidRequest, "no port"
+        create(ROOT, AgentRequest(name="ag4", host="ag3", port=70000)),
+        InvalidRequest,
+        "70000 is not a port",
     )
     assert len(site.controller._services.registry.agents) == 1
 
@@ -191,7 +193,7 @@ async def test_clusters_that_cannot_be(site: Site) -> None:
         (request("ag1", "ag9"), NotFound, "there is no agent ag9"),
         (request("ag1", "ag2", "ag3", num_ilds=2), InvalidRequest, "cannot be divided evenly"),
         (request("ag1", num_ilds=2), InvalidRequest, "1 agents make no 2 link domains"),
-        (request("ag1", topology="ring"), InvalidRequest, "'ring' is no topology"),
+        (request("ag1", topology="ring"), InvalidRequest, "'ring' is not a topology"),
         (request(), InvalidRequest, "names no agent"),
     ]
     for asked, kind, words in cases:
@@ -648,7 +650,11 @@ async def test_one_certificate_of_an_agent_is_believed_until_another_is_named(si
     assert site.asked == {"ag1": "2c3d"}
     for number in ("a.b", "*", "-a", "x" * 64):
         bad = AgentRequest(name="ag1", host="ag1", port=2, replace=True, certificate=number)
-        await refused(site.controller.create_agent(ROOT, bad), InvalidRequest, "is no number")
+        await refused(
+            site.controller.create_agent(ROOT, bad),
+            InvalidRequest,
+            "is not the number of a certificate",
+        )
 
 
 async def test_an_agent_of_another_build_is_left_alone_under_a_running_program() -> None:

@@ -196,7 +196,7 @@ async def test_an_end_that_is_cut_off_shows_by_a_head() -> None:
     assert any(f"before the head {head}" in problem for problem in problems(world, head))
     other = head._replace(position=1, digest="0" * 64)
     assert any("is another than that of the head" in problem for problem in problems(world, other))
-    with pytest.raises(InvalidRequest, match="no head of the audit"):
+    with pytest.raises(InvalidRequest, match="is not the head of an audit chain"):
         read_head("change:1")
 
 

@@ -128,7 +128,7 @@ async def test_private_things_are_as_if_they_were_not_there(both: World) -> None
         assert {lease.partition for lease in leases} <= {mine}
         devices = (await call(controller, caller, "list_devices")).devices
         assert {d.partition for d in devices} == {"", mine}
-        assert sum(d.state == "IN_USE" for d in devices) == 8  # that they are taken is no secret
+        assert sum(d.state == "IN_USE" for d in devices) == 8  # that they are taken is not a secret
         for method, request in (
             ("get_partition", PartitionName(name=other)),
             ("reset_partition", ResetRequest(name=other)),

@@ -74,7 +74,7 @@ def test_an_unknown_preset_lists_those_there_are() -> None:
 
 @pytest.mark.parametrize("size", [0, -4, 3, 66, 96])
 def test_a_pod_has_whole_machines_and_whole_link_domains(size: int) -> None:
-    with pytest.raises(ValueError, match="no size of a pod"):
+    with pytest.raises(ValueError, match="is not a size of a pod"):
         simulated_ipus("x", size)
 
 

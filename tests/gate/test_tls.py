@@ -31,7 +31,7 @@ class Renewing:
     def _connect(self) -> bytes:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # bob's is no server's
+        context.verify_mode = ssl.CERT_NONE  # bob's is not a server's
         context.load_cert_chain(folder_of("client") / "cert.pem", folder_of("client") / "key.pem")
         context.set_alpn_protocols(["h2"])
         with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.http import Full, Visitors
+from podwright.http import TooManyVisitors, Visitors
 
 
 class Guest:
@@ -35,7 +35,7 @@ def test_who_is_busy_makes_no_room() -> None:
     visitors = door()
     for _ in range(2):
         visitors.enter(Guest(float("inf")), "a")
-    with pytest.raises(Full, match="more than 2 connections of one caller"):
+    with pytest.raises(TooManyVisitors, match="more than 2 connections of one caller"):
         visitors.enter(Guest(100.0), "a")
     assert (len(visitors), visitors.refused) == (2, 1)
     visitors.enter(Guest(100.0), "b")

@@ -47,6 +47,6 @@ async def test_a_file_that_is_no_kubeconfig(
     monkeypatch.setenv("KUBECONFIG", "")
     path = tmp_path / "broken.conf"
     path.write_text(text)
-    with pytest.raises(InvalidRequest, match=r"no kubeconfig|no cluster is known"):
+    with pytest.raises(InvalidRequest, match=r"is not a kubeconfig|no cluster is known"):
         async with connect(str(path)):
             pass

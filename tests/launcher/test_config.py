@@ -112,7 +112,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             parse([f"--import-config={tmp_path / name}", "t"])
     with pytest.raises(InvalidRequest, match="No such file"):
         write_config(parse(["t"]), str(tmp_path / "no" / "c"), overwrite=True)
-    with pytest.raises(InvalidRequest, match="no text in UTF-8"):
+    with pytest.raises(InvalidRequest, match="are not text in UTF-8"):
         config_text(parse(["t", "\udcff"]))
 
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from podwright.hosts import Process
-from podwright.launcher.options._instances_told import (
+from podwright.launcher.options._move_notice import (
     MOVE_SIGNAL,
     catches,
     instances_of,

@@ -210,7 +210,7 @@ def test_what_cannot_be_written_is_said_before_anything_starts(launcher: Launche
     (launcher.cwd / "train.py").write_text("import popdist")
     ran = launcher.run("--trace=train.py", *TWO, "true")
     assert ran.code == InvalidRequest.exit_code
-    assert "--trace: train.py is there, and is no trace" in ran.err
+    assert "--trace: train.py is there, and is not a trace" in ran.err
     assert launcher.calls() == []
     launcher.leaves_nothing()
 

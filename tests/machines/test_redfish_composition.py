@@ -75,7 +75,7 @@ async def test_a_block_of_another_system_is_refused(service: RedfishStandIn) -> 
 
 async def test_a_host_has_to_be_a_compute_block(service: RedfishStandIn) -> None:
     service.endpoints[endpoint_path("h1")] = "Processor"
-    with pytest.raises(Internal, match=r"Host is \['Processor'\], and no host"):
+    with pytest.raises(Internal, match=r"Host is \['Processor'\], and not a host"):
         await driver(CompositionFace(service, compose=False)).join("a", 1, {"h1": [0]})
     assert service.zoned() == {}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwright.launcher.hosts._relay import BEAT_EVERY, SILENCE
-from podwright.launcher.watchers._stopped import STILL
+from podwright.launcher.watchers._stop_detection import STILL
 from tests.outer.lab import HostsLab, SlurmLab, poll, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]

@@ -128,7 +128,7 @@ def test_nothing_moves_at_a_loss() -> None:
     assert plan_moves(blocks, 2, held, {}, now=0.0) is None
     assert plan_moves(blocks, 2, held, {2: 199.0}, now=0.0) is not None, "four devices for 50 s"
     assert plan_moves(blocks, 2, held, {1: 200.0, 2: 200.0}, now=0.0) is None
-    assert plan_moves(blocks, 2, held, {1: 40.0}, now=0.0, away=1 << 7) is None
+    assert plan_moves(blocks, 2, held, {1: 40.0}, now=0.0, unusable=1 << 7) is None
 
 
 def test_devices_that_somebody_leaves_are_not_free_yet() -> None:

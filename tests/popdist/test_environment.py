@@ -56,7 +56,7 @@ def test_devices_have_the_ids_that_a_poprun_log_shows(monkeypatch: pytest.Monkey
 
 def test_all_four_devices_of_a_machine_are_device_6() -> None:
     assert [popdist.getDeviceId(n) for n in (1, 2, 4)] == [0, 2, 6]
-    with pytest.raises(BadUse, match="no aligned group"):
+    with pytest.raises(BadUse, match="are not an aligned group"):
         popdist.getDeviceId(3)
     with pytest.raises(BadUse, match="0 or more"):
         popdist.getDeviceId(-1)

@@ -34,7 +34,7 @@ import numpy as np
 import popdist
 
 popdist.init()
-popdist.init()  # twice is no error
+popdist.init()  # twice is not an error
 me = popdist.getInstanceIndex()
 said = {"me": me, "initialized": popdist.isBackendInitialized()}
 

@@ -142,7 +142,7 @@ def test_no_limit_is_not_an_unknown_one() -> None:
     assert duration("Partition_Limit") == math.inf
     assert math.isnan(duration(""))
     for wrong in ("1:2:3:4", "a", "-5", "x-01:00:00"):
-        with pytest.raises(ValueError, match=r"is no time|could not convert"):
+        with pytest.raises(ValueError, match=r"is not a time|could not convert"):
             duration(wrong)
 
 
@@ -160,7 +160,7 @@ def test_memory_of_each_core_and_node() -> None:
     assert memory("64Gn", 8, 2) == 128 << 30
     assert memory("1.50T", 8, 2) == 1536 << 30
     assert memory("512000K", 1, 1) == 500 << 20
-    with pytest.raises(ValueError, match="no amount"):
+    with pytest.raises(ValueError, match="is not an amount"):
         memory("much", 1, 1)
 
 

@@ -245,7 +245,7 @@ def test_gpu_nodes_from_a_file(
     code, out, err = said(capsys, *words)
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert "no power of two" not in " ".join(found["what_to_change"])
+    assert "not a power of two" not in " ".join(found["what_to_change"])
     shared, alone = found["ways"]
     assert (shared["way"], alone["way"]) == ("shared", "exclusive")
     assert shared["used"] > alone["used"]

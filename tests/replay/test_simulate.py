@@ -305,7 +305,7 @@ def test_a_move_makes_the_block_that_is_missing() -> None:
     assert out.start_times[4] == 70
     assert sorted(out.end_times)[-2:] == [1000, 1010], "who moved ends as much later"
     work = sum(one.devices * one.runtime for one in jobs)
-    assert sum(out.series.useful) == pytest.approx(work), "a move is no work"
+    assert sum(out.series.useful) == pytest.approx(work), "a move is not work"
     assert run(jobs, policy="moves", movable=0.0).start_times[4] == 1000
 
 

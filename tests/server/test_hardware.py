@@ -12,8 +12,8 @@ from podwright.agents import SimulatedMachine
 from podwright.agents.gpu import GpuMachine
 from podwright.errors import WrongState
 from podwright.fabric import IPU, preset
-from podwright.server import _hardware
-from podwright.server._hardware import ServedHardware, Source, choose
+from podwright.server import _served_hardware
+from podwright.server._served_hardware import ServedHardware, Source, choose
 from podwright.store import MemoryStore
 
 Records = Mapping[tuple[str, str], bytes]
@@ -34,7 +34,7 @@ async def _kept(hardware: ServedHardware, *more: tuple[str, str]) -> Records:
 
 
 def test_nothing_at_all_is_a_simulated_pod16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hardware, "detect", lambda: None)
+    monkeypatch.setattr(_served_hardware, "detect", lambda: None)
     hardware = choose({})
     assert [c.name for c in hardware.clusters] == ["pod16"]
     assert hardware.nothing_found
@@ -42,7 +42,9 @@ def test_nothing_at_all_is_a_simulated_pod16(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_found_wins_over_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hardware, "detect", lambda: ServedHardware((preset("pod4"),), Source()))
+    monkeypatch.setattr(
+        _served_hardware, "detect", lambda: ServedHardware((preset("pod4"),), Source())
+    )
     hardware = choose({})
     assert [c.name for c in hardware.clusters] == ["pod4"]
     assert not hardware.nothing_found

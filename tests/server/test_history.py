@@ -149,7 +149,7 @@ async def test_a_history_that_fails_stops_nothing_and_goes_on_later(
     await world.pass_minute()
     await world.pass_minute()
     await world.make("p1")
-    said = [record for record in caplog.records if "written down" in record.message]
+    said = [record for record in caplog.records if "history cannot be written" in record.message]
     assert len(said) == (0 if isinstance(error, Fenced) else 1), "said once"
     world.history.error = None
     await world.pass_minute()

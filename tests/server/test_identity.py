@@ -114,7 +114,7 @@ async def test_forged_tokens(identity: Identity, clock: Clock) -> None:
             continue
         with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
             await identity.of_metadata(_bearer(bad))
-    with pytest.raises(wire.Unauthenticated, match="'Basic' is no way"):
+    with pytest.raises(wire.Unauthenticated, match="'Basic' is not a way"):
         await identity.of_metadata([("authorization", "Basic abc")])
 
 

@@ -74,7 +74,7 @@ def test_a_foreign_server_that_answers_is_left_alone(folder: Path) -> None:
 
 def test_a_file_in_the_way_is_left_alone(folder: Path) -> None:
     (folder / "s").write_text("precious")
-    with pytest.raises(wire.InvalidRequest, match="is no socket"):
+    with pytest.raises(wire.InvalidRequest, match="is not a socket"):
         SocketPlace(folder / "s").take()
     assert (folder / "s").read_text() == "precious"
 

@@ -95,7 +95,7 @@ def test_a_job_that_is_cancelled_says_so(submit: Submit) -> None:
     with pytest.raises(LaunchFailed, match="CANCELLED") as raised:
         job.results()
     assert raised.value.data["state"] == "CANCELLED"
-    job.cancel()  # again is no error
+    job.cancel()  # again is not an error
 
 
 def test_a_job_that_slurm_forgot_is_judged_by_what_it_left(

@@ -59,7 +59,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "hello", "{}", "[1]\n", '{"file":"other","version":1}\n'])
 def test_foreign_files_are_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="no backup of Podwright's"):
+    with pytest.raises(InvalidRequest, match="is not a backup that Podwright wrote"):
         read_backup(text)
 
 

@@ -158,7 +158,7 @@ def test_perfettos_classes_read_it(tmp_path: Path) -> None:
         *("launch", "run", "partition", "waiting", "fabric", "start 2", "giving back")
     ]
     assert begun[names["instance 0"]][:3] == ["instance 0", "join by MPI", "allReduceSum"]
-    assert begun[names["collectives"]] == ["allReduceSum: instance 1 comes last"] * 200
+    assert begun[names["collectives"]] == ["allReduceSum: instance 1 arrives last"] * 200
 
 
 def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -330,9 +330,9 @@ def test_the_file_is_private_and_nothing_else_is_written_over(tmp_path: Path) ->
     link.symlink_to(path)
     os.mkfifo(tmp_path / "pipe")
     for wrong, why in (
-        (program, "is there, and is no trace"),
+        (program, "is there, and is not a trace"),
         (link, "symbolic links"),
-        (tmp_path / "pipe", "is no file"),
+        (tmp_path / "pipe", "is not a file"),
         (tmp_path, "directory"),
         (tmp_path / "none" / "t", "No such file"),
     ):
@@ -347,7 +347,7 @@ def test_the_file_is_private_and_nothing_else_is_written_over(tmp_path: Path) ->
 def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t"
     path.write_bytes(content)
-    with pytest.raises(InvalidRequest, match="is no trace of a launch"):
+    with pytest.raises(InvalidRequest, match="is not a trace of a launch"):
         read_timeline(str(path))
     with pytest.raises(NotFound):
         read_timeline(str(tmp_path / "none"))

@@ -250,7 +250,7 @@ def test_a_secure_server_and_its_agents_speak_tls(
         pod.good("vipu", "create", "partition", "p1", "--size", "4")
         kept = json.loads((tmp_path / f"{MACHINE}.json").read_text())
         assert {device["partition"] for device in kept["devices"]} == {"p1"}
-        machines.arguments = ()  # an agent without TLS is no agent of this server's
+        machines.arguments = ()  # an agent without TLS is not an agent of this server's
         machines.start("plain")
         port = str(machines.ports["plain"])
         words = ("create", "agent", "plain", "--host", "127.0.0.1", "--port", port)

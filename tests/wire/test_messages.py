@@ -188,7 +188,9 @@ def test_a_missing_part_and_an_unknown_number_are_refused() -> None:
     with pytest.raises(wire.InvalidRequest, match="CreateRequest lacks spec"):
         messages.decode(wire.CreateRequest, b"")
     spec = podwright_v1_pb2.PartitionSpec(name="p", routing=77)
-    with pytest.raises(wire.InvalidRequest, match=r"77 is no Routing\. Choose one of DEFAULT, DNC"):
+    with pytest.raises(
+        wire.InvalidRequest, match=r"77 is not a value of Routing\. Choose one of DEFAULT, DNC"
+    ):
         messages.from_message(wire.PartitionSpec, spec)
 
 

@@ -97,7 +97,7 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # with it, no misspelt name would be found
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ finds no misspelt names
 
     def __getattr__(name: str) -> Any:
         for module, names in _LATER.items():

@@ -225,7 +225,7 @@ class RemoteMachine:
         if code == "DEADLINE_EXCEEDED":
             return Unavailable(f"machine {self.name} does not answer within {self._timeout:g} s")
         if code == "UNIMPLEMENTED":
-            return Internal(f"what answers at {self.where} is no agent of machine {self.name}")
+            return Internal(f"what answers at {self.where} is not an agent of machine {self.name}")
         if self._certs is not None and _WRONG_NAME.search(error.details() or ""):
             return Unavailable(
                 f"what answers at {self.where} has no certificate of {self._shown_name()}",

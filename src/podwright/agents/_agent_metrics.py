@@ -17,20 +17,20 @@ async def figures(
 
     calls: the number of calls by method and code. The code of a successful call is `OK`.
     """
-    at = {"machine": machine}
+    labels = {"machine": machine}
     words = "Calls that were answered, by how they ended."
     call_figures = [
-        Figure("agent_calls", words, count, {**at, "method": method, "code": code}, total=True)
+        Figure("agent_calls", words, count, {**labels, "method": method, "code": code}, total=True)
         for (method, code), count in sorted(calls.items())
     ]
     try:
         report = await driver.describe()
     except PodwrightError:
-        return [Figure("agent_healthy", "1: its devices answer.", 0, at), *call_figures]
+        return [Figure("agent_healthy", "1: its devices answer.", 0, labels), *call_figures]
     configured = len(report.configured)
     return [
-        Figure("agent_healthy", "1: its devices answer.", 1, at),
-        Figure("agent_devices", "Devices of the machine.", len(report.devices), at),
-        Figure("agent_devices_configured", "Devices that are in a partition.", configured, at),
+        Figure("agent_healthy", "1: its devices answer.", 1, labels),
+        Figure("agent_devices", "Devices of the machine.", len(report.devices), labels),
+        Figure("agent_devices_configured", "Devices that are in a partition.", configured, labels),
         *call_figures,
     ]

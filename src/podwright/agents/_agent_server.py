@@ -163,7 +163,7 @@ class Agent:
             certificate_names = context.auth_context().get("x509_subject_alternative_name", ())
             if SERVER_URI.encode() not in certificate_names:
                 raise Unauthenticated(
-                    "this caller's certificate is no server's",
+                    "this caller's certificate is not a server's",
                     operation=name,
                     would_work="start vipu-server with the certificates of vipu-server --tls-init",
                 )

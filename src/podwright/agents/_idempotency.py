@@ -67,7 +67,7 @@ class Heard:
             self._write(self._path, call)
 
     def _forget(self, now: float) -> None:
-        old = [nonce for nonce, at in self._nonces.items() if now - at > self._keep]
+        old = [nonce for nonce, heard_at in self._nonces.items() if now - heard_at > self._keep]
         for nonce in old:
             del self._nonces[nonce]
 
@@ -87,8 +87,8 @@ class Heard:
     def _rewrite(self, path: Path) -> None:
         """Replace the file with one that contains only the calls that have not expired."""
         remaining = {call.nonce: call for call in self._last.values()}
-        for nonce, at in self._nonces.items():
-            remaining.setdefault(nonce, Call(nonce, at, "", 0))
+        for nonce, heard_at in self._nonces.items():
+            remaining.setdefault(nonce, Call(nonce, heard_at, "", 0))
         fresh = path.with_name(path.name + ".new")
         fresh.unlink(missing_ok=True)
         with open(fresh, "wb", opener=_private) as file:

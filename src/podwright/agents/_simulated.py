@@ -59,7 +59,7 @@ class _Plan:
 
 
 class SimulatedMachine:
-    """A simulated machine behind the driver seam.
+    """A simulated machine behind the interface of a driver.
 
     `host` and the ports are the addresses that its devices report; nothing listens there. `sleep`
     waits for delays, so that tests can use a virtual clock. `links` is what its ports see, or None
@@ -135,14 +135,16 @@ class SimulatedMachine:
             device.used_by = device.partition
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
-        """Refuse older epochs from now on. Raises wire.Fenced when this epoch is older itself."""
+        """Refuse older epochs from now on. Raises wire.Fenced when a device has seen
+        a newer epoch than this one.
+        """
         for index in devices:
             if epoch < self.devices[index].seen:
                 raise self._fenced(kind, index, epoch)
         for index in devices:
             self.devices[index].seen = epoch
 
-    # -- the driver seam ---------------------------------------------------------------------
+    # -- the interface of a driver ------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`."""

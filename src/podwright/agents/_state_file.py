@@ -28,12 +28,12 @@ def check_epoch(epoch: int, seen: int, action: str) -> None:
     If an agent obeyed such an epoch once, it would refuse every server from then on. seen: the
     highest epoch so far; 0: none yet.
     """
-    most = min(EPOCH_LIMIT, seen + EPOCH_STEP) if seen else EPOCH_LIMIT
-    if not 0 <= epoch < most:
+    epoch_limit = min(EPOCH_LIMIT, seen + EPOCH_STEP) if seen else EPOCH_LIMIT
+    if not 0 <= epoch < epoch_limit:
         raise InvalidRequest(
             f"epoch {epoch} is none that a server can have come to",
             operation=action,
-            would_work=f"choose one below {most}",
+            would_work=f"choose one below {epoch_limit}",
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, overload
 
 from podwright.api._process import LaunchProcess, Option, option_words
-from podwright.api._run import counts, place
+from podwright.api._run import launch_counts, place
 from podwright.errors import LaunchFailed
 from podwright.functions import CallOutcome, dump_call, finished, read_outcome
 from podwright.launcher import RunFolder, make_folder
@@ -83,7 +83,7 @@ def launch(  # type: ignore[misc]  # mypy compares *args: *Ts with no implementa
 
     Raises `NotPicklable`, and `InvalidRequest` for an option that poprun does not have.
     """
-    replicas, instances = counts(partition, replicas, instances, options)
+    replicas, instances = launch_counts(partition, replicas, instances, options)
     known: dict[str, Option | None] = {
         "num_replicas": replicas,
         "num_instances": instances,

@@ -70,8 +70,8 @@ class PodAdmin:
 
     It is `Pod.admin` and closes with its `Pod`. Any thread may use it. A change is in force when
     its method returns. Every method raises the errors of `podwright.errors`: `Denied` for a caller
-    who is no administrator, `NotFound` for a name that does not exist, `AlreadyExists` for a name
-    that is taken, `WrongState` for a thing that is in use.
+    who is not an administrator, `NotFound` for a name that does not exist, `AlreadyExists` for a
+    name that is taken, `WrongState` for a thing that is in use.
     """
 
     def __init__(self, client: Client, lock: LockType) -> None:

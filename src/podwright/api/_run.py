@@ -101,7 +101,7 @@ async def run_async(
         return started.completed(check=check)
 
 
-def counts(
+def launch_counts(
     partition: Partition | str | None,
     replicas: int | None,
     instances: int | None,
@@ -138,7 +138,7 @@ class _Run:
         cwd: str | None,
         options: Mapping[str, Option],
     ) -> None:
-        replicas, instances = counts(partition, replicas, instances, options)
+        replicas, instances = launch_counts(partition, replicas, instances, options)
         known: dict[str, Option | None] = {
             "num_replicas": replicas,
             "num_instances": instances,

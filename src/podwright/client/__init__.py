@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from podwright.client._contexts import schema as contexts_schema
     from podwright.client._grpc_transport import GrpcTransport
     from podwright.client._port_forward import PortForwarder, run_through
-    from podwright.client._virm_transport import VirmTransport
-    from podwright.client._waiting_line import (
+    from podwright.client._queue_waits import (
         OUR_TURN,
         QUESTION,
         RECOVERY,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         wait_in_line,
         withdraw,
     )
+    from podwright.client._virm_transport import VirmTransport
 
 __all__ = [
     "HOST_VARIABLE",
@@ -85,7 +85,7 @@ __all__ = [
     "write_contexts",
 ]
 
-_OF_WAITING_LINE = (
+_QUEUE_WAIT_NAMES = (
     "OUR_TURN",
     "QUESTION",
     "RECOVERY",
@@ -119,8 +119,8 @@ def __getattr__(name: str) -> Any:
         from podwright.client import _contexts
 
         return {"contexts_as_toml": _contexts.as_toml, "contexts_schema": _contexts.schema}[name]
-    if name in _OF_WAITING_LINE:
-        from podwright.client import _waiting_line
+    if name in _QUEUE_WAIT_NAMES:
+        from podwright.client import _queue_waits
 
-        return getattr(_waiting_line, name)
+        return getattr(_queue_waits, name)
     raise AttributeError(name)

@@ -273,7 +273,7 @@ class Client:
         duration: float = 0.0,
         for_job: bool = False,
     ) -> Explanation:
-        """Explain why a request cannot start now, or how a waiter, lease or partition stands."""
+        """Explain why a request cannot start now, or the state of a waiter, lease or partition."""
         request = ExplainRequest(name=name, spec=spec, duration=duration, for_job=for_job)
         return self._call("Explain", request, Explanation)
 

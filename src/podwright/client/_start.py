@@ -124,4 +124,4 @@ def _failure_reason(code: int, timeout: float, log: str) -> str:
             lines = file.read().strip().splitlines()
     except OSError:
         lines = []
-    return f"ended at once with code {code}: {lines[-1] if lines else 'it said nothing'}"
+    return f"ended at once with code {code}: {lines[-1] if lines else 'it printed nothing'}"

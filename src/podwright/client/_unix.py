@@ -158,7 +158,7 @@ class UnixTransport:
                 return msgspec.json.decode(body, type=prepared(method.reply))
             refusal = msgspec.to_builtins(msgspec.json.decode(body, type=prepared(ErrorBody)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise self._strange(f"status {status} and what is no reply ({error})") from None
+            raise self._strange(f"status {status} and what is not a reply ({error})") from None
         raise error_from_json(refusal)
 
     def _strange(self, detail: str) -> PodwrightError:

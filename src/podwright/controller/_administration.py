@@ -32,13 +32,13 @@ from podwright.store import Opened, Put
 
 @dataclass(frozen=True)
 class Machines:
-    """How the controller comes to machines that an administrator registers.
+    """How the controller finds the machines that an administrator registers.
 
     connect: makes an agent's driver. silence: seconds without an answer after which one is out
     of service. discovery: what agents announce. fabric: makes the driver of what joins
     devices of several machines.
-    introduce: called with who this server is, by a name that its store keeps, and which start this
-    is. administrators: common names that a certificate makes administrators of (see Users).
+    introduce: called with the server's name, which its store keeps, and the number of this start.
+    administrators: common names that a certificate makes administrators of (see Users).
     starting: seconds in which an agent that is to be registered may come up.
     """
 

@@ -23,8 +23,8 @@ from podwright.controller._administration import (
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._store_check import verify
 from podwright.controller.administration._privacy import Visible
+from podwright.controller.calls._call_checks import BoundCall, declared
 from podwright.controller.calls._call_table import CALLS
-from podwright.controller.calls._declared import BoundCall, declared
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.queue import _stored_weights as stored_weights
@@ -51,8 +51,8 @@ class Controller:
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
-    for one call to a machine. machines: how those come in that an administrator registers.
-    visible: what callers see of others' things. sharing: between schedulers and people. sleep:
+    for one call to a machine. machines: how it finds those that an administrator registers.
+    visible: what callers see of others' objects. sharing: between schedulers and people. sleep:
     how the timer waits. own_host: the host that
     the controller runs on, whose processes it can examine itself; None: it examines none.
     """
@@ -162,10 +162,10 @@ class Controller:
         read_only: why nothing can be changed. silent_schedulers: those whose last report is older
         than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
         """
-        core, full = self._core, self.read_only
-        ages = {name: core.now() - at for name, (at, _) in core.queues.items()}
+        core, refusal = self._core, self.read_only
+        ages = {name: core.now() - reported_at for name, (reported_at, _) in core.queues.items()}
         return {
-            "read_only": full.problem if full else "",
+            "read_only": refusal.problem if refusal else "",
             "silent_schedulers": {
                 guest_name(key): round((wall - age) / 10) * 10
                 for key, age in ages.items()
@@ -212,7 +212,7 @@ class Controller:
         driver = self._core.hardware.fabric
         return driver.kind if driver is not None else ""
 
-    # -- who calls, and what that one sees ---------------------------------------------------
+    # -- callers, and what each one sees -----------------------------------------------------
 
     async def authenticate(self, name: str, key: str) -> Caller:
         """The caller behind a name and an access key. Raises Unauthenticated."""

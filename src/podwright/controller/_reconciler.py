@@ -14,7 +14,7 @@ from typing import Final
 from podwright.controller.hardware import _fences as fences
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.hardware import _steps as steps
-from podwright.controller.hardware._abandoned import AbandonedLaunches
+from podwright.controller.hardware._abandoned_leases import AbandonedLaunches
 from podwright.controller.moves._relocate import may_move, relocate
 from podwright.controller.partitions._lease_expiry import expire
 from podwright.controller.state._core import AUTO_RESETS, Core, Entry

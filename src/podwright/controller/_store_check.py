@@ -11,7 +11,7 @@ The invariants:
 - a lease lies within its partition, and disjoint from all its leases but its ancestors';
 - no epoch is from the future: the server's epochs only grow.
 
-A lease, a fence or a parent that refers to something that is gone is no damage: whoever ended the
+A lease, a fence or a parent that refers to something that is gone is not damage: whoever ended the
 other end made it meaningless, and the start drops it. Records of unknown kinds are left alone,
 since the next Podwright may have written them.
 """
@@ -88,7 +88,7 @@ _NAMES: Final[Mapping[str, Callable[[Any], str]]] = {
     WAITER: lambda record: str(record.id),
     SHARE: lambda record: str(record.guest),
 }
-#: So many faults stand in a refusal; `--check` lists all.
+#: A refusal names at most this many faults; `--check` lists all.
 _SHOWN: Final = 3
 
 

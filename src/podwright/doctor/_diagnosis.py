@@ -16,8 +16,8 @@ class Subject(NamedTuple):
     """What is examined. An empty text: what the environment names, if anything.
 
     hosts: a list such as n[1-4],m2. hostfile: a file with a host or a range on each line. Without
-    both, this machine. server_host, server_port: the server that instances must reach. allocation,
-    partition: what it must have.
+    both, this machine is examined. server_host, server_port: the server that instances must reach.
+    allocation, partition: names that this server must have.
     """
 
     hosts: str = ""
@@ -36,7 +36,7 @@ def diagnose(subject: Subject, environ: Mapping[str, str]) -> list[DoctorFinding
     try:
         number = int(port)
     except ValueError:
-        raise InvalidRequest(f"IPUOF_VIPU_API_PORT={port!r} is no port") from None
+        raise InvalidRequest(f"IPUOF_VIPU_API_PORT={port!r} is not a port") from None
     findings = examine(hosts, environ, server=(host, number) if host else None)
     partition = subject.partition or environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
     if host or partition or subject.allocation:

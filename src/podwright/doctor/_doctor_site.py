@@ -1,7 +1,7 @@
 """The findings of `podwright doctor` on this machine beside launching.
 
 They concern the server with its store and agents, Slurm, Kubernetes and GPUs. It starts nothing and
-changes nothing. Software that is not installed has no row and is no problem: most machines have
+changes nothing. Software that is not installed has no row and is not a problem: most machines have
 neither Slurm nor Kubernetes.
 """
 

@@ -20,12 +20,12 @@ def cabling(cluster: Cluster) -> dict[str, dict[str, str]]:
     # Machines in the same place of every link domain form a row of the second tier.
     rows = list(zip(*domains, strict=False)) if cluster.topology is ClusterTopology.LOOPED else []
     closed = cluster.domain_topology is DomainTopology.TORUS
-    for d, names in enumerate(domains):
+    for domain_index, names in enumerate(domains):
         for i, name in enumerate(names):
             ports = wanted.setdefault(name, {})
             _join(ports, "", names, i, closed)
             if i < len(rows):
-                _join(ports, "gw-", rows[i], d, True)
+                _join(ports, "gw-", rows[i], domain_index, True)
     return wanted
 
 

@@ -83,13 +83,13 @@ class _Reader:
     def __init__(self, file: str, lines: Mapping[KeyPath, int]) -> None:
         self.file, self.lines = file, lines
 
-    def fail(self, at: KeyPath, problem: str, would_work: str = "") -> NoReturn:
-        raise FabricError(self.file, self._line(at), _spell(at), problem, would_work)
+    def fail(self, key_path: KeyPath, problem: str, would_work: str = "") -> NoReturn:
+        raise FabricError(self.file, self._line(key_path), _spell(key_path), problem, would_work)
 
-    def _line(self, at: KeyPath) -> int:
-        while at and at not in self.lines:
-            at = at[:-1]
-        return self.lines.get(at, 1)
+    def _line(self, key_path: KeyPath) -> int:
+        while key_path and key_path not in self.lines:
+            key_path = key_path[:-1]
+        return self.lines.get(key_path, 1)
 
     def cluster(self, tree: Mapping[str, Any]) -> Cluster:
         self._keys((), tree, _CLUSTER_KEYS, required=("name", "family", "link_domains"))
@@ -110,16 +110,16 @@ class _Reader:
         )
 
     def _domains(self, value: Any, family: Family, simulated: bool) -> tuple[LinkDomain, ...]:
-        at: KeyPath = ("link_domains",)
+        key_path: KeyPath = ("link_domains",)
         if not isinstance(value, list) or not value:
-            self.fail(at, "has no link domain in it", "Write " + _EXAMPLE["link_domains"])
-        most = family.max_domain_devices // family.devices_per_machine
+            self.fail(key_path, "has no link domain in it", "Write " + _EXAMPLE["link_domains"])
+        machine_limit = family.max_domain_devices // family.devices_per_machine
         domains: list[LinkDomain] = []
         names: dict[str, KeyPath] = {}
         machine_names: dict[str, KeyPath] = {}
         addresses: dict[str, KeyPath] = {}
         for i, table in enumerate(value):
-            domain_path = (*at, i)
+            domain_path = (*key_path, i)
             if not isinstance(table, dict):
                 self.fail(domain_path, f"is {_kind(table)}", "Write " + _EXAMPLE["link_domains"])
             self._keys(domain_path, table, _DOMAIN_KEYS, required=("machines",))
@@ -127,12 +127,14 @@ class _Reader:
             self._once((*domain_path, "name"), name, names)
             listed, machines_path = table["machines"], (*domain_path, "machines")
             if not isinstance(listed, list) or not listed:
-                self.fail(machines_path, "is no list of machines", "Write " + _EXAMPLE["machines"])
-            if len(listed) > most:
+                self.fail(
+                    machines_path, "is not a list of machines", "Write " + _EXAMPLE["machines"]
+                )
+            if len(listed) > machine_limit:
                 self.fail(
                     machines_path,
                     f"has {len(listed)} machines",
-                    f"A link domain of this family has at most {most}, "
+                    f"A link domain of this family has at most {machine_limit}, "
                     f"which are {family.max_domain_devices} devices",
                 )
             machines = []
@@ -145,28 +147,32 @@ class _Reader:
             domains.append(LinkDomain(name, tuple(machines)))
         return tuple(domains)
 
-    def _machine(self, at: KeyPath, value: Any, simulated: bool) -> Machine:
+    def _machine(self, key_path: KeyPath, value: Any, simulated: bool) -> Machine:
         if isinstance(value, str):
             value = {"name": value}
         if not isinstance(value, dict):
             self.fail(
-                at, f"is {_kind(value)}", 'Write "ag1" or { name = "ag1", host = "10.1.2.3" }'
+                key_path, f"is {_kind(value)}", 'Write "ag1" or { name = "ag1", host = "10.1.2.3" }'
             )
-        self._keys(at, value, _MACHINE_KEYS, required=("name",))
-        name = self._name((*at, "name"), value["name"])
+        self._keys(key_path, value, _MACHINE_KEYS, required=("name",))
+        name = self._name((*key_path, "name"), value["name"])
         host = value.get("host", "127.0.0.1" if simulated else name)
         if not isinstance(host, str) or not _HOST.fullmatch(host):
             self.fail(
-                (*at, "host"), f"{host!r} is no host", 'Write a name or an address: "10.1.2.3"'
+                (*key_path, "host"),
+                f"{host!r} is not a host",
+                'Write a name or an address: "10.1.2.3"',
             )
         port = value.get("port", 8080)
         if type(port) is not int or not 0 < port < 65536:
-            self.fail((*at, "port"), f"{port!r} is no port", "Write a number from 1 to 65535")
+            self.fail(
+                (*key_path, "port"), f"{port!r} is not a port", "Write a number from 1 to 65535"
+            )
         return Machine(name, host, port)
 
     def _keys(
         self,
-        at: KeyPath,
+        key_path: KeyPath,
         table: Mapping[str, Any],
         known: Iterable[str],
         *,
@@ -174,16 +180,18 @@ class _Reader:
     ) -> None:
         for key in table:
             if key not in known:
-                self.fail((*at, key), "is no key that is known here", nearest(key, known))
+                self.fail((*key_path, key), "is not a known key", nearest(key, known))
         for key in required:
             if key not in table:
-                self.fail(at, f"lacks the key {key}", f"Write {_EXAMPLE[key]}")
+                self.fail(key_path, f"lacks the key {key}", f"Write {_EXAMPLE[key]}")
 
-    def _name(self, at: KeyPath, value: Any) -> str:
+    def _name(self, key_path: KeyPath, value: Any) -> str:
         if not isinstance(value, str):
-            self.fail(at, f"is {_kind(value)}", "Write a name in quotation marks")
+            self.fail(key_path, f"is {_kind(value)}", "Write a name in quotation marks")
         if not _NAME.fullmatch(value):
-            self.fail(at, f"{value!r} is no name", "A name has letters, digits and . _ - in it")
+            self.fail(
+                key_path, f"{value!r} is not a name", "A name has letters, digits and . _ - in it"
+            )
         return value
 
     def _choice(self, tree: Mapping[str, Any], key: str, default: _Choice) -> _Choice:
@@ -193,18 +201,22 @@ class _Reader:
             self._no_choice((key,), value, choices)
         return type(default)(value)
 
-    def _no_choice(self, at: KeyPath, value: Any, choices: Iterable[str]) -> NoReturn:
-        self.fail(at, f"{value!r} is not known", nearest(str(value), choices))
+    def _no_choice(self, key_path: KeyPath, value: Any, choices: Iterable[str]) -> NoReturn:
+        self.fail(key_path, f"{value!r} is not known", nearest(str(value), choices))
 
-    def _once(self, at: KeyPath, name: str, seen: dict[str, KeyPath]) -> None:
+    def _once(self, key_path: KeyPath, name: str, seen: dict[str, KeyPath]) -> None:
         if name in seen:
             first = self._line(seen[name])
-            self.fail(at, f"{name} is named twice, first on line {first}", "Each is named once")
-        seen[name] = at
+            self.fail(
+                key_path, f"{name} is named twice, first on line {first}", "Each is named once"
+            )
+        seen[name] = key_path
 
 
-def _spell(at: KeyPath) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at).lstrip(".")
+def _spell(key_path: KeyPath) -> str:
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in key_path
+    ).lstrip(".")
 
 
 def _kind(value: Any) -> str:

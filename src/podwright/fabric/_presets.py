@@ -58,7 +58,7 @@ def simulated_ipus(name: str, size: int) -> Cluster:
     """
     per_machine, full_domain = IPU.devices_per_machine, IPU.max_domain_devices
     if size <= 0 or size % per_machine or (size > full_domain and size % full_domain):
-        raise ValueError(f"{size} is no size of a pod: a multiple of 4 to 64, or of 64")
+        raise ValueError(f"{size} is not a size of a pod: a multiple of 4 to 64, or of 64")
     machines = [Machine(f"ag{i + 1}") for i in range(size // per_machine)]
     step = min(size, full_domain) // per_machine
     domains = tuple(

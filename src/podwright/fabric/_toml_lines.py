@@ -30,43 +30,43 @@ def key_lines(text: str) -> dict[Path, int]:
 
 class _Walk:
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text, self.position = text, 0
         self._ends = [newline.start() for newline in re.finditer("\n", text)]
         self.lines: dict[Path, int] = {}
         self._counts: dict[Path, int] = {}  # number of tables so far, by array of tables
         table: Path = ()
         while self._peek():
-            if text.startswith("[[", self.at):
-                self.at += 2
+            if text.startswith("[[", self.position):
+                self.position += 2
                 table = self._header()
                 number = self._counts[table] = self._counts.get(table, -1) + 1
                 table = (*table, number)
                 self._note(table)
-                self.at += 2
-            elif text[self.at] == "[":
-                self.at += 1
+                self.position += 2
+            elif text[self.position] == "[":
+                self.position += 1
                 table = self._header()
                 self._note(table)
-                self.at += 1
+                self.position += 1
             else:
                 self._pair(table)
 
     def _peek(self) -> str:
-        match = _BLANK.match(self.text, self.at)
-        self.at = match.end() if match else self.at
-        return self.text[self.at : self.at + 1]
+        match = _BLANK.match(self.text, self.position)
+        self.position = match.end() if match else self.position
+        return self.text[self.position : self.position + 1]
 
     def _note(self, path: Path) -> None:
-        self.lines.setdefault(path, bisect_left(self._ends, self.at) + 1)
+        self.lines.setdefault(path, bisect_left(self._ends, self.position) + 1)
 
     def _key(self) -> Path:
         parts: list[str] = []
         dot = "."
         while dot:
-            match = _KEY.match(self.text, self.at)
+            match = _KEY.match(self.text, self.position)
             if match is None:
-                raise ValueError(f"no key at offset {self.at}")
-            self.at = match.end()
+                raise ValueError(f"no key at offset {self.position}")
+            self.position = match.end()
             parts.append(match[1].strip("\"'"))
             dot = match[2]
         return tuple(parts)
@@ -80,36 +80,36 @@ class _Walk:
         return path
 
     def _pair(self, table: Path) -> None:
-        start = self.at
+        start = self.position
         path = table
         for part in self._key():
             path = (*path, part)
-            end, self.at = self.at, start
+            end, self.position = self.position, start
             self._note(path)
-            self.at = end
-        self.at += 1  # the equals sign
+            self.position = end
+        self.position += 1  # the equals sign
         self._value(path)
 
     def _value(self, path: Path) -> None:
         opening = self._peek()
         if opening == "[":
-            self.at += 1
+            self.position += 1
             number = 0
             while self._peek() != "]":
                 self._note((*path, number))
                 self._value((*path, number))
                 number += 1
                 if self._peek() == ",":
-                    self.at += 1
-            self.at += 1
+                    self.position += 1
+            self.position += 1
         elif opening == "{":
-            self.at += 1
+            self.position += 1
             while self._peek() != "}":
                 self._pair(path)
                 if self._peek() == ",":
-                    self.at += 1
-            self.at += 1
+                    self.position += 1
+            self.position += 1
         else:
             kind = _STRING if opening in "\"'" else _SCALAR
-            match = kind.match(self.text, self.at)
-            self.at = match.end() if match else len(self.text)
+            match = kind.match(self.text, self.position)
+            self.position = match.end() if match else len(self.text)

@@ -43,7 +43,9 @@ def dump_call(
     import cloudpickle
 
     if not callable(function):
-        raise NotPicklable(f"{function!r} is no function", would_work="pass what is to be called")
+        raise NotPicklable(
+            f"{function!r} is not a function", would_work="pass what is to be called"
+        )
     try:
         body: bytes = cloudpickle.dumps(FunctionCall(function, tuple(args), dict(kwargs)))
     except Exception as error:

@@ -47,7 +47,7 @@ def _check(path: str, status: os.stat_result, *, folder: bool) -> None:
     kind = stat.S_ISDIR if folder else stat.S_ISREG
     problem = ""
     if not kind(status.st_mode):
-        problem = f"is no {'folder' if folder else 'ordinary file'}"
+        problem = f"is not {'a folder' if folder else 'an ordinary file'}"
     elif status.st_uid != os.getuid():
         problem = f"belongs to the user with number {status.st_uid}"
     elif status.st_mode & 0o022:

@@ -291,8 +291,8 @@ class Forwarder:
             self.over(visit)
             return
         self._visits[visit.name] = visit
-        await self._loop.connect_accepted_socket(lambda: visit.inside, inner)
-        await self._loop.connect_accepted_socket(lambda: visit.outside, outer)
+        await self._loop.connect_accepted_socket(lambda: visit.gate_side, inner)
+        await self._loop.connect_accepted_socket(lambda: visit.client_side, outer)
 
     def over(self, visit: Visit) -> None:
         """Free the place of a connection that has ended."""

@@ -42,7 +42,7 @@ from podwright.gate._link import (
 from podwright.gate._services import GateHealth, add_services
 from podwright.gate._tls import server_credentials
 from podwright.gate._virm_handlers import Asker
-from podwright.http import Full, Visitors
+from podwright.http import TooManyVisitors, Visitors
 from podwright.wire import Method, Value, user_of
 from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata
 
@@ -267,8 +267,8 @@ class Gate:
             call.name = name
             self._calls.enter(call, who)
             return await handler(self.caller, path, data, self._credentials(context, peer, headers))
-        except Full as full:
-            refusal: PodwrightError = NoCapacity(f"{full} at once", would_work="ask again")
+        except TooManyVisitors as too_many:
+            refusal: PodwrightError = NoCapacity(f"{too_many} at once", would_work="ask again")
         except PodwrightError as error:
             refusal = error
         except Exception:
@@ -286,7 +286,7 @@ class Gate:
         raise AssertionError("abort always raises")
 
     async def _whole_message(self, messages: Any, name: str) -> bytes:
-        """Return the message when it is complete. Raises Full, or wire.TimedOut."""
+        """Return the message when it is complete. Raises TooManyVisitors, or wire.TimedOut."""
         part = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
         self._unfinished.enter(part, name)
         try:
@@ -299,7 +299,7 @@ class Gate:
                 raise
             if self._stopping is not None:
                 raise _server_ended() from None
-            raise Full(UNFINISHED_EACH, "unfinished requests") from None
+            raise TooManyVisitors(UNFINISHED_EACH, "unfinished requests") from None
         finally:
             self._unfinished.gone(part)
         return b"" if data is None else bytes(data)

@@ -81,8 +81,8 @@ def limit(setup: Setup) -> Setup:
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = MAX_DATA if hard == resource.RLIM_INFINITY else min(MAX_DATA, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    data_limit = MAX_DATA if hard == resource.RLIM_INFINITY else min(MAX_DATA, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (data_limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         os.nice(NICE)

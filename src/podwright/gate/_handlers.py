@@ -52,7 +52,7 @@ def _theirs(method: virm.VirmMethod, answer_message: Answer) -> Handler:
             message: Any = method.request.FromString(data)
         except DecodeError:
             name = method.request.DESCRIPTOR.name
-            raise InvalidRequest(f"these {len(data)} bytes are no {name}") from None
+            raise InvalidRequest(f"these {len(data)} bytes are not a message {name}") from None
         reply = await answer_message(caller(_prove(path, data, service)), message)
         encoded: bytes = reply.SerializeToString()
         return encoded

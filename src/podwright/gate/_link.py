@@ -105,7 +105,7 @@ class GateLink(Generic[_T]):
         kind: Any,
         most: int = 1 << 32,
     ) -> None:
-        self._reader, self._writer, self._most = reader, writer, most
+        self._reader, self._writer, self._size_limit = reader, writer, most
         self._buffer = bytearray()
         self._decode: Callable[[bytes], _T] = msgspec.msgpack.Decoder(kind).decode
 
@@ -116,7 +116,7 @@ class GateLink(Generic[_T]):
         buffer = self._buffer
         try:
             while len(buffer) < 4 or len(buffer) < 4 + (size := int.from_bytes(buffer[:4], "big")):
-                if len(buffer) >= 4 and size > self._most:
+                if len(buffer) >= 4 and size > self._size_limit:
                     return None
                 more = await self._reader.read(1 << 17)
                 if not more:

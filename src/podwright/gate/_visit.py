@@ -54,8 +54,8 @@ class Visit:
         self.calls = 0
         self.last_byte = time.monotonic()
         self._forwarder = forwarder
-        self.outside, self.inside = _Half(self, counts=True), _Half(self)
-        self.outside.other, self.inside.other = self.inside, self.outside
+        self.client_side, self.gate_side = _Half(self, counts=True), _Half(self)
+        self.client_side.other, self.gate_side.other = self.gate_side, self.client_side
 
     @property
     def silent_since(self) -> float:
@@ -69,15 +69,15 @@ class Visit:
 
     def leave(self) -> None:
         """Close both ends at once."""
-        for half in (self.outside, self.inside):
+        for half in (self.client_side, self.gate_side):
             if half.transport is not None:
                 half.transport.abort()
         self.over()
 
     def hear_no_more(self) -> None:
         """End the client's half. gRPC then writes its last replies, and closes the connection."""
-        self.outside.deaf = True
-        if (inner_transport := self.inside.transport) is None:
+        self.client_side.deaf = True
+        if (inner_transport := self.gate_side.transport) is None:
             self.leave()
         elif not inner_transport.is_closing():
             with contextlib.suppress(OSError, RuntimeError):

@@ -18,7 +18,7 @@ from podwright.page import Changes, Snapshot
 #: The order of a minute's sums. The numbers of blocks of 1, 2, 4, ... devices that fit follow them.
 SUMS: Final = ("used", "free", "waiting", "down", "failed")
 ORDERS: Final = 20  #: the most sizes that are counted
-#: The topics of a snapshot that a minute is made of. Of the readings only their sums are kept.
+#: The topics of a snapshot that a minute is made of. Only sums of the readings are kept.
 TOPICS: Final = ("clusters", "devices", "partitions", "waiters", "jobs", "readings")
 _ENDED: Final = "ERROR"
 
@@ -86,8 +86,10 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
             name: {word: cluster[word] for word in ("family", "size", "domains", "simulated")}
             for name, cluster in clusters.items()
         },
-        "layout": {at: _runs(row[0] for row in rows) for at, rows in domains.items()},
-        "devices": {at: _runs((row[2], row[3]) for row in rows) for at, rows in domains.items()},
+        "layout": {domain: _runs(row[0] for row in rows) for domain, rows in domains.items()},
+        "devices": {
+            domain: _runs((row[2], row[3]) for row in rows) for domain, rows in domains.items()
+        },
         "partitions": {
             name: [p["owner"], p["job"], p["allocation"], p["created"], p["until"], p["state"]]
             for name, p in partitions.items()
@@ -137,14 +139,14 @@ def snapshot_of(topics: Snapshot, *, own: str | None = None) -> dict[str, dict[s
     devices: dict[str, Any] = {}
     layout: Mapping[str, Any] = topics.get("layout", {})
     owners: Mapping[str, Any] = topics.get("devices", {})
-    for at, runs in layout.items():
+    for domain, runs in layout.items():
         names = [name for name, count in runs for _ in range(count)]
-        states = [owner for owner, count in owners.get(at, ()) for _ in range(count)]
+        states = [owner for owner, count in owners.get(domain, ()) for _ in range(count)]
         index: dict[str, int] = {}
         for offset, (machine, (state, partition)) in enumerate(zip(names, states, strict=False)):
             index[machine] = index.get(machine, -1) + 1
             name = partition if own is None or partition in partitions else ""
-            devices[f"{at}/{offset}"] = (machine, index[machine], state, name, "")
+            devices[f"{domain}/{offset}"] = (machine, index[machine], state, name, "")
     return {
         "clusters": dict(topics.get("clusters", {})),
         "devices": devices,
@@ -161,12 +163,12 @@ def snapshot_of(topics: Snapshot, *, own: str | None = None) -> dict[str, dict[s
 def applied(known: dict[str, dict[str, Any]], changes: Changes) -> None:
     """Apply changes to what is known, in place."""
     for topic, items in changes.items():
-        into = known.setdefault(topic, {})
+        topic_items = known.setdefault(topic, {})
         for key, item in items.items():
             if item is None:
-                into.pop(key, None)
+                topic_items.pop(key, None)
             else:
-                into[key] = item
+                topic_items[key] = item
 
 
 _PARTITION: Final = ("owner", "job", "allocation", "created", "until", "state")

@@ -42,7 +42,7 @@ class DeviceCgroups(Protocol):
         ...
 
     def remove(self, name: str) -> bool:
-        """Remove the group; one that is gone is no error.
+        """Remove the group; one that is gone is not an error.
 
         Return False if processes are still in it.
         """

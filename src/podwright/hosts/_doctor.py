@@ -61,10 +61,10 @@ def examine(
     from podwright.hosts._host_report import facts
 
     folder = os.getcwd()
-    at, port = server or ("", 0)
+    server_host, port = server or ("", 0)
     with _token(folder) as token:
-        own = facts(folder, token, "", at, str(port))
-        words = [folder, token, str(own["name"]), at, str(port)]
+        own = facts(folder, token, "", server_host, str(port))
+        words = [folder, token, str(own["name"]), server_host, str(port)]
         return judge(own, ask(hosts, words, environ))
 
 
@@ -158,9 +158,9 @@ def _host(
     text = "agrees" if skew <= SKEW else f"is {skew:.0f} s off"
     add("clock", skew <= SKEW, text, f"On {host}: timedatectl set-ntp true", WARNING)
     add("ports", bool(report["port"]), "there are free ones" if report["port"] else "none is free")
-    locked = report["locked"]
-    enough = locked < 0 or locked >= LOCKED
-    text = "unlimited" if locked < 0 else f"{locked >> 10} KiB may be locked"
+    lockable_bytes = report["locked"]
+    enough = lockable_bytes < 0 or lockable_bytes >= LOCKED
+    text = "unlimited" if lockable_bytes < 0 else f"{lockable_bytes >> 10} KiB may be locked"
     todo = f"On {host}, in /etc/security/limits.conf: * - memlock unlimited"
     add("memory", enough, text, todo, WARNING)
     how, containment, *private = report.get("held", ("", "an older Podwright does not say"))

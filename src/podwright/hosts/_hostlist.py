@@ -95,7 +95,7 @@ def _size(bracket: str, part: str) -> int:
     for piece in bracket.replace(" ", "").split(","):
         match = _RANGE.fullmatch(piece)
         if match is None:
-            raise BadHostList(f"{part!r}: {piece!r} is no number and no range such as 0-3")
+            raise BadHostList(f"{part!r}: {piece!r} is neither a number nor a range such as 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise BadHostList(f"{part!r}: the range {piece} runs backwards")

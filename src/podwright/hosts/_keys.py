@@ -175,13 +175,13 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
     handle = os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
     with open(handle, "w", encoding="ascii") as file:
         file.write(_ANSWER)
-    over = False
+    finished = False
 
     def answer() -> None:
         while True:
             # A reader that has gone again takes no answer. The next reader still gets its own.
             with contextlib.suppress(BrokenPipeError), open(pipe, "w", encoding="utf-8") as end:
-                if over:
+                if finished:
                     return
                 # Each prompt has a pipe of its own: if it were reopened, it could meet the same
                 # reader again.
@@ -199,7 +199,7 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
             "DISPLAY": os.environ.get("DISPLAY", ":0"),
         }
     finally:
-        over = True
+        finished = True
         while thread.is_alive():
             handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
             thread.join(0.1)

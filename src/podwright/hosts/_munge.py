@@ -90,7 +90,7 @@ class Munge:
 
         raw = credential.encode("ascii", "replace")
         if len(raw) > LONGEST or b"\0" in raw:
-            raise MungeError("that is no credential")
+            raise MungeError("that is not a credential")
         pointer, length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
         with _Context(self._library, self._socket) as context:
@@ -129,7 +129,7 @@ class _Context:
         wanted = self._socket
         if wanted and self._library.munge_ctx_set(self._context, _SOCKET_OPTION, wanted):
             self.__exit__()
-            raise MungeError(f"{os.fsdecode(wanted)} is no socket of MUNGE's", absent=True)
+            raise MungeError(f"{os.fsdecode(wanted)} is not MUNGE's socket", absent=True)
         return self._context
 
     def __exit__(self, *_: object) -> None:

@@ -58,8 +58,8 @@ def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -
         if pid:
             return HeldChild(pid, how)
     path = make_group(group, os.environ) if group else ""
-    pid, inside = _fork_into(path, run)
-    if inside:
+    pid, in_child = _fork_into(path, run)
+    if in_child:
         return HeldChild(pid, HELD_BY_CGROUP, reason, path)
     if path:
         remove_group(path)
@@ -108,9 +108,9 @@ def in_words(how: str, reason: str = "", private: bool = True) -> str:
             f"a cgroup, and no PID namespace ({reason}): one watcher has to be left, "
             "and ends all that is in it at once"
         )
-    inside = " in a user namespace" if how == HELD_BY_USER else ""
+    user_namespace = " in a user namespace" if how == HELD_BY_USER else ""
     files = "leave no file" if private else "may leave files in /tmp and /dev/shm"
-    return f"a PID namespace{inside}: whatever is killed, they end, and {files}"
+    return f"a PID namespace{user_namespace}: whatever is killed, they end, and {files}"
 
 
 def mount_private(name: str) -> str:
@@ -147,10 +147,10 @@ def hide_shared_memory() -> None:
         raise _error(libc, "mount /dev/shm")
 
 
-def outside(root: int, inside: int) -> int:
-    """Return the pid, seen from here, of the process below `root` whose own pid is `inside`.
+def outside(root: int, inner_pid: int) -> int:
+    """Return the pid, seen from here, of the process below `root` whose own pid is `inner_pid`.
 
-    If no such process is found, `inside` is returned.
+    If no such process is found, `inner_pid` is returned.
     """
     from podwright.hosts._processes import descendants
 
@@ -158,9 +158,9 @@ def outside(root: int, inside: int) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
                 line = next(line for line in file if line.startswith("NSpid:"))
-            if int(line.split()[-1]) == inside:
+            if int(line.split()[-1]) == inner_pid:
                 return process.pid
-    return inside
+    return inner_pid
 
 
 def name_process(name: str) -> None:

@@ -69,12 +69,12 @@ def common_subnet(hosts: Sequence[Sequence[Subnet]]) -> str:
     return ""
 
 
-def address_in(cidr: str, of: Sequence[Subnet]) -> str:
+def address_in(cidr: str, subnets: Sequence[Subnet]) -> str:
     """Return a host's address in a subnet; empty if it has none."""
     import ipaddress
 
     network = ipaddress.ip_network(cidr)
-    return next((s.address for s in of if ipaddress.ip_address(s.address) in network), "")
+    return next((s.address for s in subnets if ipaddress.ip_address(s.address) in network), "")
 
 
 def is_here(host: str) -> bool:

@@ -46,7 +46,7 @@ def tcp_owner(connection: socket.socket) -> int | None:
     """Return the uid at the other end of a TCP connection within this host, from the kernel.
 
     It is one query (sock_diag(7)), which takes 30 us whatever the number of connections, and at
-    most 0.1 s. None: that end has gone, is no process of this host, or may not be asked about.
+    most 0.1 s. None: that end has gone, is not a process of this host, or may not be asked about.
     """
     import socket  # as above
     import struct

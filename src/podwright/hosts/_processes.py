@@ -47,7 +47,7 @@ def become_subreaper() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that forked it ends, stopped or not.
+    """Let the kernel kill this process when the thread that forked it ends, stopped or not.
 
     parent: the pid of the parent; if it is gone already, this process ends at once. A setuid
     program clears the setting, and children do not inherit it (prctl(2)).
@@ -71,7 +71,7 @@ def processes() -> dict[int, Process]:
 def _read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            # The name stands in brackets and may contain anything, also brackets and blanks.
+            # The name is in brackets and may contain anything, also brackets and blanks.
             words = file.read().rpartition(b")")[2].split()
         return Process(pid, int(words[1]), int(words[19]), words[0].decode())
     except (OSError, IndexError, ValueError):

@@ -70,7 +70,7 @@ def leave_group(name: str, *, mounts: str = _MOUNTS, own: str = _OWN) -> str:
 
 
 def kill_group(path: str) -> None:
-    """Kill all processes in the group at once. A group that is gone is no error."""
+    """Kill all processes in the group at once. A group that is gone is not an error."""
     with contextlib.suppress(OSError):
         _write(os.path.join(path, _KILL), "1")
 
@@ -87,19 +87,19 @@ def group_is_empty(path: str) -> bool:
 def in_group(path: str) -> list[Process]:
     """Return the processes in the group and below it.
 
-    Unlike `group_is_empty`, it is no atomic reading.
+    Unlike `group_is_empty`, it is not an atomic reading.
     """
     if group_is_empty(path):
         return []
-    inside: set[int] = set()
+    pids: set[int] = set()
     for folder, _, files in os.walk(path):
         if _PROCESSES in files:
             with (
                 contextlib.suppress(OSError),
                 open(os.path.join(folder, _PROCESSES), encoding="ascii") as file,
             ):
-                inside.update(map(int, file.read().split()))
-    return [process for pid, process in processes().items() if pid in inside]
+                pids.update(map(int, file.read().split()))
+    return [process for pid, process in processes().items() if pid in pids]
 
 
 def remove_group(path: str) -> None:

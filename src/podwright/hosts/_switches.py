@@ -76,7 +76,7 @@ def scattered(nodes: Sequence[str], topology: str) -> str:
             if switch.leaf and switch.nodes
         }
     except FieldNotKnown as error:
-        return f"whether the job's nodes hang on as few switches as they could is {error.problem}"
+        return f"the number of switches between the job's nodes cannot be judged: {error.problem}"
     counts = {name: len(set(nodes) & set(hosts)) for name, hosts in leaves.items()}
     used = [name for name, count in counts.items() if count]
     if sum(counts[name] for name in used) < len(nodes) or len(used) < 2:

@@ -8,11 +8,10 @@ from podwright.http._host import host_of, host_port, names_this_server
 from podwright.http._http_server import HttpServer, listen, more_descriptors
 from podwright.http._listener import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._metrics_front import Figure, MetricsFront, metrics_text
-from podwright.http._visitors import Full, Visitor, Visitors
+from podwright.http._visitors import TooManyVisitors, Visitor, Visitors
 
 __all__ = [
     "Figure",
-    "Full",
     "Handler",
     "HttpRequest",
     "HttpServer",
@@ -20,6 +19,7 @@ __all__ = [
     "Listener",
     "MetricsFront",
     "Reply",
+    "TooManyVisitors",
     "Visitor",
     "Visitors",
     "host_of",

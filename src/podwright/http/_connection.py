@@ -16,7 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from podwright.hosts import caller_of, peer_of
-from podwright.http._visitors import Full
+from podwright.http._visitors import TooManyVisitors
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -64,9 +64,9 @@ class Connection(HttpToolsProtocol):
             self.door.visitors.enter(self, caller_of(own) if self.address else self.uid)
         except OSError:
             self.transport.abort()
-        except Full as full:
+        except TooManyVisitors as error:
             with contextlib.suppress(_Stop):
-                self._refuse(503, f"{full}")
+                self._refuse(503, f"{error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the closed connection from the listener."""
@@ -114,8 +114,8 @@ class Connection(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         try:
-            for at in range(0, len(data), _PIECE):
-                piece = data[at : at + _PIECE]
+            for start in range(0, len(data), _PIECE):
+                piece = data[start : start + _PIECE]
                 self._unparsed += len(piece)
                 self.parser.feed_data(piece)
                 # The parser reports a header only once it is whole, so a long one is counted here.
@@ -229,11 +229,11 @@ class Connection(HttpToolsProtocol):
         self._refused = True
         status, problem = self._bad
         body = self.door.complain(status, problem)
-        head = (
+        response_head = (
             b"HTTP/1.1 %d \r\ncontent-type: %s\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         )
         kind = b"application/json" if body.startswith(b"{") else b"text/plain"
-        self.transport.write(head % (status, kind, len(body)) + body)
+        self.transport.write(response_head % (status, kind, len(body)) + body)
         if self._peer_closed:
             self.transport.close()
             return

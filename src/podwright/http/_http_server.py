@@ -29,9 +29,9 @@ _log = logging.getLogger("podwright.http")
 def more_descriptors(wanted: int = 16384) -> None:
     """Raise this process's limit of descriptors to `wanted`, if its hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 #: Connections that the kernel queues until the loop accepts them: as many as may come at once.

@@ -84,5 +84,9 @@ class Listener:
     def __post_init__(self) -> None:
         limits = self.limits
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = min(limits.connections, descriptors // 2)  # the other half is for everything else
-        self.visitors = Visitors(most, limits.each, patience=limits.patience, clock=self.clock)
+        connection_limit = min(
+            limits.connections, descriptors // 2
+        )  # the other half is for everything else
+        self.visitors = Visitors(
+            connection_limit, limits.each, patience=limits.patience, clock=self.clock
+        )

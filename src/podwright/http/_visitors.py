@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol
 
 
-class Full(Exception):
+class TooManyVisitors(Exception):
     """There is no room, and no visitor could make any. limit: how many there are already."""
 
     def __init__(self, limit: int, exceeded: str) -> None:
@@ -66,12 +66,12 @@ class Visitors:
         return iter(list(self._keys))
 
     def enter(self, visitor: Visitor, key: Hashable) -> None:
-        """Admit a visitor, for which another may have to go. Raises Full."""
+        """Admit a visitor, for which another may have to go. Raises TooManyVisitors."""
         if not self.admits(visitor, key):
             self.refused += 1
             if self._counts[key] >= self.each:
-                raise Full(self.each, f"{self._purpose} of one caller")
-            raise Full(self.most, self._purpose)
+                raise TooManyVisitors(self.each, f"{self._purpose} of one caller")
+            raise TooManyVisitors(self.most, self._purpose)
 
     def admits(self, visitor: Visitor, key: Hashable) -> bool:
         """Admit a visitor if there is room, for which another may have to go.

@@ -1,7 +1,7 @@
 """The page in a browser: a pod, its queue and its tables, live, and as they were. Says what
 a server shows to whom and carries what one does there; HTTP is the front's that serves it."""
 
-from podwright.page._behind import Minutes, PageBackend, Who
+from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live import Live
 from podwright.page._page import BODY, Page
 from podwright.page._proxy import USER, SiteProxy

@@ -49,7 +49,7 @@ class Live:
         self._snapshot: dict[str, dict[str, object]] = {}
         self._revision = 0
         self._full_event = b""
-        self._away = ""
+        self._problem = ""
         self._known = self._closed = False
         self._readers: set[_Reader] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -93,8 +93,8 @@ class Live:
                 await self._refreshing
 
     def _all(self) -> bytes:
-        if self._away:
-            return _event("away", self._revision, {"problem": self._away})
+        if self._problem:
+            return _event("away", self._revision, {"problem": self._problem})
         if not self._full_event:
             self._full_event = _event("all", self._revision, {"topics": self._snapshot})
         return self._full_event
@@ -115,12 +115,12 @@ class Live:
         try:
             after = await self._take()
         except PodwrightError as error:
-            if error.problem != self._away:
-                self._away = error.problem
-                self._notify(_event("away", self._revision, {"problem": self._away}))
+            if error.problem != self._problem:
+                self._problem = error.problem
+                self._notify(_event("away", self._revision, {"problem": self._problem}))
             self._known = True
             return
-        was_away, self._away = self._away, ""
+        was_away, self._problem = self._problem, ""
         difference = changes(self._snapshot, after)
         if not (difference or was_away or not self._known):
             return

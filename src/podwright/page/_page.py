@@ -18,7 +18,7 @@ import msgspec
 
 from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, Unauthenticated
 from podwright.http import HttpRequest, Reply
-from podwright.page._behind import Minutes, PageBackend, Who
+from podwright.page._backend_protocol import Minutes, PageBackend, Who
 from podwright.page._live import Live
 from podwright.page._proxy import SiteProxy
 from podwright.page._sessions import Proof, Sessions
@@ -274,8 +274,8 @@ def _proof(request: HttpRequest) -> Proof:
     name = _cookie_name(request)
     values = [
         value.strip()
-        for key, text in request.headers
-        if key == b"cookie"
+        for header_name, text in request.headers
+        if header_name == b"cookie"
         for pair in text.decode("latin-1").split(";")
         for cookie_name, _, value in [pair.partition("=")]
         if cookie_name.strip() == name

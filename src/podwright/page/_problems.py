@@ -60,8 +60,8 @@ def _unknown(machine: Mapping[str, Any]) -> bool:
 
 
 def _silent(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    down = _machines(topics, lambda m: m["state"] == "DOWN" and not _unknown(m))
-    for name, machine in down:
+    silent_machines = _machines(topics, lambda m: m["state"] == "DOWN" and not _unknown(m))
+    for name, machine in silent_machines:
         lost = _partitions_on(topics, name)
         cause = machine["reason"] or "its agent is silent"
         if lost:
@@ -164,10 +164,10 @@ def _fence(topics: _Topics, _: float) -> Iterator[PodProblem]:
 
 
 def _ill_devices(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    down = {name for c in topics.get("clusters", {}).values() for name in c["down"]}
+    down_machines = {name for c in topics.get("clusters", {}).values() for name in c["down"]}
     ill: dict[tuple[str, str], dict[str, Any]] = {}
     for key, row in topics.get("devices", {}).items():
-        if row[2] == "DOWN" and row[0] not in down:
+        if row[2] == "DOWN" and row[0] not in down_machines:
             ill.setdefault((key.partition("/")[0], row[0]), {})[key] = row
     for (cluster, name), devices in ill.items():
         rows = devices.values()
@@ -271,10 +271,10 @@ def _drainer(event: Mapping[str, Any]) -> str:
     return f"drained by {event['who']}" if event else "drained"
 
 
-def _listed(names: Iterable[str], most: int = 4) -> str:
+def _listed(names: Iterable[str], limit: int = 4) -> str:
     known = list(names)
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return ", ".join(known[:most]) + more
+    more = f" and {len(known) - limit} more" if len(known) > limit else ""
+    return ", ".join(known[:limit]) + more
 
 
 def _at(host: str, command: str) -> str:

@@ -107,7 +107,7 @@ def _network(peer: str) -> _Network:
         return ipaddress.ip_network(peer)
     except ValueError:
         raise InvalidRequest(
-            f"{peer[:80]!r} is no address and no network",
+            f"{peer[:80]!r} is neither an address nor a network",
             operation="--http-proxy",
             would_work="--http-proxy 10.0.0.5,10.1.0.0/24",
         ) from None

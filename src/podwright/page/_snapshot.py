@@ -71,8 +71,8 @@ async def take(
             continue
         if topic == "events":
             listed = listed[-EVENTS:]
-        at = now()
-        contents[topic] = dict(item(value, at) for value in listed)
+        taken_at = now()
+        contents[topic] = dict(item(value, taken_at) for value in listed)
     wanted = not topics or "readings" in topics
     if wanted and (readings := dict(_readings(lists.get("devices", ())))):
         contents["readings"] = readings
@@ -150,7 +150,7 @@ def _machine(value: AgentInfo, now: float) -> tuple[str, object]:
         "devices": value.devices,
         "state": value.state,
         "reason": reason,
-        # Rounded to ten seconds, so that a value that only counts up is no change.
+        # Rounded to ten seconds, so that a value that only counts up is not a change.
         "since": round((now - value.last_seen) / 10) * 10 if silent else 0,
         "software": value.software,
         "host": value.host,

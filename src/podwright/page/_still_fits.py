@@ -25,16 +25,16 @@ def fragments(
         by_cluster.setdefault(device.cluster, []).append(device)
     out: dict[str, dict[str, Any]] = {}
     for cluster in clusters:
-        inside = by_cluster.get(cluster.name, [])
+        cluster_devices = by_cluster.get(cluster.name, [])
         counts: dict[str, int] = {}
-        for device in inside:
+        for device in cluster_devices:
             if device.state == "RESERVED":
                 name = device.attributes.get("kept_for") or "?"
                 counts[name] = counts.get(name, 0) + 1
         family = _family(cluster.family)
         out[cluster.name] = {
-            "free": sum(device.state == "FREE" for device in inside),
-            "sizes": [] if family is None else fits(family, _parts(cluster, inside)),
+            "free": sum(device.state == "FREE" for device in cluster_devices),
+            "sizes": [] if family is None else fits(family, _parts(cluster, cluster_devices)),
             "kept": counts,
         }
     return out

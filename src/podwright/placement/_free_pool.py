@@ -116,10 +116,10 @@ class Pool:
 
     def find(self, order: int) -> int:
         """Return the best slot for a block of 2**order devices, or -1."""
-        full = self._full & _TAKES[order]
-        if not full:
+        usable_files = self._full & _TAKES[order]
+        if not usable_files:
             return -1
-        file = full.bit_length() - 1
+        file = usable_files.bit_length() - 1
         rows = self.rows
         row = len(rows) - self._files[file].bit_length()
         half = row * ROW + ROW - rows[row][file].bit_length()
@@ -169,14 +169,14 @@ class Pool:
 
     def _turn_halves(self, spot: Spot, step: int) -> None:
         """Take or give back a block that is one half or two."""
-        free, down, quarter, half = self._free, self._down, spot.quarter, spot.half
+        free, drained_by_quarter, quarter, half = self._free, self._down, spot.quarter, spot.half
         last = quarter + 2
         if spot.order == WHOLE_ORDER:
             last += 2
             self._count[half + 1] += step
         self._count[half] += step
         for each in range(quarter, last):
-            if each in down:
+            if each in drained_by_quarter:
                 self._turn_drained(each, QUARTER_FULL, step)
             else:
                 free[each] ^= QUARTER_FULL
@@ -188,14 +188,14 @@ class Pool:
 
         Return its free devices then.
         """
-        free, down = self._free[quarter], self._down[quarter]
+        free, drained = self._free[quarter], self._down[quarter]
         if step > 0:
             free &= ~bits
             self._idle[quarter] &= ~bits
         else:
-            free |= bits & ~down
-            self._idle[quarter] |= bits & down
-        self._idle_count -= step * (bits & down).bit_count()
+            free |= bits & ~drained
+            self._idle[quarter] |= bits & drained
+        self._idle_count -= step * (bits & drained).bit_count()
         self._free[quarter] = free
         return free
 
@@ -241,10 +241,10 @@ class Pool:
     def _find_pair(self, order: int) -> list[int]:
         """Do `find_span` for two neighbours and small blocks, in the best few halves only."""
         free, best, pairs = self._free, BEST_HOLES[order], self._spans.pairs
-        full, tries = self._full & _TAKES[order], _TRIES
-        while full:
-            file = full.bit_length() - 1
-            full ^= _BIT[file]
+        usable_files, tries = self._full & _TAKES[order], _TRIES
+        while usable_files:
+            file = usable_files.bit_length() - 1
+            usable_files ^= _BIT[file]
             for half in self._halves(file):
                 for pair, other in pairs[half >> 1]:
                     for quarter in (2 * (half & 1), 2 * (half & 1) + 1):
@@ -262,9 +262,9 @@ class Pool:
         for row, files in enumerate(self.rows):
             halves = files[file]
             while halves:
-                at = halves.bit_length()
-                halves ^= 1 << at - 1
-                yield row * ROW + ROW - at
+                bit_count = halves.bit_length()
+                halves ^= 1 << bit_count - 1
+                yield row * ROW + ROW - bit_count
 
     def largest(self, count: int = 1) -> int:
         """Return the order of the largest free block of `count` link domains; -1 for none."""
@@ -311,19 +311,19 @@ class Pool:
         """Drain or resume the devices `mask` of a link domain of the cluster."""
         first = self.place[domain] * 4
         for half in (first >> 1, (first >> 1) + 1):
-            was = self._is_ours(half)
+            was_ours = self._is_ours(half)
             for quarter in (2 * half, 2 * half + 1):
                 part = mask >> (quarter - first) * QUARTER & self._owned[quarter]
-                down = self._down.pop(quarter, 0)
+                drained = self._down.pop(quarter, 0)
                 idle = self._idle.pop(quarter, 0)
                 untaken = self._free[quarter] | idle
-                down = down & ~part if up else down | part
-                self._free[quarter] = untaken & ~down
-                if down:
-                    self._down[quarter] = down
-                    self._idle[quarter] = untaken & down
-                self._idle_count += (untaken & down).bit_count() - idle.bit_count()
-            self._count[half] += CRIPPLED * (was - self._is_ours(half))
+                drained = drained & ~part if up else drained | part
+                self._free[quarter] = untaken & ~drained
+                if drained:
+                    self._down[quarter] = drained
+                    self._idle[quarter] = untaken & drained
+                self._idle_count += (untaken & drained).bit_count() - idle.bit_count()
+            self._count[half] += CRIPPLED * (was_ours - self._is_ours(half))
         self._refile(first >> 1)
         self._refile((first >> 1) + 1)
 
@@ -341,7 +341,9 @@ class Pool:
 def _domain(masks: array[int], place: int, more: Mapping[int, int] = {}) -> int:
     """Return the mask of a whole link domain. more: further devices, by quarter."""
     quarters = range(4 * place, 4 * place + 4)
-    return sum((masks[at] | more.get(at, 0)) << at % 4 * QUARTER for at in quarters)
+    return sum(
+        (masks[quarter] | more.get(quarter, 0)) << quarter % 4 * QUARTER for quarter in quarters
+    )
 
 
 class Place(Spot):

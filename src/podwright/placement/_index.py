@@ -35,9 +35,9 @@ class Index:
         self.cluster = cluster
         self._machines: dict[str, tuple[int, int]] = {}
         width = cluster.family.devices_per_machine
-        for d, domain in enumerate(cluster.domains):
+        for domain_index, domain in enumerate(cluster.domains):
             for i, machine in enumerate(domain.machines):
-                self._machines[machine.name] = (d, (1 << width) - 1 << i * width)
+                self._machines[machine.name] = (domain_index, (1 << width) - 1 << i * width)
         self._drained: set[str] = set()
         self._pools: dict[str, Pool] = {}
         self._implicit = True
@@ -165,7 +165,7 @@ class Index:
     def take(self, placement: Placement) -> None:
         """Take the devices of a new or earlier placement, also on drained machines.
 
-        Raises ValueError, and changes nothing, when it is no legal placement of this cluster, or
+        Raises ValueError, and changes nothing, when it is not a legal placement of this cluster, or
         when some of it is taken or outside its allocation.
         """
         pool = self._pool(placement.allocation)

@@ -29,10 +29,18 @@ class NodeIndex:
         self._per = cluster.family.devices_per_machine
         self._full = (1 << self._per) - 1
         names = [
-            (d, i) for d, domain in enumerate(cluster.domains) for i in range(len(domain.machines))
+            (domain_index, machine_index)
+            for domain_index, domain in enumerate(cluster.domains)
+            for machine_index in range(len(domain.machines))
         ]
         #: Machine -> (its link domain, its place in the link domain).
-        self._machines = {cluster.domains[d].machines[i].name: (d, i) for d, i in names}
+        self._machines = {
+            cluster.domains[domain_index].machines[machine_index].name: (
+                domain_index,
+                machine_index,
+            )
+            for domain_index, machine_index in names
+        }
         self._names = {place: name for name, place in self._machines.items()}
         self._untaken = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
@@ -211,8 +219,8 @@ class NodeIndex:
         """Return blocks as masks by machine; empty if they leave the cluster or overlap."""
         out: dict[str, int] = {}
         for domain, offset, size in blocks:
-            for at in range(offset, offset + size):
-                place, index = divmod(at, self._per)
+            for slot in range(offset, offset + size):
+                place, index = divmod(slot, self._per)
                 name = self._names.get((domain, place))
                 if name is None or size <= 0 or out.get(name, 0) >> index & 1:
                     return {}
@@ -236,7 +244,7 @@ class NodeIndex:
                 runs = best_runs(self._now[name], shape.size, shape.gcd, self._per)
                 if runs:
                     domain, place = pool.places[name]
-                    return [Block(domain, place * self._per + at, n) for at, n in runs]
+                    return [Block(domain, place * self._per + offset, n) for offset, n in runs]
         return []
 
     def _whole_machines(self, pool: NodePool, shape: NodeShape) -> list[Block]:
@@ -270,9 +278,9 @@ class NodeIndex:
                 runs = best_runs(self._now[name], shape.rest, shape.gcd, per)
                 if runs and place not in chosen:
                     key = count == per, len(full_machines), domain
-                    parts = [(at * per, per) for at in chosen]
-                    parts += [(place * per + at, n) for at, n in runs]
-                    blocks = [Block(domain, at, n) for at, n in sorted(parts)]
+                    parts = [(offset * per, per) for offset in chosen]
+                    parts += [(place * per + offset, n) for offset, n in runs]
+                    blocks = [Block(domain, offset, n) for offset, n in sorted(parts)]
                     best = min(best or (key, blocks), (key, blocks))
                     break
         return best[1] if best else []
@@ -280,8 +288,8 @@ class NodeIndex:
     def _find_named(self, request: Request) -> Placement | None:
         bits, shape = self._named(request)
         for name, pool in self._pools.items():
-            inside = request.allocation in (None, name) and pool.places.keys() >= bits.keys()
-            if inside and not any(mask & ~self._open[m] for m, mask in bits.items()):
+            in_pool = request.allocation in (None, name) and pool.places.keys() >= bits.keys()
+            if in_pool and not any(mask & ~self._open[m] for m, mask in bits.items()):
                 return _placement(name, self._blocks(bits), shape.gcd)
         return None
 
@@ -333,11 +341,11 @@ class NodeIndex:
         try:
             if request.blocks is not None:
                 bits, _ = self._named(request)
-                inside = any(pool.places.keys() >= bits.keys() for pool in pools)
+                in_one_pool = any(pool.places.keys() >= bits.keys() for pool in pools)
                 rule = "some of the devices named are taken, or on a drained machine"
-                if not inside:
+                if not in_one_pool:
                     rule = "the devices named are not all in one allocation"
-                return Refusal(not inside, rule, free, largest)
+                return Refusal(not in_one_pool, rule, free, largest)
             if request.profile:
                 check_slices(request)
                 places = [name for pool in pools for name in pool.places]
@@ -381,15 +389,15 @@ class NodeIndex:
         return 0
 
     def _nearest(self, size: int, pools: Sequence[NodePool]) -> tuple[int, ...]:
-        most = max(len(pool.places) for pool in pools) * self._per
-        below = min(size // self._per * self._per, most)
-        return tuple(n for n in (below, below + self._per) if 0 < n <= most)
+        largest_pool = max(len(pool.places) for pool in pools) * self._per
+        below = min(size // self._per * self._per, largest_pool)
+        return tuple(n for n in (below, below + self._per) if 0 < n <= largest_pool)
 
 
 def _placement(allocation: str, blocks: Sequence[Block], gcd: int) -> Placement:
     gcds = tuple(
-        Block(domain, at, gcd)
+        Block(domain, gcd_offset, gcd)
         for domain, offset, size in blocks
-        for at in range(offset, offset + size, gcd)
+        for gcd_offset in range(offset, offset + size, gcd)
     )
     return Placement(allocation, tuple(blocks), gcds)

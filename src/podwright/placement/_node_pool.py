@@ -27,9 +27,9 @@ class NodePool:
         self.filed[before].discard(name)
         self.filed[now].add(name)
         self.free += now - before
-        full = len(self.filed) - 1
-        if full in (before, now):
-            self.full_machines[self.places[name][0]] += 1 if now == full else -1
+        all_free = len(self.filed) - 1
+        if all_free in (before, now):
+            self.full_machines[self.places[name][0]] += 1 if now == all_free else -1
 
 
 def best_first(names: set[str], harm: Callable[[str], Harm]) -> Iterator[str]:
@@ -51,16 +51,26 @@ def spread(free: dict[int, list[int]], machines: int, domains: int | None) -> di
     """
     if domains is not None:
         share = machines // domains
-        fit = sorted((d for d in free if len(free[d]) >= share), key=lambda d: (len(free[d]), d))
-        return {d: free[d][:share] for d in fit[:domains]} if len(fit) >= domains else {}
+        fit = sorted(
+            (domain for domain in free if len(free[domain]) >= share),
+            key=lambda domain: (len(free[domain]), domain),
+        )
+        return (
+            {domain: free[domain][:share] for domain in fit[:domains]}
+            if len(fit) >= domains
+            else {}
+        )
     if sum(map(len, free.values())) < machines:
         return {}
     chosen: dict[int, list[int]] = {}
-    rest = sorted(free, key=lambda d: (-len(free[d]), d))
-    left, at = machines, 0
-    while len(free[rest[at]]) < left:
-        chosen[rest[at]] = free[rest[at]]
-        left -= len(free[rest[at]])
-        at += 1
-    last = min((d for d in rest[at:] if len(free[d]) >= left), key=lambda d: (len(free[d]), d))
+    rest = sorted(free, key=lambda domain: (-len(free[domain]), domain))
+    left, count_index = machines, 0
+    while len(free[rest[count_index]]) < left:
+        chosen[rest[count_index]] = free[rest[count_index]]
+        left -= len(free[rest[count_index]])
+        count_index += 1
+    last = min(
+        (domain for domain in rest[count_index:] if len(free[domain]) >= left),
+        key=lambda domain: (len(free[domain]), domain),
+    )
     return {**chosen, last: free[last][:left]}

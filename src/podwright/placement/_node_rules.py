@@ -76,7 +76,7 @@ def _trimmed(cluster: Cluster, request: Request) -> NodeShape:
     widest = max(len(domain.machines) for domain in cluster.domains)
     if machines >= widest or request.domains not in (None, 1):
         raise Illegal(
-            f"{request.size} {noun}s are no whole machines of {per}: they lie in one link domain, "
+            f"{request.size} {noun}s are not whole machines of {per}: they lie in one link domain, "
             f"of {widest * per} at most",
             of_size=machines >= widest,
         )

@@ -67,16 +67,16 @@ class Slices:
         all_machines, profile = list(machines), request.profile
         free_counts = [self._of(machine, profile).bit_count() for machine in all_machines]
         now = [(self._of(machine, profile) & free[machine]).bit_count() for machine in all_machines]
-        most, largest = max(free_counts, default=0), max(now, default=0)
+        most_free, largest = max(free_counts, default=0), max(now, default=0)
         kinds = sorted({kind for machine in all_machines for kind in self._masks.get(machine, ())})
-        if not most:
+        if not most_free:
             rule = (
                 f"no GPU is cut into slices of {profile}; there are: {', '.join(kinds) or 'none'}"
             )
             return Refusal(True, rule, sum(now), largest)
-        if most < request.size:
-            rule = f"no machine has more than {most} slice{'s' * (most > 1)} of {profile}"
-            return Refusal(True, rule, sum(now), largest, (most,))
+        if most_free < request.size:
+            rule = f"no machine has more than {most_free} slice{'s' * (most_free > 1)} of {profile}"
+            return Refusal(True, rule, sum(now), largest, (most_free,))
         rule = f"{request.size} slices of {profile} are asked for, and no machine has more than "
         return Refusal(False, f"{rule}{largest} free", sum(now), largest)
 

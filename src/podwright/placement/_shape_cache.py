@@ -75,8 +75,8 @@ class Memory:
         if known is None:
             return make_place(pool, shape, slots)
         if len(self._places) >= self._places_max:
-            oldest, at = self._places.popleft()
-            oldest[at] = None
+            oldest, index = self._places.popleft()
+            oldest[index] = None
         first = slots[0] >> order
         self._places.append((known, first))
         place = known[first] = make_place(pool, shape, slots)
@@ -101,6 +101,8 @@ def make_place(pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
     gcds = blocks
     if gcd < part:
         gcds = tuple(
-            Block(d, at, gcd) for d, offset, _ in blocks for at in range(offset, offset + part, gcd)
+            Block(domain, gcd_offset, gcd)
+            for domain, offset, _ in blocks
+            for gcd_offset in range(offset, offset + part, gcd)
         )
     return Place(Placement(pool.name, blocks, gcds), pool, slots, order)

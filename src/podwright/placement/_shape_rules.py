@@ -40,9 +40,10 @@ def _listing(sizes: tuple[int, ...]) -> str:
 
 
 def _check_size(family: Family, size: int) -> None:
-    legal, most = family.partition_sizes_in_domain, family.max_domain_devices
-    if size not in legal and (size <= most or size % most):
-        rule = f"a partition has {_listing(legal)} {family.device_noun}s, or a multiple of {most}"
+    legal, domain_limit = family.partition_sizes_in_domain, family.max_domain_devices
+    if size not in legal and (size <= domain_limit or size % domain_limit):
+        noun = family.device_noun
+        rule = f"a partition has {_listing(legal)} {noun}s, or a multiple of {domain_limit}"
         raise Illegal(rule, of_size=True)
 
 
@@ -60,19 +61,19 @@ def _check_gcds(family: Family, size: int, gcds: int) -> None:
 
 
 def _domain_counts(cluster: Cluster, size: int, gcds: int, requested: int | None) -> list[int]:
-    most, domain_limit = cluster.family.max_domain_devices, len(cluster.domains)
+    domain_size, domain_limit = cluster.family.max_domain_devices, len(cluster.domains)
     if requested is not None and requested <= 0:
         raise Illegal("a partition lies in at least one link domain")
-    if size > most:
-        counts = [size // most]
+    if size > domain_size:
+        counts = [size // domain_size]
     elif size < cluster.family.devices_per_machine:
         counts = [1]
     else:
         counts = [1 << i for i in range(size.bit_length())]
     if requested is not None and requested not in counts:
-        if size > most:
+        if size > domain_size:
             raise Illegal(
-                f"more than {most} {cluster.family.device_noun}s take whole link domains: "
+                f"more than {domain_size} {cluster.family.device_noun}s take whole link domains: "
                 f"{size} take {counts[0]}"
             )
         if counts == [1]:
@@ -112,9 +113,9 @@ def shapes(cluster: Cluster, size: int, domains: int | None, gcds: int) -> tuple
 def sizes(cluster: Cluster, domains: int | None, gcds: int) -> Iterator[int]:
     """Yield every size that `shapes` accepts with these link domains and GCDs, smallest first."""
     family = cluster.family
-    most = family.max_domain_devices
+    domain_limit = family.max_domain_devices
     small = (size for size in family.partition_sizes_in_domain if size <= cluster.size)
-    large = (most * k for k in range(2, min(gcds, len(cluster.domains)) + 1))
+    large = (domain_limit * k for k in range(2, min(gcds, len(cluster.domains)) + 1))
     for size in (*small, *large):
         try:
             shapes(cluster, size, domains, gcds)

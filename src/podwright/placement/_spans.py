@@ -132,12 +132,12 @@ def _by_hole(free: int, order: int, width: int) -> Iterator[int]:
     blocks = larger = _aligned(free, order, width)
     for i in range(order, WHOLE_ORDER):
         larger &= larger >> (1 << i) & _period_mask(2 << i, width)
-        inside = larger
+        reachable = larger
         for k in range(order, i + 1):
-            inside |= inside << (1 << k)
-        if blocks & ~inside:
-            yield blocks & ~inside
-            blocks &= inside
+            reachable |= reachable << (1 << k)
+        if blocks & ~reachable:
+            yield blocks & ~reachable
+            blocks &= reachable
     if blocks:
         yield blocks
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from podwright.placement._tables import HALF_ORDER, QUARTER_ORDER
 
-#: How many halves stand in a row: few enough that an integer of their bits is copied quickly.
+#: The number of halves in a row. It is so low that an integer of their bits is copied quickly.
 ROW = 256
 #: The bit of a half, by its place in its row.
 ROW_BIT = [1 << ROW - 1 - i for i in range(ROW)]

@@ -50,8 +50,8 @@ def _best_holes(order: int) -> bytes:
     table = bytes((NO_FIT, 0 if order == 0 else NO_FIT))
     for width_order in range(QUARTER_ORDER):
         table = _join(table, _lower, 1 << width_order)[:-1]
-        full = width_order + 1
-        table += bytes((full << 4 if full >= order else NO_FIT,))
+        widest_order = width_order + 1
+        table += bytes((widest_order << 4 if widest_order >= order else NO_FIT,))
     return table
 
 
@@ -91,10 +91,10 @@ def _harm(half_count: int, buddy_count: int) -> float:
 
 
 def _files() -> list[list[list[int]]]:
-    most, most_buddy = _HALF_SAME_FROM, BUDDY_SAME_FROM
+    same_limit, most_buddy = _HALF_SAME_FROM, BUDDY_SAME_FROM
     classes = [
         (half_count, buddy_count)
-        for half_count in range(most + 1)
+        for half_count in range(same_limit + 1)
         for buddy_count in range(most_buddy + 1)
     ]
     by_harm = sorted(classes, key=lambda pair: (-_harm(*pair), pair))
@@ -105,7 +105,7 @@ def _files() -> list[list[list[int]]]:
     }
     rows = [
         [files[half_count, min(buddy_count, most_buddy)] for buddy_count in range(_COUNTS)]
-        for half_count in range(most + 1)
+        for half_count in range(same_limit + 1)
     ]
     return rows + rows[-1:] * (_COUNTS - len(rows))
 

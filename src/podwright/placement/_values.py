@@ -37,7 +37,7 @@ class Request:
 class _Made:
     """A slot by which an index recognises what it made.
 
-    It is no part of the value and never compared.
+    It is not part of the value and never compared.
     """
 
     __slots__ = ("place",)

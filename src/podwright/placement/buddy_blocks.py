@@ -49,11 +49,11 @@ class Blocks:
         It lies in the smallest free block that holds it; of equal ones, in the lowest.
         """
         levels = self._levels(self.free)
-        for at in range(order, len(levels)):
-            starts = levels[at]
-            if at + 1 < len(levels):
-                larger = levels[at + 1]
-                starts &= ~(larger | larger << (1 << at))
+        for level in range(order, len(levels)):
+            starts = levels[level]
+            if level + 1 < len(levels):
+                larger = levels[level + 1]
+                starts &= ~(larger | larger << (1 << level))
             if starts:
                 return (starts & -starts).bit_length() - 1
         return None
@@ -95,7 +95,7 @@ def fit(blocks: Blocks, orders: Sequence[int]) -> bool:
 
 def soonest(
     capacity: int,
-    away: int,
+    unusable: int,
     occupied: Iterable[tuple[int, Any]],
     orders: Sequence[int],
     *,
@@ -103,8 +103,8 @@ def soonest(
 ) -> int:
     """Return the blocks of these orders whose jobs end soonest, as bits; 0 if there are too few.
 
-    capacity: all devices. away: devices that nobody can use. occupied: the devices of each job, and
-    its end, as values that can be compared. orders: the largest first. first: an end before all
+    capacity: all devices. unusable: devices that nobody can use. occupied: the devices of each job,
+    and its end, as values that can be compared. orders: the largest first. first: an end before all
     others. Of blocks that end together, the one with fewer occupied devices is taken, then the
     lowest. Since larger blocks are chosen first, each block of an order leaves equally much for the
     orders that follow.
@@ -115,17 +115,19 @@ def soonest(
         ends_by_block: dict[int, tuple[Any, int]] = {}
         for bits_, end in jobs:
             low = (bits_ & -bits_).bit_length() - 1 >> order
-            for at in range(low, (bits_.bit_length() - 1 >> order) + 1):
-                inside = (bits_ >> (at << order) & ((1 << (1 << order)) - 1)).bit_count()
-                if inside:
-                    last, count = ends_by_block.get(at, (first, 0))
-                    ends_by_block[at] = max(last, end), count + inside
+            for block_index in range(low, (bits_.bit_length() - 1 >> order) + 1):
+                occupied_count = (
+                    bits_ >> (block_index << order) & ((1 << (1 << order)) - 1)
+                ).bit_count()
+                if occupied_count:
+                    last, count = ends_by_block.get(block_index, (first, 0))
+                    ends_by_block[block_index] = max(last, end), count + occupied_count
         best: tuple[Any, int, int] | None = None
-        barred = ~capacity | away | chosen
-        for at in range(-(-capacity.bit_length() >> order) or 1):
-            if not barred >> (at << order) & ((1 << (1 << order)) - 1):
-                last, count = ends_by_block.get(at, (first, 0))
-                best = min(best or (last, count, at), (last, count, at))
+        barred = ~capacity | unusable | chosen
+        for block_index in range(-(-capacity.bit_length() >> order) or 1):
+            if not barred >> (block_index << order) & ((1 << (1 << order)) - 1):
+                last, count = ends_by_block.get(block_index, (first, 0))
+                best = min(best or (last, count, block_index), (last, count, block_index))
         if best is None:
             return 0
         chosen |= block(best[2] << order, order)

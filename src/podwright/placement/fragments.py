@@ -56,13 +56,13 @@ def _aligned(domain: Sequence[bool]) -> list[int]:
     """Return, by order, the number of free blocks whose start is a multiple of their size."""
     grid = _empty(len(domain))
     blocks = Blocks(grid.capacity, grid=grid)
-    blocks.free = sum(1 << at for at, free in enumerate(domain) if free)
+    blocks.free = sum(1 << place for place, free in enumerate(domain) if free)
     return [full_blocks >> order for order, full_blocks in enumerate(blocks.wholes())]
 
 
 def _machines(domain: Sequence[bool], per: int) -> list[int]:
     """Return, by order, the number of free blocks inside one machine, or of whole machines."""
-    free = [sum(domain[at : at + per]) for at in range(0, len(domain), per)]
+    free = [sum(domain[start : start + per]) for start in range(0, len(domain), per)]
     full_machines = sum(count == per for count in free)
     return [
         sum(count // size for count in free) if size <= per else full_machines * per // size

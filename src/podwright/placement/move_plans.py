@@ -1,6 +1,6 @@
 """What to move, so that a request that fits by count fits by shape as well. Pure functions.
 
-Of all places of the request's shape, the cheapest to empty is chosen. The cost of a move is the
+The place of the request's shape that is cheapest to empty is chosen. The cost of a move is the
 number of devices times the seconds that the job loses. A job does not move if it cannot, if it was
 asked twice within an hour, or if it has no other place meanwhile. Nothing moves at all where a
 place would be free by itself before the moves have paid.
@@ -46,7 +46,7 @@ class MovePlan(NamedTuple):
 
 def may_be_asked(asked_at: Iterable[float], now: float) -> bool:
     """Return whether a job that was asked to move at these times may be asked again now."""
-    return sum(at > now - HOUR for at in asked_at) < MOST_PER_HOUR
+    return sum(request_time > now - HOUR for request_time in asked_at) < MOST_PER_HOUR
 
 
 def likely_end(until: float, began: float, now: float) -> tuple[float, bool]:
@@ -70,12 +70,12 @@ def cheapest(
     """
     costs = {name: block.size * block.seconds for name, block in known.items()}
     priced: list[tuple[float, int, Mapping[H, int]]] = []
-    for at, inside in enumerate(places):
-        cost = sum(costs[name] for name in inside)
-        if inside and cost < worth:
-            priced.append((cost, at, inside))
-    for _, at, inside in nsmallest(TRIED, priced, key=lambda one: one[:2]):
-        yield at, sorted(inside, key=lambda name: (-known[name].size, name))
+    for place_index, occupants in enumerate(places):
+        cost = sum(costs[name] for name in occupants)
+        if occupants and cost < worth:
+            priced.append((cost, place_index, occupants))
+    for _, place_index, occupants in nsmallest(TRIED, priced, key=lambda one: one[:2]):
+        yield place_index, sorted(occupants, key=lambda name: (-known[name].size, name))
 
 
 def plan_moves(
@@ -85,37 +85,43 @@ def plan_moves(
     seconds: Mapping[int, float],
     *,
     now: float,
-    away: int = 0,
+    unusable: int = 0,
 ) -> MovePlan | None:
     """Return the cheapest way to a free block of 2**order devices of a pod; None if none pays.
 
     blocks: what is free. occupied: the devices of each job, and its `likely_end`. seconds: what a
-    move loses, for each job that can be moved now. away: devices that nobody can use.
+    move loses, for each job that can be moved now. unusable: devices that nobody can use.
     """
     movers: list[tuple[int, int]] = []
-    usable = blocks.capacity & ~away
+    usable = blocks.capacity & ~unusable
     for job, (bits, _) in occupied.items():
         if job in seconds:
             movers.append((job, bits))
         else:
             usable &= ~bits
     places = _whole(usable, order)
-    inside: dict[int, dict[int, int]] = {}
+    occupied_counts: dict[int, dict[int, int]] = {}
     for job, bits in movers:
-        for at in range(_first(bits) >> order, (bits.bit_length() - 1 >> order) + 1):
-            if places >> (at << order) & 1:
-                inside.setdefault(at, {})[job] = (bits & block(at << order, order)).bit_count()
-    if not inside:
+        for block_index in range(_first(bits) >> order, (bits.bit_length() - 1 >> order) + 1):
+            if places >> (block_index << order) & 1:
+                occupied_counts.setdefault(block_index, {})[job] = (
+                    bits & block(block_index << order, order)
+                ).bit_count()
+    if not occupied_counts:
         return None  # this skips `soonest`, which takes longest
-    numbers = sorted(inside)
+    numbers = sorted(occupied_counts)
     known = {job: InTheWay(bits.bit_count(), seconds[job]) for job, bits in movers}
-    soon = soonest(blocks.capacity, away, occupied.values(), [order], first=now)
+    soon = soonest(blocks.capacity, unusable, occupied.values(), [order], first=now)
     free_at = max((end for bits, end in occupied.values() if bits & soon), default=now)
     worth = (free_at - now) * (1 << order)
-    for number, jobs in cheapest([inside[at] for at in numbers], known, worth):
-        at = numbers[number]
-        devices = block(at << order, order)
-        if (blocks.free & devices).bit_count() + sum(inside[at].values()) < 1 << order:
+    for number, jobs in cheapest(
+        [occupied_counts[block_index] for block_index in numbers], known, worth
+    ):
+        block_index = numbers[number]
+        devices = block(block_index << order, order)
+        if (blocks.free & devices).bit_count() + sum(
+            occupied_counts[block_index].values()
+        ) < 1 << order:
             continue  # the rest belongs to a job that is ending
         orders = [(known[job].size - 1).bit_length() for job in jobs]
         if _placed(blocks, devices, orders):

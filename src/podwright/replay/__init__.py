@@ -7,7 +7,7 @@ from podwright.replay._advice import duration
 from podwright.replay._figures import distance, figures
 from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
-from podwright.replay._recorded import recorded
+from podwright.replay._recorded_starts import recorded
 from podwright.replay._report import Report, replay
 from podwright.replay._run_state import Chances
 from podwright.replay._simulate import simulate

@@ -78,18 +78,18 @@ def _rounding(trace: Trace) -> list[str]:
     count = 0
     for devices, runtime in zip(trace.devices, trace.runtime, strict=True):
         requested += devices * runtime
-        up = 1 << (devices - 1).bit_length()
-        if up != devices:
+        rounded_size = 1 << (devices - 1).bit_length()
+        if rounded_size != devices:
             count += 1
-            extra += (up - devices) * runtime
-            odd[devices] = odd.get(devices, 0.0) + (up - devices) * runtime
+            extra += (rounded_size - devices) * runtime
+            odd[devices] = odd.get(devices, 0.0) + (rounded_size - devices) * runtime
     out = []
     if extra > 0.01 * requested:
-        most = sorted(odd, key=lambda size: (-odd[size], size))[:3]
+        costliest_sizes = sorted(odd, key=lambda size: (-odd[size], size))[:3]
         out.append(
-            f"{count / len(trace):.1%} of the jobs ask for sizes that are no power of two. Rounded "
-            f"up, all hold {extra / requested:.1%} more device-hours than they asked for; most of "
-            f"that is jobs of {', '.join(map(str, most))}."
+            f"{count / len(trace):.1%} of the jobs ask for sizes that are not a power of two. "
+            f"Rounded up, all hold {extra / requested:.1%} more device-hours than they asked for; "
+            f"most of that is jobs of {', '.join(map(str, costliest_sizes))}."
         )
     return out
 

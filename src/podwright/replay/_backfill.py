@@ -16,11 +16,11 @@ class Profile:
     def __init__(self, now: float, free: int, end_times: Iterable[tuple[float, int]]) -> None:
         self._times = [now]
         self._free = [free]
-        for at, units in sorted(end_times):
-            if at <= self._times[-1]:
+        for end_time, units in sorted(end_times):
+            if end_time <= self._times[-1]:
                 self._free[-1] += units
-            elif at < math.inf:
-                self._times.append(at)
+            elif end_time < math.inf:
+                self._times.append(end_time)
                 self._free.append(self._free[-1] + units)
 
     @property
@@ -33,32 +33,32 @@ class Profile:
         `until`.
         """
         times, free = self._times, self._free
-        at = 0
-        while at < len(times) and times[at] <= until:
-            if free[at] < units:
-                at += 1
+        index = 0
+        while index < len(times) and times[index] <= until:
+            if free[index] < units:
+                index += 1
                 continue
-            end, stop = times[at] + length, at + 1
+            end, stop = times[index] + length, index + 1
             while stop < len(times) and times[stop] < end and free[stop] >= units:
                 stop += 1
             if stop == len(times) or times[stop] >= end:
-                return times[at]
-            at = stop
+                return times[index]
+            index = stop
         return math.inf
 
     def reserve(self, begin: float, end: float, units: int) -> None:
         """Take these units out of the profile for that time."""
         first, last = self._cut(begin), self._cut(end) if end < math.inf else len(self._times)
-        for at in range(first, last):
-            self._free[at] -= units
+        for index in range(first, last):
+            self._free[index] -= units
 
     def _cut(self, time: float) -> int:
         """Return the index in the lists at which a time begins."""
-        at = bisect_right(self._times, time) - 1
-        if at < 0:
+        index = bisect_right(self._times, time) - 1
+        if index < 0:
             return 0
-        if self._times[at] != time:
+        if self._times[index] != time:
             insort(self._times, time)
-            self._free.insert(at + 1, self._free[at])
-            at += 1
-        return at
+            self._free.insert(index + 1, self._free[index])
+            index += 1
+        return index

@@ -61,13 +61,13 @@ def waits(report: Report) -> Figure:
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     axis = figure.subplots()
     broad = 0.8 / len(rows)
-    for at, row in enumerate(rows):
+    for row_index, row in enumerate(rows):
         known = {size["to"]: size["wait"] for size in row["by_size"]}
         for key, alpha in (("p95", 0.45), ("p50", 1.0)):
             heights = [known[s][key] / _HOUR if s in known else 0.0 for s in sizes]
-            places = np.arange(len(sizes)) - 0.4 + (at + 0.5) * broad
+            places = np.arange(len(sizes)) - 0.4 + (row_index + 0.5) * broad
             label = f"{row['way']}, {key}"
-            axis.bar(places, heights, broad * 0.9, color=f"C{at}", alpha=alpha, label=label)
+            axis.bar(places, heights, broad * 0.9, color=f"C{row_index}", alpha=alpha, label=label)
     axis.set_xticks(
         range(len(sizes)), [f"up to {size}" if size > 2 else str(size) for size in sizes]
     )

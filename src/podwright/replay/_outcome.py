@@ -35,21 +35,21 @@ class Series:
         if end <= begin:
             return
         width, late = self.width, self.bins - 1
-        at, last = min(late, int(begin / width)), min(late, int(end / width))
+        bucket, last = min(late, int(begin / width)), min(late, int(end / width))
         while len(self.useful) <= last:
             self.useful.append(0.0)
             self.occupied.append(0.0)
             self.stuck.append(0.0)
         while begin < end:
-            step = (end if at >= late else min(end, (at + 1) * width)) - begin
+            step = (end if bucket >= late else min(end, (bucket + 1) * width)) - begin
             if step > 0:
-                self.useful[at] += step * useful
-                self.occupied[at] += step * occupied
-                self.stuck[at] += step * stuck
+                self.useful[bucket] += step * useful
+                self.occupied[bucket] += step * occupied
+                self.stuck[bucket] += step * stuck
             begin += step
-            at += 1
+            bucket += 1
             if step <= 0:  # rounding: the step ended on a bin's edge
-                begin = max(begin, at * width)
+                begin = max(begin, bucket * width)
 
 
 @dataclass
@@ -82,11 +82,11 @@ class Outcome:
     wide_jobs: int = 0
     simpler: tuple[str, ...] = ()
 
-    def leaves(self, job: int, row: int, at: float) -> None:
+    def leaves(self, job: int, row: int, time: float) -> None:
         """Note that a job leaves at `time` the devices that it has had since that row of
         `where`.
         """
         where, when = self.where, self.when
         while 3 * row < len(where) and where[3 * row] == job:
-            when[2 * row + 1] = at
+            when[2 * row + 1] = time
             row += 1

@@ -12,7 +12,7 @@ from podwright.replay._figures import distance, figures
 from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, run_all
 from podwright.replay._ranking import trace_noise
-from podwright.replay._recorded import recorded
+from podwright.replay._recorded_starts import recorded
 from podwright.replay._run_state import Chances
 from podwright.replay._slurm_settings import DEVIATIONS, SIMPLER, SlurmModel
 from podwright.replay.grounds._ways import ReplayWay
@@ -49,7 +49,12 @@ def replay(
     """
     tasks = [ReplayTask(ways_row, slurm, chances) for ways_row in ways]
     base = next(
-        (at for at, ways_row in enumerate(ways) if ways_row.kind in ("native", "plugin")), 0
+        (
+            row_index
+            for row_index, ways_row in enumerate(ways)
+            if ways_row.kind in ("native", "plugin")
+        ),
+        0,
     )
     tried = _what_if(ways[base], slurm, chances) if what_if else {}
     tasks += tried.values()

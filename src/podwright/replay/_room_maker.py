@@ -97,7 +97,7 @@ class RoomMaker:
                 occupied = (
                     {job: (pod.jobs[job][0], end_times[job]) for job in pod.jobs} if able else {}
                 )
-            plan = plan_moves(pod.blocks, demand, occupied, able, now=now, away=pod.away)
+            plan = plan_moves(pod.blocks, demand, occupied, able, now=now, unusable=pod.unusable)
             if plan is not None:
                 self._move(job, plan, now)
                 return True
@@ -137,9 +137,9 @@ class RoomMaker:
     def _delay(self, job: int, lost: float, now: float) -> None:
         """Delay the end of a job that moves by these seconds."""
         state, jobs = self._state, self._state.jobs
-        jobs.life[job] += 1
+        jobs.end_revision[job] += 1
         runs = state.trace.runtime[job] + state.slurm.overhead_s
         moved = jobs.moved_at.setdefault(job, [])
         moved.append(now)
         end = state.outcome.start_times[job] + runs + lost * len(moved)
-        heappush(state.events.job_ends, (end, job, jobs.life[job]))
+        heappush(state.events.job_ends, (end, job, jobs.end_revision[job]))

@@ -27,7 +27,7 @@ class Chances:
 
     movable: the share of jobs that may be moved. move_s: the seconds that each of them loses by a
     move. mtbf_s: the mean seconds until a machine fails, infinite for never. repair_s: the seconds
-    for which it is away then.
+    for which it is then down.
     """
 
     seed: int = 1
@@ -46,17 +46,17 @@ class JobStates:
     """The state of jobs. Arrays have an entry for each job of the trace.
 
     eligible: seconds; with dependencies, when they were met. demands: the ground's number for the
-    request, -1 until it is known. state: BEHIND, WAITS, RUNS or OVER. life: how often the end of a
-    job was set; an end with an older number does not count. failures: how many runs ended with a
-    machine. rows: of running jobs, the first of the job's rows in Outcome.where. until: of running
-    jobs, the end by the time limit, and the units. moved_at: of running jobs, when each moved.
-    after: by job, the jobs that wait for its end. movable: 1 for a job that may be moved.
+    request, -1 until it is known. state: BEHIND, WAITS, RUNS or OVER. end_revision: how often the
+    end of a job was set; an end with an older number does not count. failures: how many runs ended
+    with a machine. rows: of running jobs, the first of the job's rows in Outcome.where. until: of
+    running jobs, the end by the time limit, and the units. moved_at: of running jobs, when each
+    moved. after: by job, the jobs that wait for its end. movable: 1 for a job that may be moved.
     """
 
     eligible: array[float]
     demands: array[int]
     state: bytearray
-    life: array[int]
+    end_revision: array[int]
     movable: bytes
     failures: dict[int, int] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class JobStates:
     def of(cls, trace: Trace, movable: bytes) -> Self:
         """Return the states before anything has happened."""
         jobs = len(trace)
-        eligible, life = array("d", trace.eligible), array("i", bytes(4 * jobs))
-        return cls(eligible, array("q", [-1]) * jobs, bytearray(jobs), life, movable)
+        eligible, end_revision = array("d", trace.eligible), array("i", bytes(4 * jobs))
+        return cls(eligible, array("q", [-1]) * jobs, bytearray(jobs), end_revision, movable)
 
 
 @dataclass(slots=True)
@@ -89,18 +89,18 @@ class Backlog:
 class Events:
     """The events to come.
 
-    ends: (time, job, life). timers: (time, number, kind, subject); the number keeps the order of
-    timers that are due at one time.
+    job_ends: (time, job, end_revision). timers: (time, number, kind, subject); the number keeps the
+    order of timers that are due at one time.
     """
 
     job_ends: list[tuple[float, int, int]] = field(default_factory=list)
     timers: list[tuple[float, int, str, int]] = field(default_factory=list)
     number: int = 0
 
-    def add(self, at: float, kind: str, subject: int = 0) -> None:
+    def add(self, time: float, kind: str, subject: int = 0) -> None:
         """Set a timer."""
         self.number += 1
-        heappush(self.timers, (at, self.number, kind, subject))
+        heappush(self.timers, (time, self.number, kind, subject))
 
 
 @dataclass(slots=True)

@@ -110,8 +110,8 @@ class _Run:
                 break  # the jobs that are left in the queue never start
             self._account(now)
             while end_events and end_events[0][0] <= now:
-                _, job, life = heappop(end_events)
-                if self.jobs.life[job] == life and self.jobs.state[job] == RUNS:
+                _, job, end_revision = heappop(end_events)
+                if self.jobs.end_revision[job] == end_revision and self.jobs.state[job] == RUNS:
                     self._end(job, now)
             while arrivals and eligible[arrivals[-1]] <= now:
                 self._push(arrivals.pop(), now)
@@ -224,7 +224,7 @@ class _Run:
         self.useful += devices
         self.out.start_times[job] = now
         runs = trace.runtime[job] + self.slurm.overhead_s
-        heappush(self.events.job_ends, (now + runs, job, self.jobs.life[job]))
+        heappush(self.events.job_ends, (now + runs, job, self.jobs.end_revision[job]))
         self.jobs.until[job] = until, self.ground.units(demand)
         self.priorities.job_began(trace.user[job], devices, now)
         self.state.draw(job, now)
@@ -259,7 +259,7 @@ class _Run:
     def _fail(self, machine: int, now: float) -> None:
         for job in self.ground.fail(machine):
             self._stop(job, now)
-            self.jobs.life[job] += 1
+            self.jobs.end_revision[job] += 1
             self.out.failed += 1
             self.jobs.failures[job] = self.jobs.failures.get(job, 0) + 1
             if self.jobs.failures[job] < _LIVES:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
         renew_certificates,
     )
     from podwright.server._fabrics import FabricOptions
-    from podwright.server._hardware import ServedHardware
     from podwright.server._identity import TOKEN_TTL, Identity
     from podwright.server._init import make_store
     from podwright.server._listen_options import ListenOptions, PageOptions
     from podwright.server._other_pods import parse_other_pods
+    from podwright.server._served_hardware import ServedHardware
     from podwright.server._server import Server
     from podwright.server._serving import ServingOptions, serve
     from podwright.server._sockets import SocketPlace
@@ -62,7 +62,7 @@ _LATER = {
         "renew_certificates",
     ),
     "_fabrics": ("FabricOptions",),
-    "_hardware": ("ServedHardware",),
+    "_served_hardware": ("ServedHardware",),
     "_identity": (
         "TOKEN_TTL",
         "Identity",

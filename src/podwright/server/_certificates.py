@@ -40,7 +40,7 @@ def check_name(name: str, action: str) -> str:
     except ValueError:
         if not _HOST.fullmatch(name) or name.replace(".", "").isdigit():
             raise InvalidRequest(
-                f"{name[:80]!r} is no name of a host, and no address",
+                f"{name[:80]!r} is neither a host name nor an address",
                 operation=action,
                 would_work="--name head1 --name 10.0.0.1",
             ) from None

@@ -22,12 +22,12 @@ def start_without_collection() -> Iterator[None]:
     The objects that exist at its end are never examined again, and later ones are examined less
     often.
     """
-    was = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
         gc.freeze()
         gc.set_threshold(*THRESHOLDS)
     finally:
-        if was:
+        if was_enabled:
             gc.enable()

@@ -213,7 +213,7 @@ class Identity:
                     return await self._of_munge(token.strip(), proof)
                 if scheme.lower() != "bearer":
                     raise Unauthenticated(
-                        f"{scheme[:20]!r} is no way to identify here",
+                        f"{scheme[:20]!r} is not a way to identify to this server",
                         would_work="Bearer and a token, or call without any",
                     )
                 return await self.of_token(token.strip())

@@ -122,7 +122,7 @@ class PageServer:
         return f"{caller.origin} {caller.role.value} {caller.name}"
 
     async def own(self, who: Who) -> str | None:
-        """Return the caller's name where a part of others' things is private to it; else None."""
+        """Return the caller's name from whom some objects of other users are hidden; else None."""
         caller = _caller(who)
         await self._calls(caller, METHODS["ListClusters"], ListRequest(page_size=1))
         private = self._calls.controller.private & {"partitions", "devices", "waiters"}

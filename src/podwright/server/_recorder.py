@@ -53,11 +53,11 @@ class Recorder:
 
     async def record(self) -> None:
         """Record the present state, unless this minute is recorded already."""
-        at = int(self._now() // MINUTE)
-        if at <= self._last or not self._epoch():
+        minute = int(self._now() // MINUTE)
+        if minute <= self._last or not self._epoch():
             return  # the clock was set back, or another server is active
         try:
-            await self._write(at)
+            await self._write(minute)
             problem = ""
         except Fenced:
             return  # another server writes now
@@ -70,21 +70,23 @@ class Recorder:
             self._seen = None
             self._writer.forget()
         if problem and not self._problem:
-            _log.warning("what was cannot be written down, and is tried again: %s", problem)
+            _log.warning(
+                "the pod's history cannot be written, and writing is tried again: %s", problem
+            )
         elif self._problem and not problem:
-            _log.info("what was is written down again")
+            _log.info("the pod's history is written again")
         self._problem = problem
 
-    async def _write(self, at: int) -> None:
+    async def _write(self, minute: int) -> None:
         epoch, counted = self._epoch(), self._counted()
         snapshot = None
         if self._seen != (epoch, counted):
             snapshot = await take(self._ask, self._now, topics=TOPICS)
-        if self._last and at > self._last + 1:
+        if self._last and minute > self._last + 1:
             self._writer.forget()  # the recorder was stopped for a while
             snapshot = snapshot or await take(self._ask, self._now, topics=TOPICS)
-        row = await asyncio.to_thread(self._writer.add, at, snapshot)
-        await self._history.write(row, since=at - KEEP, most=MOST, epoch=epoch)
+        row = await asyncio.to_thread(self._writer.add, minute, snapshot)
+        await self._history.write(row, since=minute - KEEP, most=MOST, epoch=epoch)
         # Readings change without being counted.
         measures = bool(snapshot and snapshot.get("readings"))
-        self._seen, self._last = None if measures else (epoch, counted), at
+        self._seen, self._last = None if measures else (epoch, counted), minute

@@ -24,12 +24,12 @@ from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
 from podwright.server._fabrics import FabricOptions, fabric_driver
 from podwright.server._faults import KillPoint
-from podwright.server._hardware import ServedHardware, choose
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
 from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._metrics import pod_name
+from podwright.server._served_hardware import ServedHardware, choose
 from podwright.server._server import Server
 from podwright.server._shared_store import (
     LEASE,
@@ -81,7 +81,7 @@ class ServingOptions:
     names the callers of its page. other_pods: the pages that it links, URLs by name. pod: its name
     in metrics; empty: `pod_name` of the store. munge: the socket of MUNGE, whose credentials are
     accepted; empty: the usual one; None: they are not accepted. fabric: what joins devices of
-    several machines. visible: what callers see of others' things. sharing: between schedulers and
+    several machines. visible: what callers see of others' objects. sharing: between schedulers and
     people.
     """
 
@@ -310,14 +310,14 @@ async def _serve(
     fault = KillPoint.from_environment(os.environ)
     store: Store = SQLiteStore(file, connect=fault.connect() if fault else None)
     records: Mapping[tuple[str, str], bytes] = {}
-    full: Unavailable | None = None
+    full_store: Unavailable | None = None
     if file.exists():  # noqa: ASYNC240 (one look)
         try:
             records = (await store.open()).records
         except Unavailable as error:
             if not error.data.get("full"):
                 raise
-            full = error
+            full_store = error
             store = await _read_only(SQLiteStore(file), error)
             records = (await store.open()).records
     try:
@@ -352,7 +352,7 @@ async def _serve(
     failure: PodwrightError | None = None
     idle = None
     try:
-        if full is None:
+        if full_store is None:
             await hardware.remember(store)
         ready(server, hardware)
         if options.idle is not None:

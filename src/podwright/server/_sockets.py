@@ -1,6 +1,6 @@
 """Who owns a socket path: one server at a time, by a lock that ends with its process.
 
-The lock file stands beside the file that it guards and names the process that holds it. It is taken
+The lock file lies beside the file that it guards, and names the process that holds it. It is taken
 before anything else is touched, so that two servers never use one socket or one store at once.
 """
 
@@ -171,7 +171,7 @@ class SocketPlace:
         try:
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
                 raise InvalidRequest(
-                    f"{self.path} is there and is no socket", would_work="name another path"
+                    f"{self.path} is there and is not a socket", would_work="name another path"
                 )
         except FileNotFoundError:
             return

@@ -205,8 +205,8 @@ async def _as_json(reply: Value) -> bytes:
             tree[name] = plain(value)
             continue
         items: list[bytes] = []
-        for at in range(0, len(value), _AT_ONCE):
-            chunk = plain(value[at : at + _AT_ONCE])
+        for start in range(0, len(value), _AT_ONCE):
+            chunk = plain(value[start : start + _AT_ONCE])
             items += [msgspec.json.encode(item, enc_hook=str) for item in chunk]
             await asyncio.sleep(0)
         tree[name] = msgspec.Raw(b"[%b]" % b",".join(items))
@@ -214,7 +214,7 @@ async def _as_json(reply: Value) -> bytes:
 
 
 def _as_host(host: str) -> str:
-    """Return a host as it stands in an address.
+    """Return a host as it is written in an address.
 
     An address that means all becomes this machine's name.
     """

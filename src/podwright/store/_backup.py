@@ -83,7 +83,8 @@ def read_backup(text: str, name: str = "the backup") -> Snapshot:
         foreign = True
     if foreign:
         raise InvalidRequest(
-            f"{name} is no backup of Podwright's", would_work="name a file that --backup wrote"
+            f"{name} is not a backup that Podwright wrote",
+            would_work="name a file that --backup wrote",
         )
     if not isinstance(start.get("version"), int) or start["version"] > VERSION:
         raise InvalidRequest(

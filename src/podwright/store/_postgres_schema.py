@@ -65,9 +65,9 @@ def shown(url: str) -> str:
         raise InvalidRequest(
             "the URL of the store is not one", would_work="postgresql://user@host/database"
         ) from None
-    login, at, host = parts.netloc.rpartition("@")
+    login, at_sign, host = parts.netloc.rpartition("@")
     user = login.partition(":")[0]
-    return f"{parts.scheme}://{user}{at}{host}{parts.path}{'?' if query else ''}{query}"
+    return f"{parts.scheme}://{user}{at_sign}{host}{parts.path}{'?' if query else ''}{query}"
 
 
 def has_password(url: str) -> bool:

@@ -22,7 +22,7 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a record. Removing one that does not exist is no error."""
+    """Remove a record. Removing one that does not exist is not an error."""
 
     kind: str
     key: str

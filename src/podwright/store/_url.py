@@ -50,7 +50,7 @@ def storage_file(place: str | Path) -> Path | None:
         return Path("/" + unquote(urlsplit(place).path).lstrip("/"))
     added = "".join(f", or {name}://" for name in plugins.names(plugins.STORES))
     raise InvalidRequest(
-        f"{shown_place(place)!r} is no place for a store",
+        f"{shown_place(place)!r} is not an address of a store",
         would_work=f"use a path, sqlite:///path, or postgresql://user@host/database{added}",
     )
 
@@ -61,5 +61,5 @@ def shown_place(place: str | Path) -> str:
 
 
 def shows_password(place: str | Path) -> bool:
-    """Return whether the place carries a password. It must then not stand in an argument list."""
+    """Return whether the place carries a password. It must then not be in an argument list."""
     return "://" in str(place) and has_password(str(place))

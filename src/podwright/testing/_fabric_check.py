@@ -229,7 +229,9 @@ class _Life:
         except PodwrightError:
             raise
         except Exception as error:
-            raise ContractBroken(f"a call raises {error!r}, which is no PodwrightError") from error
+            raise ContractBroken(
+                f"a call raises {error!r}, which is not a PodwrightError"
+            ) from error
 
     def _done(self, name: str, devices: frozenset[FabricDevice]) -> None:
         self._forget(devices)

@@ -215,7 +215,7 @@ def _slowest(timeline: Timeline, entered: dict[int, Arrivals]) -> Slowest | None
     for arrived in several:
         rank = ranks.get(arrived.members[-1][1], 0)
         last[rank] += 1
-        waited[rank] += _mean(arrived.latest - at for at, _ in arrived.members[:-1])
+        waited[rank] += _mean(arrived.latest - arrival for arrival, _ in arrived.members[:-1])
     if not waited:
         return None
     worst = max(waited, key=lambda rank: waited[rank])

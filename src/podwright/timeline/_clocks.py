@@ -36,5 +36,6 @@ class HostClock:
             (heard, (asked_at + heard) // 2 - remote_time, (heard - asked_at + 1) // 2)
         )
         self.error, self.offset = min(
-            (error + int((heard - at) * DRIFT), offset) for at, offset, error in self._answers
+            (error + int((heard - answered_at) * DRIFT), offset)
+            for answered_at, offset, error in self._answers
         )

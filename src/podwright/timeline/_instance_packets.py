@@ -153,7 +153,7 @@ class InstancePackets:
                 fields = packets.event(packets.BEGIN, uuid, f"{event_name} by {name}", event_name)
             else:
                 annotations = {"bytes": size, "slowest": -1 - kind}
-                text = f"{name}: instance {-1 - kind} comes last"
+                text = f"{name}: instance {-1 - kind} arrives last"
                 fields = packets.event(packets.BEGIN, uuid, text, "slowest", annotations)
             prefix = packets.before_time(fields)
         if len(self._templates) < _TEMPLATES:

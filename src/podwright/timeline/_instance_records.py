@@ -68,38 +68,38 @@ class InstanceRecords:
             return []
         data = self._rest + data
         pieces: list[RecordPiece] = []
-        at = 0
-        while len(data) - at >= PIECE.size:
-            many, size, count = PIECE.unpack_from(data, at)
-            first = at + PIECE.size + size
+        position = 0
+        while len(data) - position >= PIECE.size:
+            many, size, count = PIECE.unpack_from(data, position)
+            first = position + PIECE.size + size
             last = first + count * RECORD.size
-            if last - at > LARGEST:
+            if last - position > LARGEST:
                 self.broken = True
                 break
             if last > len(data):
                 break
-            head = data[at + PIECE.size : first]
+            head = data[position + PIECE.size : first]
             kinds = self._known.get(head) or self._kinds(head)
             if len(kinds) != many or max(data[first : last : RECORD.size], default=-1) >= many:
                 self.broken = True
                 break
             pieces.append(RecordPiece(kinds, data[first:last]))
-            at = last
-        self._rest = b"" if self.broken else data[at:]
+            position = last
+        self._rest = b"" if self.broken else data[position:]
         return pieces
 
     def _kinds(self, head: bytes) -> tuple[RecordKind, ...]:
         """Return the kinds in a piece's header; none when the header is not valid."""
-        kinds, at = [], 0
-        while at + KIND.size <= len(head):
-            kind, length, members, group, size = KIND.unpack_from(head, at)
-            at += KIND.size + length
-            if not MARK <= kind <= LEFT_OUT or length > LONGEST or at > len(head):
+        kinds, position = [], 0
+        while position + KIND.size <= len(head):
+            kind, length, members, group, size = KIND.unpack_from(head, position)
+            position += KIND.size + length
+            if not MARK <= kind <= LEFT_OUT or length > LONGEST or position > len(head):
                 return ()
-            name = head[at - length : at].decode(errors="replace")
+            name = head[position - length : position].decode(errors="replace")
             text = "".join(c if c.isprintable() else "?" for c in name)
             kinds.append(RecordKind(kind, text, size, group, members))
-        if at != len(head):
+        if position != len(head):
             return ()
         if len(self._known) >= _ALIKE:
             self._known.clear()

@@ -58,9 +58,9 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def stamp(at: int) -> bytes:
-    """Encode the timestamp of a packet. at: nanoseconds, not below 0."""
-    return bytes((TIMESTAMP,)) + varint(at)
+def stamp(nanoseconds: int) -> bytes:
+    """Encode the timestamp of a packet. nanoseconds: not below 0."""
+    return bytes((TIMESTAMP,)) + varint(nanoseconds)
 
 
 def times(numbers: Sequence[int]) -> list[bytes]:
@@ -69,12 +69,12 @@ def times(numbers: Sequence[int]) -> list[bytes]:
     Many are encoded at once: together they form one long number, on which each step works.
     """
     out: list[bytes] = []
-    for at in range(0, len(numbers), _AT_ONCE):
-        chunk = numbers[at : at + _AT_ONCE]
+    for start in range(0, len(numbers), _AT_ONCE):
+        chunk = numbers[start : start + _AT_ONCE]
         size = len(chunk)
         long = int.from_bytes(struct.pack(f"<{size}Q", *chunk), "little")
-        for low, high, by in _SPREAD:
-            long = long & low | (long & high) << by
+        for low, high, shift in _SPREAD:
+            long = long & low | (long & high) << shift
         long |= int.from_bytes(_MORE_FOLLOW * size, "little")
         out += [time for (time,) in _ONE.iter_unpack(long.to_bytes(_TIME * size, "little"))]
     return out
@@ -101,8 +101,8 @@ def opening(boottime: int, realtime: int) -> bytes:
     nanoseconds.
     """
     first_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
-    for clock, at in ((_BOOTTIME, boottime), (_REALTIME, realtime)):
-        first_packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=at)
+    for clock, time in ((_BOOTTIME, boottime), (_REALTIME, realtime)):
+        first_packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=time)
     return packet(first_packet.SerializeToString())
 
 

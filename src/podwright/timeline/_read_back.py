@@ -79,7 +79,7 @@ def read_timeline(path: str) -> Timeline:
 
 def _strange(path: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{path} is no trace of a launch", would_work="poprun --trace FILE … writes one"
+        f"{path} is not a trace of a launch", would_work="poprun --trace FILE … writes one"
     )
 
 
@@ -107,8 +107,8 @@ def parse_timeline(data: bytes) -> Timeline:
             clocks = {clock.clock_id: clock.timestamp for clock in packet.clock_snapshot.clocks}
             realtime = clocks.get(1, 0) - clocks.get(6, 0)
         elif packet.HasField("track_event"):
-            event, at = packet.track_event, packet.timestamp
-            last = max(last, at)
+            event, timestamp = packet.track_event, packet.timestamp
+            last = max(last, timestamp)
             stack = open_slices.setdefault(event.track_uuid, [])
             annotations = {note.name: _value(note) for note in event.debug_annotations}
             category = event.categories[0] if event.categories else ""
@@ -117,16 +117,25 @@ def parse_timeline(data: bytes) -> Timeline:
                 depth = len(stack)
                 stack.append(
                     TrackSlice(
-                        event.track_uuid, event.name, category, at, at, depth, annotations, flows
+                        event.track_uuid,
+                        event.name,
+                        category,
+                        timestamp,
+                        timestamp,
+                        depth,
+                        annotations,
+                        flows,
                     )
                 )
             elif event.type == END:
                 if stack:
                     opened = stack.pop()
                     annotations = {**opened.annotations, **annotations}
-                    slices.append(opened._replace(end=at, annotations=annotations))
+                    slices.append(opened._replace(end=timestamp, annotations=annotations))
             else:
-                instants.append(Instant(event.track_uuid, event.name, category, at, annotations))
+                instants.append(
+                    Instant(event.track_uuid, event.name, category, timestamp, annotations)
+                )
     if not tracks and data:
         raise ValueError("there is no track")
     for stack in open_slices.values():
@@ -138,11 +147,11 @@ def parse_timeline(data: bytes) -> Timeline:
 
 def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each complete packet, and where it ends. Raises ValueError for anything else."""
-    at, size = 0, len(data)
-    while at < size:
-        if data[at] != 0x0A:
-            raise ValueError("this is no packet")
-        length, shift, begin = 0, 0, at + 1
+    position, size = 0, len(data)
+    while position < size:
+        if data[position] != 0x0A:
+            raise ValueError("this is not a packet")
+        length, shift, begin = 0, 0, position + 1
         while begin < size:
             byte = data[begin]
             begin += 1
@@ -151,13 +160,13 @@ def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
             if byte < 0x80:
                 break
             if shift > 35:
-                raise ValueError("this is no packet")
+                raise ValueError("this is not a packet")
         else:
             return
         if begin + length > size:
             return
-        at = begin + length
-        yield data[begin:at], at
+        position = begin + length
+        yield data[begin:position], position
 
 
 def _value(note: Any) -> Any:

@@ -248,12 +248,14 @@ def _rect(box: _Box) -> str:
     if box.number > 1:
         words = f"{box.number} times {_MEANINGS[box.kind]}, {seconds_text(box.seconds)} in all"
     kind = box.kind if box.kind in _ORDER else "launch"
-    inside = ""
+    text_element = ""
     if kind == "launch" and width > 7 * len(box.words):
-        inside = f'<text x="{box.left + 4:.1f}" y="{y + 11:g}">{html.escape(box.words)}</text>'
+        text_element = (
+            f'<text x="{box.left + 4:.1f}" y="{y + 11:g}">{html.escape(box.words)}</text>'
+        )
     return (
         f'<rect class="{kind}" x="{box.left:.2f}" y="{y:g}" width="{width:.2f}" '
-        f'height="{_LANE - 4:g}"><title>{html.escape(words)}</title></rect>{inside}'
+        f'height="{_LANE - 4:g}"><title>{html.escape(words)}</title></rect>{text_element}'
     )
 
 
@@ -297,8 +299,8 @@ def _tables(timeline: Timeline, times: Account) -> str:
     events = [(i.at, i.name, i.annotations) for i in timeline.instants if i.category == "launch"]
     events += [(s.begin, s.name, s.annotations) for s in timeline.of("launch") if s.name == "move"]
     happened = (
-        (f"{(at - begin) / 1e9:.3f} s", name, ", ".join(f"{k}: {v}" for k, v in notes.items()))
-        for at, name, notes in sorted(events, key=lambda event: event[0])
+        (f"{(time - begin) / 1e9:.3f} s", name, ", ".join(f"{k}: {v}" for k, v in notes.items()))
+        for time, name, notes in sorted(events, key=lambda event: event[0])
     )
     return "".join(
         (

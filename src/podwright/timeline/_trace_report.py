@@ -78,8 +78,8 @@ def trace_values(path: str, timeline: Timeline, times: Account) -> dict[str, Any
     account["slowest"] = times.slowest._asdict() if times.slowest else None
     account["by_rank"] = {str(rank): each._asdict() for rank, each in times.by_rank.items()}
 
-    def seconds(at: int) -> float:
-        return (at - begin) / 1e9
+    def seconds(time: int) -> float:
+        return (time - begin) / 1e9
 
     return {
         "file": path,

@@ -54,10 +54,10 @@ def open_file(path: str) -> int:
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise InvalidRequest(f"--trace: {path} is no file", would_work="Name a file")
+            raise InvalidRequest(f"--trace: {path} is not a file", would_work="Name a file")
         if status.st_size and not _is_trace(os.pread(handle, 64, 0)):
             raise InvalidRequest(
-                f"--trace: {path} is there, and is no trace",
+                f"--trace: {path} is there, and is not a trace",
                 would_work="Name another file, or remove this one",
             )
         os.fchmod(handle, 0o600)
@@ -231,7 +231,7 @@ class TraceWriter:
     # Tracks
 
     def _latest(self, rank: int) -> int:
-        tracks = [uuid for (of, _), uuid in self._tracks.items() if of == rank]
+        tracks = [uuid for (track_rank, _), uuid in self._tracks.items() if track_rank == rank]
         return tracks[-1] if tracks else LAUNCH
 
     def _track(self, rank: int, host: str) -> int:
@@ -253,12 +253,12 @@ class TraceWriter:
         name: str,
         category: str,
         annotations: Mapping[str, Told],
-        at: int | None = None,
+        time: int | None = None,
     ) -> None:
-        at = max(self._now() if at is None else at, self._last.get(uuid, 0))
+        time = max(self._now() if time is None else time, self._last.get(uuid, 0))
         if kind != "INSTANT":
-            self._last[uuid] = at
-        self._put("event", kind, uuid, name, category, dict(annotations), at)
+            self._last[uuid] = time
+        self._put("event", kind, uuid, name, category, dict(annotations), time)
 
     def _put(self, phase: str, *values: Any) -> None:
         if self.problem:
@@ -268,11 +268,11 @@ class TraceWriter:
         elif phase == "track":
             self._write(self._packets.track(*values))
         else:
-            kind, uuid, name, category, annotations, at = values
+            kind, uuid, name, category, annotations, time = values
             fields = self._packets.event(
                 getattr(self._packets, kind), uuid, name, category, annotations
             )
-            self._write(self._packets.packet(fields + self._packets.stamp(at)))
+            self._write(self._packets.packet(fields + self._packets.stamp(time)))
 
     def open(self) -> None:
         """Load the module that writes packets, and write all events so far."""

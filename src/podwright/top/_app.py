@@ -144,8 +144,10 @@ class TopApp(App[None]):
     def _show(self, seen: Snapshot, problem: str, pause: float) -> None:
         if problem != self._problem:
             self._problem = problem
-            away = f"{self._title}   {problem}" if problem else self._title
-            self.query_one("#title", Static).update(Text(away, style="bold red" if problem else ""))
+            title = f"{self._title}   {problem}" if problem else self._title
+            self.query_one("#title", Static).update(
+                Text(title, style="bold red" if problem else "")
+            )
         if not problem and seen != self.snapshot:
             self.snapshot = seen
         self.refresh_rows()
@@ -176,10 +178,12 @@ class TopApp(App[None]):
 
     def _fill(self) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
-        tab, (sort, down) = TABS[self.tab], self.order[self.tab]
-        table_rows = rows(tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=down)
+        tab, (sort, descending) = TABS[self.tab], self.order[self.tab]
+        table_rows = rows(
+            tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=descending
+        )
         marks = self._marks(tab.name, [key for key, _ in table_rows])
-        listed = (self.tab, sort, down, table_rows, marks)
+        listed = (self.tab, sort, descending, table_rows, marks)
         if listed == self._listed:
             return
         same = bool(self._listed) and self._listed[0] == self.tab
@@ -188,7 +192,7 @@ class TopApp(App[None]):
         table.clear(columns=True)
         texts = [[Text(str(value)) for value in values] for _, values in table_rows]
         for n, (heading, _) in enumerate(tab.columns):
-            arrow = ("▼" if down else "▲") if n == sort else ""
+            arrow = ("▼" if descending else "▲") if n == sort else ""
             # The width is given, because Textual would measure it later and draw twice.
             widths = (cells[n].cell_len for cells in texts)
             width = max((len(heading) + 1, *widths)) if heading else 1
@@ -246,8 +250,8 @@ class TopApp(App[None]):
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by the column that was clicked, and on a second click in the other direction."""
         number = int(str(event.column_key.value))
-        sort, down = self.order[self.tab]
-        self.order[self.tab] = (number, not down if number == sort else False)
+        sort, descending = self.order[self.tab]
+        self.order[self.tab] = (number, not descending if number == sort else False)
         self._fill()
 
     def action_filter(self) -> None:

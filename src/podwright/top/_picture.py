@@ -66,21 +66,21 @@ def _since(partition: object, name: str) -> tuple[float, str]:
 
 def draw(snapshot: Snapshot, width: int) -> list[Domain]:
     """Return the link domains in order, each in at most `width` columns."""
-    marks, requests = letters(snapshot), kept_marks(snapshot)
-    inside: dict[tuple[str, int], list[tuple[int, Cell]]] = {}
+    cells_by_partition, requests = letters(snapshot), kept_marks(snapshot)
+    cells_by_domain: dict[tuple[str, int], list[tuple[int, Cell]]] = {}
     for where, row in snapshot.get("devices", {}).items():
         cluster, domain, offset = where.rsplit("/", 2)
         assert isinstance(row, tuple | list)
         _, _, state, partition, _, *kept_for = row
-        cell = marks.get(str(partition)) if partition else None
+        cell = cells_by_partition.get(str(partition)) if partition else None
         if state == "RESERVED" and kept_for:
             cell = requests.get(str(kept_for[0]))
         if cell is None or state == "DOWN":
             cell = Cell(*_STATES.get(str(state), ("?" if state != "RESERVED" else "r", "dim")))
-        inside.setdefault((cluster, int(domain)), []).append((int(offset), cell))
+        cells_by_domain.setdefault((cluster, int(domain)), []).append((int(offset), cell))
     out = []
-    several = len({cluster for cluster, _ in inside}) > 1
-    for (cluster, number), devices in sorted(inside.items()):
+    several = len({cluster for cluster, _ in cells_by_domain}) > 1
+    for (cluster, number), devices in sorted(cells_by_domain.items()):
         cells = [cell for _, cell in sorted(devices, key=lambda one: one[0])]
         free = sum(cell.letter == "·" for cell in cells)
         name = f"{cluster}/{number}" if several else str(number)
@@ -96,8 +96,8 @@ def _folded(cells: list[Cell], width: int) -> list[Cell]:
     if each <= 1:
         return cells
     out = []
-    for at in range(0, len(cells), each):
-        group = cells[at : at + each]
+    for start in range(0, len(cells), each):
+        group = cells[start : start + each]
         bad = [cell for cell in group if cell.letter == "!"]
         out.append(bad[0] if bad else Counter(group).most_common(1)[0][0])
     return out

@@ -79,8 +79,7 @@ from podwright.wire._moving import (
     MoveTable,
 )
 from podwright.wire._paging import joined, next_page
-from podwright.wire._plain import plain
-from podwright.wire._prepared import prepared
+from podwright.wire._plain_json import plain
 from podwright.wire._proof import (
     SERVER_URI,
     agent_name,
@@ -91,6 +90,7 @@ from podwright.wire._proof import (
     user_uri,
 )
 from podwright.wire._subsets import DeviceSet, device_sets
+from podwright.wire._thread_safe_types import prepared
 from podwright.wire._value import Value
 from podwright.wire._values import (
     AcquireReply,

@@ -181,7 +181,7 @@ class UserRequest(Value):
 
 
 class RevokeRequest(Value):
-    """Revoke one certificate of a user's. number: it stands in the certificate's URI, last."""
+    """Revoke one certificate of a user's. number: the last part of the certificate's URI."""
 
     name: str
     number: str

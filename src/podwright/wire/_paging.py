@@ -16,7 +16,7 @@ _V = TypeVar("_V", bound=Value)
 def next_page(request: Value, reply: Value) -> ListRequest | None:
     """Return the request for the page after a reply.
 
-    None: the reply was the last page, or is no list. A caller that sets a page_size wants single
+    None: the reply was the last page, or is not a list. A caller that sets a page_size wants single
     pages, so it gets None as well.
     """
     token = getattr(reply, "next_page_token", "")

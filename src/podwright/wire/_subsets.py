@@ -40,6 +40,6 @@ def device_sets(info: PartitionInfo) -> list[DeviceSet]:
         groups += [(place,) for place in reversed(list(group))]
     size = 2
     while size <= len(machines):
-        groups += [tuple(range(at, at + size)) for at in range(0, len(machines), size)]
+        groups += [tuple(range(start, start + size)) for start in range(0, len(machines), size)]
         size *= 2
     return [DeviceSet(number, 0, group) for number, group in enumerate(groups)]

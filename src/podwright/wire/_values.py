@@ -153,7 +153,7 @@ class PartitionSpec(Value):
     of GPUs (MIG) of this kind, such as `1g.10gb`; empty takes whole devices. movable: the server
     may ask its launch to end and start again on other devices, once that launch can do so.
     hosts: to which the devices of a pool are attached, in equal shares in their order; empty for
-    devices that are no pool's.
+    devices that are not a pool's.
     """
 
     name: str
@@ -559,7 +559,7 @@ CALLS = (
         AuditEntry.LEASE,
         reveals=_NAME_AND_CAPACITY,
     ),
-    # The heartbeat of a lease. It is no event and is kept in memory only.
+    # The heartbeat of a lease. It is not an event and is kept in memory only.
     Method(
         "Renew",
         LeaseRequest,

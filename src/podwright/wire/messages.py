@@ -81,7 +81,7 @@ def decode(kind: type[V], data: bytes) -> V:
     try:
         message = message_type(kind).FromString(data)
     except DecodeError:
-        raise InvalidRequest(f"these {len(data)} bytes are no {kind.__name__}") from None
+        raise InvalidRequest(f"these {len(data)} bytes are not a message {kind.__name__}") from None
     return from_message(kind, message)
 
 
@@ -249,7 +249,7 @@ def _enum_tables(kind: type[enum.Enum], descriptor: Any) -> tuple[_Plain, _Plain
             return by_number[number]
         except KeyError:
             raise InvalidRequest(
-                f"{number} is no {kind.__name__}",
+                f"{number} is not a value of {kind.__name__}",
                 would_work="choose one of " + ", ".join(member.name for member in numbers),
             ) from None
 

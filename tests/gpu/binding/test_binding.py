@@ -51,7 +51,7 @@ def test_numbers_count_what_can_be_opened() -> None:
 
 
 def test_a_file_that_permissions_shut_is_no_gpu(tmp_path: Path) -> None:
-    from podwright.hosts.gpus._visible import shut
+    from podwright.hosts.gpus._visible_gpus import shut
 
     assert not shut(str(tmp_path / "none"))
     (tmp_path / "open").touch()

@@ -109,7 +109,10 @@ def test_memory_that_nobody_knows_is_not_counted(tmp_path: Path) -> None:
     for conf, words in (
         ("", r"nobody says how much memory gpu\[01-04\] has"),
         ("SelectType=select/cons_tres\n", "jobs without --mem take a whole node"),
-        ("DefMemPerNode=1000\nNodeName=gpu[01-04] RealMemory=9000\n", "DefMemPerNode stands"),
+        (
+            "DefMemPerNode=1000\nNodeName=gpu[01-04] RealMemory=9000\n",
+            "slurm.conf sets DefMemPerNode",
+        ),
     ):
         path.write_text(conf)
         _, notes = configure(path, make_inventory({"nodes": [NODE]}), (24, 11), ConfigureOptions())

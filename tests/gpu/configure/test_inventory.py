@@ -87,17 +87,17 @@ def test_json_says_the_same(tmp_path: Path) -> None:
     [
         ({"names": "gpu[1-"}, "nodes[0].names"),
         ({"names": "gpu[1-2],gpu2"}, "named twice"),
-        ({"socket": 2}, "socket is no key of it"),
+        ({"socket": 2}, "socket is not a key of this table"),
         ({"sockets": 0}, "nodes[0].sockets is 0"),
         ({"gpus": {"type": "h100", "count": 0}}, "gpus.count is 0"),
         ({"gpus": {"type": "h:100", "count": 1}}, "'h:100'"),
         ({"gpus": {"type": "h100", "count": 2, "numa": [0]}}, "one for each of the 2 GPUs"),
         ({"gpus": {"type": "h100", "count": 1, "numa": [2]}}, "there are 2 NUMA nodes"),
-        ({"gpus": [{"type": "a", "file": "x"}]}, "'x' is no device file"),
+        ({"gpus": [{"type": "a", "file": "x"}]}, "'x' is not a device file"),
         ({"gpus": [{"type": "a", "cores": "0-99"}]}, "cores are numbers from 0 to 55"),
         ({"gpus": [{"type": "a", "links": [1, 2]}]}, "a number for each of the 1 GPUs"),
         ({"numa_nodes": 5}, "are not 5 equal NUMA nodes"),
-        ({"nics": [{"device": "a b"}]}, "no network card"),
+        ({"nics": [{"device": "a b"}]}, "is not a network card"),
     ],
 )
 def test_a_fault_is_named(change: dict[str, Any], words: str) -> None:

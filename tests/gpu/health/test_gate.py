@@ -27,7 +27,7 @@ from podwright.gpu.health._gate import (
     over,
     read_rows,
 )
-from podwright.gpu.health._gate_commands import carry_out
+from podwright.gpu.health._gate_actions import carry_out
 
 ILL = "podwright: GPU 3 XID 79"
 

@@ -18,7 +18,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.gpu.nodebench import bench, changes, keep, rates
 from podwright.gpu.nodebench._bench import read_step
-from podwright.gpu.nodebench._expected import expected
+from podwright.gpu.nodebench._expected_rates import expected
 from podwright.gpu.nodebench._measures import (
     Meeting,
     pair_tcp,

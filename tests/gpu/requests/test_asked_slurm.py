@@ -10,7 +10,7 @@ import pytest
 from podwright.errors import Unavailable, WrongState
 from podwright.gpu import requests
 from podwright.gpu.requests import Grant, SlurmRefusal
-from podwright.gpu.requests import _asked_slurm as asked
+from podwright.gpu.requests import _ask_twin as asked
 from podwright.slurm.twin import (
     Granted,
     GrantedNode,

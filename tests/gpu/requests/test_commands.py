@@ -149,7 +149,7 @@ def test_a_machine_with_slurm_commands_and_no_cluster_has_common_nodes(
         (["--nodes=4-2", "--gpus=4"], "runs backwards"),
         (["--gpus"], "--gpus needs a value"),
         ([], "no option of Slurm to explain"),
-        (["--gpus=1", "--slurm-version=new"], "no version of Slurm"),
+        (["--gpus=1", "--slurm-version=new"], "is not a version of Slurm"),
     ],
 )
 def test_bad_input_gets_one_line(

@@ -16,7 +16,7 @@ import os, sys, logging, time
 from pathlib import Path
 from podwright.gpu.lint import CachedSite
 from podwright.gpu.submission import _lint_service
-_lint_service._SECONDS = 60  # a slow machine is no endless script
+_lint_service._SECONDS = 60  # a slow machine is not an endless script
 if sys.argv[2] == "endless":
     real = _lint_service.answer
     def answer(text, site):

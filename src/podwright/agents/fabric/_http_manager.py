@@ -68,7 +68,7 @@ class HttpManager:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidRequest(
-                f"{url} is no address of {product}", would_work="https://HOST[:PORT]"
+                f"{url} is not an address of {product}", would_work="https://HOST[:PORT]"
             )
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise InvalidRequest(

@@ -176,7 +176,7 @@ def read_inventory(path: Path, reported: ReportedAttributes = lambda _: ()) -> F
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidRequest(f"{path} is no inventory of a fabric: {error}") from None
+        raise InvalidRequest(f"{path} is not an inventory of a fabric: {error}") from None
     except InvalidRequest as error:
         raise InvalidRequest(f"{path}: {error.problem}") from None
 

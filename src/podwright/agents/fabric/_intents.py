@@ -36,8 +36,8 @@ class Intents:
         self._journal = journal
         self.open: dict[int, FabricIntent] = {}
         self._seen: dict[str, dict[int, int]] = {}
-        for key, body in journal.entries().items():
-            kind, _, name = key.partition(":")
+        for entry_key, body in journal.entries().items():
+            kind, _, name = entry_key.partition(":")
             if kind == "intent":
                 self.open[int(name)] = msgspec.json.decode(body, type=FabricIntent)
             elif kind == "machine":

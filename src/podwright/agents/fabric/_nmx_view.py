@@ -89,25 +89,25 @@ class _Memberships:
 
     def add(self, partition: NmxPartition) -> None:
         """Record the members of a partition, Podwright's or another party's."""
-        full, ours = partition.Name, partition.Name.startswith(PREFIX)
-        name = full.removeprefix(PREFIX)
+        full_name, ours = partition.Name, partition.Name.startswith(PREFIX)
+        name = full_name.removeprefix(PREFIX)
         members: set[FabricDevice] = set()
         for member, device in self._view.members(partition):
             if device is None:
                 if ours:
-                    text = f"partition {name} has a member that is no known GPU: {member}"
+                    text = f"partition {name} has a member that is not a known GPU: {member}"
                     self.unmatched[name] = text
                 continue
             members.add(device)
-            if (other := self.listed_in.setdefault(device, full)) != full:
-                text = f"{device} is in {other} and in {full}"
-                own = [n.removeprefix(PREFIX) for n in (other, full) if n.startswith(PREFIX)]
+            if (other := self.listed_in.setdefault(device, full_name)) != full_name:
+                text = f"{device} is in {other} and in {full_name}"
+                own = [n.removeprefix(PREFIX) for n in (other, full_name) if n.startswith(PREFIX)]
                 self.doubts.update(dict.fromkeys(own, text))
         if not ours:
-            self.foreign.update(dict.fromkeys(members, full))
+            self.foreign.update(dict.fromkeys(members, full_name))
             return
         if name in self.ours:
-            self.doubts[name] = f"NMX-M has two partitions {full}"
+            self.doubts[name] = f"NMX-M has two partitions {full_name}"
         if partition.Health in _UNUSABLE:
             self.doubts.setdefault(name, f"the partition's health is {partition.Health}")
         self.ours[name] = self.ours.get(name, frozenset()) | members

@@ -208,7 +208,7 @@ class OrderedFabric:
             raise WrongState(
                 f"{named_devices(contested)} was taken meanwhile by {', '.join(names)}",
                 operation=_describe(intent),
-                would_work="take it out there, by whoever made it",
+                would_work="whoever made that partition takes the devices out of it",
             )
 
 
@@ -266,7 +266,7 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
         raise WrongState(
             f"{named_devices(foreign)} is in {', '.join(names)}, which is not Podwright's",
             operation=_describe(intent),
-            would_work="take it out there, by whoever made it",
+            would_work="whoever made that partition takes the devices out of it",
         )
     if problem := reading.unmatched.get(intent.partition):
         raise WrongState(

@@ -89,10 +89,10 @@ class Racks:
         return NmxView(self._nmx, self._inventory, {device.machine for device in devices})
 
     def _without(
-        self, view: NmxView, partition: NmxPartition, devices: frozenset[FabricDevice]
+        self, nmx_view: NmxView, partition: NmxPartition, devices: frozenset[FabricDevice]
     ) -> None:
         """Take devices out of a partition. Members that match no device stay in it."""
-        rest = [member for member, device in view.members(partition) if device not in devices]
+        rest = [member for member, device in nmx_view.members(partition) if device not in devices]
         if rest:
             self._nmx.update(partition.ID, rest)
         elif partition.PartitionID == DEFAULT_PARTITION:

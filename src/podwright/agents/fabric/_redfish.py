@@ -37,7 +37,7 @@ class RedfishResource(NamedTuple):
         if value is None:
             return []
         if not isinstance(value, list):
-            raise _off_schema(self.path, f"{'.'.join(names)} is no list")
+            raise _off_schema(self.path, f"{'.'.join(names)} is not a list")
         paths = [entry.get("@odata.id") for entry in value if isinstance(entry, Mapping)]
         if len(paths) != len(value) or not all(isinstance(path, str) for path in paths):
             raise _off_schema(self.path, f"{'.'.join(names)} has an entry without @odata.id")

@@ -92,9 +92,13 @@ class RedfishComposition(RedfishZones):
         if not types and (member.links("Processors") or member.links("ComputerSystems")):
             types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
         if "RootComplex" in kinds and not types & set(_HOSTS):
-            return f"{member.path} is {sorted(types) or 'nothing that is named'}, and no host"
-        status = member.document.get("CompositionStatus")
-        state = status.get("CompositionState") if isinstance(status, Mapping) else None
+            return f"{member.path} is {sorted(types) or 'of no named type'}, and not a host"
+        composition_status = member.document.get("CompositionStatus")
+        state = (
+            composition_status.get("CompositionState")
+            if isinstance(composition_status, Mapping)
+            else None
+        )
         if state in _BROKEN:
             return f"the composition state of {member.path} is {state}"
         return critical(member)

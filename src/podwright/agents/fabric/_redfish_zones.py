@@ -241,7 +241,7 @@ class RedfishZones:
             if isinstance(entity, Mapping)
         }
         if not entity_types & set(kinds):
-            return f"{member.path} is {sorted(map(str, entity_types)) or 'nothing that is named'}"
+            return f"{member.path} is {sorted(map(str, entity_types)) or 'of no named type'}"
         return critical(member)
 
 

@@ -19,7 +19,7 @@ import time
 from podwright.agents.gpu._machine import GpuMachine
 from podwright.errors import Internal, InvalidRequest, PodwrightError
 from podwright.hosts import peer_of
-from podwright.http import Full, Visitors
+from podwright.http import TooManyVisitors, Visitors
 
 _log = logging.getLogger("podwright.agent")
 _LONGEST = 4096
@@ -58,7 +58,7 @@ class CgroupSocket:
             await self._machine.enter(name, peer.pid, peer.uid)
         except PodwrightError as error:
             reply = json.dumps(error.to_json())
-        except (OSError, ValueError, TimeoutError, Full) as error:
+        except (OSError, ValueError, TimeoutError, TooManyVisitors) as error:
             reply = json.dumps(Internal(f"the agent could not read that: {error}").to_json())
         except Exception:
             _log.exception("a process could not be moved")

@@ -152,5 +152,5 @@ class Cgroups:
                 raise Internal(f"there is no device file {file}") from None
             return _NVIDIA, int(name[1])
         if not stat.S_ISCHR(status.st_mode):
-            raise Internal(f"{file} is no device file")
+            raise Internal(f"{file} is not a device file")
         return os.major(status.st_rdev), os.minor(status.st_rdev)

@@ -73,7 +73,7 @@ class FabricManager:
         self.machine = machine
         self._fmpm = fmpm
         self._gpus = tuple(gpus)
-        self._at = {gpu.uuid: gpu.index for gpu in gpus}
+        self._index_of = {gpu.uuid: gpu.index for gpu in gpus}
         self._notes = notes
         self._listed: list[Supported] = []  # as `keep` last read them; ids and GPUs stay the same
         self._strange: set[int] = set()
@@ -111,7 +111,7 @@ class FabricManager:
                 disputed.update(dict.fromkeys(members, name))
             partitions[name] = partitions.get(name, frozenset()) | members
         occupied = frozenset().union(foreign, *partitions.values())
-        free = self._named(self._at.values()) - occupied
+        free = self._named(self._index_of.values()) - occupied
         return FabricReading(partitions, foreign, free, doubts, disputed=disputed)
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
@@ -206,7 +206,7 @@ class FabricManager:
         return frozenset(FabricDevice(self.machine, index) for index in indices)
 
     def _indices(self, gpus: Sequence[Gpu]) -> frozenset[int]:
-        return frozenset(self._at[gpu.uuid] for gpu in gpus if gpu.uuid in self._at)
+        return frozenset(self._index_of[gpu.uuid] for gpu in gpus if gpu.uuid in self._index_of)
 
     def _index(self, member: _Member) -> int:
         """Return the index of this machine's GPU that the member is, by all that identifies it.

@@ -65,7 +65,7 @@ class ImexChannels:
     ) -> None:
         self.machine = machine
         self._uuids = tuple(gpu.uuid for gpu in gpus)
-        self._at = {uuid: index for index, uuid in enumerate(self._uuids)}
+        self._index_of = {uuid: index for index, uuid in enumerate(self._uuids)}
         self._notes = notes
         self._files = files or ChannelFiles()
         self._channels = channels
@@ -91,16 +91,20 @@ class ImexChannels:
         disputed: dict[FabricDevice, str] = {}
         for number, note in self._notes.entries().items():
             name = note.partition
-            present = [uuid for uuid in note.gpus if uuid in self._at]
-            members = frozenset(FabricDevice(self.machine, self._at[uuid]) for uuid in present)
+            present = [uuid for uuid in note.gpus if uuid in self._index_of]
+            members = frozenset(
+                FabricDevice(self.machine, self._index_of[uuid]) for uuid in present
+            )
             if len(present) < len(note.gpus):
-                absent = min(set(note.gpus) - set(present))
-                unmatched[name] = f"partition {name} has GPU {absent}, which this machine has not"
+                missing_gpu = min(set(note.gpus) - set(present))
+                unmatched[name] = (
+                    f"partition {name} has GPU {missing_gpu}, which this machine has not"
+                )
             if problem := self._problem(number):
                 doubts[name] = problem
                 disputed.update(dict.fromkeys(members, name))
             partitions[name] = members
-        free = frozenset(FabricDevice(self.machine, index) for index in self._at.values())
+        free = frozenset(FabricDevice(self.machine, index) for index in self._index_of.values())
         return FabricReading(
             partitions,
             free=free - frozenset().union(*partitions.values()),
@@ -150,7 +154,7 @@ class ImexChannels:
 
     def devices(self, gpus: Sequence[Gpu]) -> frozenset[FabricDevice]:
         """See `MachineFabric.devices`."""
-        return frozenset(FabricDevice(self.machine, self._at[gpu.uuid]) for gpu in gpus)
+        return frozenset(FabricDevice(self.machine, self._index_of[gpu.uuid]) for gpu in gpus)
 
     def check(self, devices: frozenset[FabricDevice]) -> None:
         """See `MachineFabric.check`: this machine's driver has channels."""

@@ -106,7 +106,7 @@ class GpuMachine:
         for index in devices:
             self.devices[index].seen = epoch
 
-    # -- the driver seam ---------------------------------------------------------------------
+    # -- the interface of a driver ------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`.

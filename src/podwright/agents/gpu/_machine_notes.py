@@ -84,7 +84,7 @@ class FileFabricJournal:
         except OSError as error:
             raise Internal(f"{path} cannot be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
-            raise Internal(f"{path} is no journal of a fabric: {error}") from None
+            raise Internal(f"{path} is not a journal of a fabric: {error}") from None
         self._entries = {key: text.encode() for key, text in texts.items()}
 
     def entries(self) -> Mapping[str, bytes]:

@@ -99,11 +99,11 @@ def read_device_uses(
             client.list_devices(cluster=cluster, allocation=allocation) if families else ()
         ):
             states[cluster, device.device.domain, device.device.offset] = device
-    uses, first = [], 0
+    uses, first_number = [], 0
     for info in chosen:
-        one_shown = _device_use(info, families.get(info.cluster, IPU), states, first)
+        one_shown = _device_use(info, families.get(info.cluster, IPU), states, first_number)
         uses.append(one_shown)
-        first += len(device_sets(info)) if is_listed(info) else 0
+        first_number += len(device_sets(info)) if is_listed(info) else 0
     return uses
 
 

@@ -97,12 +97,13 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
         raise InvalidRequest(
             "it needs either agents or a size", operation=action, would_work="--agents or --size"
         )
-    if implicit(site) and (inside := names_in(core, site, site.cluster.name)):
+    if implicit(site) and (partitions := names_in(core, site, site.cluster.name)):
         raise WrongState(
-            f"{', '.join(inside[:8])} of cluster {site.cluster.name} lie outside any allocation",
+            f"{', '.join(partitions[:8])} of cluster {site.cluster.name} "
+            "lie outside any allocation",
             operation=action,
             would_work="remove them first",
-            partitions=inside[:100],
+            partitions=partitions[:100],
         )
     allocation_of = (
         {} if implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
@@ -130,12 +131,12 @@ def removable(core: Core, name: str, action: str) -> IndexedCluster:
             operation=action,
             would_work=f"vipu-admin remove cluster {name}",
         )
-    if inside := names_in(core, site, name):
+    if partitions := names_in(core, site, name):
         raise WrongState(
-            f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
+            f"it has {', '.join(partitions[:8])}{' and more' if partitions[8:] else ''} in it",
             operation=action,
             would_work="remove these partitions first",
-            partitions=inside[:100],
+            partitions=partitions[:100],
         )
     return site
 
@@ -160,13 +161,13 @@ def with_machines(site: IndexedCluster, machines: Mapping[str, Sequence[str]]) -
             AllocationRecord(
                 name=name,
                 cluster=site.cluster.name,
-                agents=tuple(inside),
+                agents=tuple(machine_names),
                 scheduler=site.closed.get(name, ""),
                 owner=site.owned.get(name, ""),
             )
         )
-        for name, inside in machines.items()
-        if list(inside) != site.allocations.get(name)
+        for name, machine_names in machines.items()
+        if list(machine_names) != site.allocations.get(name)
     ]
 
 
@@ -205,12 +206,12 @@ def _checked(
 
 def _check_size(cluster: Cluster, size: int, action: str) -> None:
     family = cluster.family
-    inside, domain_size = family.allocation_sizes_in_domain, family.max_domain_devices
-    if size not in inside and size % domain_size:
+    sizes_in_domain, domain_size = family.allocation_sizes_in_domain, family.max_domain_devices
+    if size not in sizes_in_domain and size % domain_size:
         raise InvalidRequest(
             f"an allocation cannot have {size} {family.device_noun}s",
             operation=action,
-            would_work=f"{', '.join(map(str, inside))}, or a multiple of {domain_size}",
+            would_work=f"{', '.join(map(str, sizes_in_domain))}, or a multiple of {domain_size}",
         )
 
 

@@ -29,8 +29,8 @@ from podwright.controller.administration import _event_log
 from podwright.controller.administration._audit_chain import (
     ANCHOR,
     AnchorRecord,
-    Chain,
-    ChainPlace,
+    AuditChainEnd,
+    AuditChainPlace,
     Head,
     new_generations,
 )
@@ -101,14 +101,14 @@ class Audit:
         most: int = MOST,
         keep: float = KEEP,
     ) -> None:
-        self._journal, self._now, self._most, self._keep = journal, now, most, keep
+        self._journal, self._now, self._limit, self._keep = journal, now, most, keep
         self._wall = wall or now
         # Each pruning costs an anchor, so some more than `most` may gather before the next one.
         self._surplus = most // _SURPLUS_PART
         self._next_pruning = -math.inf
         self._events: dict[str, deque[EventInfo]] = {name: deque() for name in CHAINS}
         self._entries: dict[str, deque[_Kept]] = {name: deque() for name in CHAINS}
-        self._chains = {name: Chain(name) for name in CHAINS}
+        self._chains = {name: AuditChainEnd(name) for name in CHAINS}
         self._last = 0
         self._open: dict[int, IntentRecord] = {}
         self._news = asyncio.Event()
@@ -126,18 +126,18 @@ class Audit:
             if kind == EVENT:
                 event = msgspec.json.decode(body, type=EventInfo)
                 closed_intents.add(msgspec.json.decode(body, type=_Outcome).intent)
-                name = msgspec.json.decode(body, type=ChainPlace).chain or _chain_of(event)
+                name = msgspec.json.decode(body, type=AuditChainPlace).chain or _chain_of(event)
                 self._events[name].append(event)
-                number, at = event.number, event.at
+                number, recorded_at = event.number, event.at
             elif kind == INTENT:
                 intent = msgspec.json.decode(body, type=IntentRecord)
                 self._open[intent.number] = intent
-                number, at = intent.number, intent.at
+                number, recorded_at = intent.number, intent.at
                 name = _chain_of_caller(intent.who)
             else:
                 continue
-            place = msgspec.json.decode(body, type=ChainPlace)
-            stored = _Kept(kind, key, at, place.generation, place.position, place.hash)
+            place = msgspec.json.decode(body, type=AuditChainPlace)
+            stored = _Kept(kind, key, recorded_at, place.generation, place.position, place.hash)
             entries.append((number, name, stored))
         for number, name, stored in sorted(entries, key=lambda entry: entry[0]):
             self._entries[name].append(stored)
@@ -230,15 +230,15 @@ class Audit:
         events = self._events[name]
         events.append(event)
         self._journal.later(self._sealed(name, EVENT, event.number, event.at, body))
-        if len(events) > self._most + self._surplus or event.at >= self._next_pruning:
+        if len(events) > self._limit + self._surplus or event.at >= self._next_pruning:
             self._prune()
         self._news.set()
 
-    def _sealed(self, name: str, kind: str, number: int, at: float, body: bytes) -> Put:
+    def _sealed(self, name: str, kind: str, number: int, recorded_at: float, body: bytes) -> Put:
         chain = self._chains[name]
         sealed = chain.sealed(body)
         key = f"{number:016d}"
-        stored = _Kept(kind, key, at, chain.generation, chain.position, chain.digest)
+        stored = _Kept(kind, key, recorded_at, chain.generation, chain.position, chain.digest)
         self._entries[name].append(stored)
         return Put(kind, key, sealed)
 
@@ -250,7 +250,7 @@ class Audit:
         for name, entries in self._entries.items():
             events = self._events[name]
             anchor: _Kept | None = None
-            while entries and (len(events) > self._most or entries[0].at < before):
+            while entries and (len(events) > self._limit or entries[0].at < before):
                 oldest = entries.popleft()
                 self._journal.later(Delete(oldest.kind, oldest.key))
                 if oldest.kind == EVENT:

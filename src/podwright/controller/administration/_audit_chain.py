@@ -58,7 +58,7 @@ class AnchorRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
         return Put(ANCHOR, f"{self.chain}/{self.generation}", msgspec.json.encode(self))
 
 
-class ChainPlace(msgspec.Struct, frozen=True, kw_only=True):
+class AuditChainPlace(msgspec.Struct, frozen=True, kw_only=True):
     """What an entry says of its place; position 0: it is older than the chains."""
 
     chain: str = ""
@@ -67,7 +67,7 @@ class ChainPlace(msgspec.Struct, frozen=True, kw_only=True):
     hash: str = ""
 
 
-class Chain:
+class AuditChainEnd:
     """The end of one chain, in memory."""
 
     def __init__(self, name: str) -> None:
@@ -119,13 +119,13 @@ def verify_chains(
         if kind == ANCHOR:
             anchor = msgspec.json.decode(body, type=AnchorRecord)
             anchors[anchor.chain, anchor.generation] = anchor
-    entries: dict[tuple[str, int], list[tuple[ChainPlace, bytes]]] = {
+    entries: dict[tuple[str, int], list[tuple[AuditChainPlace, bytes]]] = {
         place: [] for place in anchors
     }
     wanted = set(kinds)
     for (kind, _), body in records.items():
         if kind in wanted:
-            place = msgspec.json.decode(body, type=ChainPlace)
+            place = msgspec.json.decode(body, type=AuditChainPlace)
             if place.position:
                 entries.setdefault((place.chain, place.generation), []).append((place, body))
     known_heads = list(heads)
@@ -140,7 +140,7 @@ def verify_chains(
 def _verify(
     name: str,
     generation: int,
-    entries: list[tuple[ChainPlace, bytes]],
+    entries: list[tuple[AuditChainPlace, bytes]],
     anchor: AnchorRecord | None,
     heads: list[Head],
 ) -> ChainReport:
@@ -186,7 +186,7 @@ def read_head(text: str) -> Head:
         return Head(name, int(generation), int(position), digest)
     except ValueError:
         raise InvalidRequest(
-            f"{text[:80]!r} is no head of the audit",
+            f"{text[:80]!r} is not the head of an audit chain",
             would_work="give one as the server's log shows it: change:1/42:0a1b…",
         ) from None
 

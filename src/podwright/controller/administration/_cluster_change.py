@@ -58,21 +58,21 @@ def drafted(
     for name in fresh:
         _check_agent(registry, core, site, name, fresh, action)
     new_machines = [_machine(registry, name) for name in fresh]
-    inside: dict[str, Sequence[str]] = {}
+    machines_by_allocation: dict[str, Sequence[str]] = {}
     if not allocations.implicit(site):
-        inside.update(site.allocations)
+        machines_by_allocation.update(site.allocations)
     if replaces:
         _check_empty(core, site, request.replace, action)
         domains = _with_other(site.cluster, request.replace, new_machines[0])
-        inside = {
+        machines_by_allocation = {
             name: [request.by if m == request.replace else m for m in own]
-            for name, own in inside.items()
+            for name, own in machines_by_allocation.items()
         }
     else:
         domains = _with_more(site.cluster, new_machines, request.link_domain, action)
     cluster = replace(site.cluster, domains=domains)
     try:
-        index = site.redefined(cluster, inside)
+        index = site.redefined(cluster, machines_by_allocation)
     except ValueError as error:
         raise WrongState(
             f"partitions would have no legal place in it: {error}",
@@ -83,7 +83,7 @@ def drafted(
         index.release(placement)
     for name in site.places.keys() & (site.drained | core.down) - {request.replace}:
         index.drain(name)
-    return Changed(cluster, index, inside, fresh, request.replace)
+    return Changed(cluster, index, machines_by_allocation, fresh, request.replace)
 
 
 def applied(
@@ -180,13 +180,16 @@ def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> No
         p for p in site.index.placements() if p not in loose and name in site.parts(p.blocks)
     ]
     if remaining:
-        inside = sorted(entry.name for entry in core.on(name)) or ["a partition that is being made"]
+        partitions = sorted(entry.name for entry in core.on(name)) or [
+            "a partition that is being made"
+        ]
         raise WrongState(
-            f"machine {name} has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} on it",
+            f"machine {name} has {', '.join(partitions[:8])}"
+            f"{' and more' if partitions[8:] else ''} on it",
             operation=action,
             would_work=f"vipu-admin drain machine {name}, then remove these partitions: with "
             "--force, where it does not answer any more",
-            partitions=inside[:100],
+            partitions=partitions[:100],
         )
 
 
@@ -195,9 +198,9 @@ def _machine(registry: Registry, name: str) -> Machine:
     return Machine(record.name, record.host, record.port)
 
 
-def _with_other(cluster: Cluster, name: str, by: Machine) -> tuple[LinkDomain, ...]:
+def _with_other(cluster: Cluster, name: str, replacement: Machine) -> tuple[LinkDomain, ...]:
     return tuple(
-        replace(d, machines=tuple(by if m.name == name else m for m in d.machines))
+        replace(d, machines=tuple(replacement if m.name == name else m for m in d.machines))
         for d in cluster.domains
     )
 
@@ -211,13 +214,17 @@ def _with_more(
     where they have room; a new one where they are as many as each of those there has.
     """
     domains, family = cluster.domains, cluster.family
-    most = family.max_domain_devices // family.devices_per_machine
+    machine_limit = family.max_domain_devices // family.devices_per_machine
     sizes = {len(domain.machines) for domain in domains}
     names = [domain.name for domain in domains]
-    if not wanted and most == 1:
+    if not wanted and machine_limit == 1:
         new = _unused(names)
         return (*domains, *(LinkDomain(next(new), (machine,)) for machine in new_machines))
-    if not wanted and len(domains) == 1 and len(domains[0].machines) + len(new_machines) <= most:
+    if (
+        not wanted
+        and len(domains) == 1
+        and len(domains[0].machines) + len(new_machines) <= machine_limit
+    ):
         wanted = names[0]
     elif not wanted and sizes == {len(new_machines)}:
         wanted = next(_unused(names))
@@ -230,9 +237,9 @@ def _with_more(
         )
     grown = [d for d in domains if d.name == wanted] or [LinkDomain(wanted, ())]
     count = len(grown[0].machines) + len(new_machines)
-    if count > most:
+    if count > machine_limit:
         raise InvalidRequest(
-            f"link domain {wanted} would have {count} machines, more than {most}",
+            f"link domain {wanted} would have {count} machines, more than {machine_limit}",
             operation=action,
             would_work="give another --link-domain",
         )

@@ -66,7 +66,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
     size = _domain_size(request, family.max_domain_devices // family.devices_per_machine, action)
     machines = [Machine(record.name, record.host, record.port) for record in records]
     fills_domain = size * family.devices_per_machine == family.max_domain_devices
-    inside = DomainTopology.TORUS if fills_domain else DomainTopology.MESH
+    default_topology = DomainTopology.TORUS if fills_domain else DomainTopology.MESH
     between = ClusterTopology.LOOPED if request.num_ilds > 1 else ClusterTopology.NONE
     return Cluster(
         name=request.name,
@@ -75,13 +75,13 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
             LinkDomain(f"ild{i}", tuple(machines[i * size : (i + 1) * size]))
             for i in range(request.num_ilds)
         ),
-        domain_topology=_named(request.ild_topology, inside, action),
+        domain_topology=_named(request.ild_topology, default_topology, action),
         topology=_named(request.topology, between, action),
         simulated=all(registry.agents[r.name].software == "simulated" for r in records),
     )
 
 
-def _domain_size(request: ClusterRequest, most: int, action: str) -> int:
+def _domain_size(request: ClusterRequest, machine_limit: int, action: str) -> int:
     """Machines in each link domain."""
     count, domains = len(request.agents), request.num_ilds
     if not 1 <= domains <= count:
@@ -92,17 +92,17 @@ def _domain_size(request: ClusterRequest, most: int, action: str) -> int:
         )
     size, left = divmod(count, domains)
     if left:
-        legal = [n for n in range(1, count + 1) if count % n == 0 and count // n <= most]
+        legal = [n for n in range(1, count + 1) if count % n == 0 and count // n <= machine_limit]
         raise InvalidRequest(
             f"{count} agents cannot be divided evenly into {domains} link domains",
             operation=action,
             would_work=f"--num-ipulinkdomains {' or '.join(map(str, legal[:6]))}",
         )
-    if size > most:
+    if size > machine_limit:
         raise InvalidRequest(
-            f"{size} machines in a link domain are more than {most}",
+            f"{size} machines in a link domain are more than {machine_limit}",
             operation=action,
-            would_work=f"--num-ipulinkdomains {-(-count // most)} or more",
+            would_work=f"--num-ipulinkdomains {-(-count // machine_limit)} or more",
         )
     return size
 
@@ -115,7 +115,7 @@ def _named(text: str, default: _Topology, action: str) -> _Topology:
         return kind(text.lower())
     except ValueError:
         raise InvalidRequest(
-            f"{text[:40]!r} is no topology",
+            f"{text[:40]!r} is not a topology",
             operation=action,
             would_work=f"choose one of {', '.join(member.value for member in kind)}",
         ) from None
@@ -195,11 +195,14 @@ def _topology(cluster: Cluster, links: dict[str, dict[str, str]]) -> str:
     to have; empty where it is."""
     if cabling(cluster) == links:
         return ""
-    for inside in DomainTopology:
+    for domain_topology in DomainTopology:
         for between in ClusterTopology:
-            if cabling(replace(cluster, domain_topology=inside, topology=between)) == links:
+            if (
+                cabling(replace(cluster, domain_topology=domain_topology, topology=between))
+                == links
+            ):
                 return (
-                    f"it is cabled as {inside.value} and {between.value}, not as "
+                    f"it is cabled as {domain_topology.value} and {between.value}, not as "
                     f"{cluster.domain_topology.value} and {cluster.topology.value}"
                 )
     return "the cables make no known topology; see cabling"

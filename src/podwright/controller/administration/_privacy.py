@@ -1,7 +1,7 @@
-"""What callers see of others' things: a setting, as Slurm's PrivateData, and one rule without it.
+"""What callers see of others' objects: a setting, as Slurm's PrivateData, and one rule without it.
 
-The rule: where a partition's devices answer (IPUoF end points) is told to those alone whose it is:
-owner, creator, who holds a lease on it, the scheduler of its allocation, administrators.
+The rule: the addresses at which a partition's devices answer (IPUoF end points) are told only to
+its owner, its creator, holders of a lease on it, the scheduler of its allocation, administrators.
 
 Both work on requests and replies where they pass, so that no call can be forgotten.
 """
@@ -60,7 +60,7 @@ _OF_PROGRAMS = frozenset({"processes", "load", "memory used", "power", "temperat
 
 @dataclass(frozen=True)
 class Visible:
-    """What callers see of others' things, as a site sets it. private: of KINDS; None: all of them
+    """What callers see of others' objects, as a site sets it. private: of KINDS; None: all of them
     on a secure server, none on another. anonymous_endpoints: who shows nothing gets the end points
     of all partitions."""
 
@@ -119,7 +119,7 @@ class Privacy:
                 )
 
     def use(self, caller: Caller) -> Callable[[IndexedCluster, str], bool]:
-        """Tells of a cluster's allocation whether the caller may know of it."""
+        """Return a function that says whether the caller may know of a cluster's allocation."""
         granted = self._granted(caller)
 
         def sees(site: IndexedCluster, name: str) -> bool:

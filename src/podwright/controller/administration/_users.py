@@ -125,7 +125,7 @@ class Users:
     def _check_uid(self, uid: int, action: str) -> None:
         if not 0 < uid < 2**31:
             raise InvalidRequest(
-                "root is an administrator here" if uid == 0 else f"{uid} is no user id",
+                "root is an administrator here" if uid == 0 else f"{uid} is not a user id",
                 operation=action,
                 would_work="give the number of an account other than root's",
             )
@@ -198,7 +198,7 @@ class Users:
         record = self._users[name]
         if not _NUMBER.fullmatch(number):
             raise InvalidRequest(
-                f"{number[:80]!r} is no number of a certificate",
+                f"{number[:80]!r} is not the number of a certificate",
                 operation=action,
                 would_work="look at its last word: "
                 "openssl x509 -noout -ext subjectAltName -in cert.pem",
@@ -248,7 +248,7 @@ class Users:
         return record.allocations if record is not None else ()
 
     def of(self, caller: Caller) -> UserRecord | None:
-        """The server's own user behind a caller, if there is one."""
+        """The user that an administrator has created for this caller; None if there is none."""
         if caller.origin in _OWN:
             return self._users.get(caller.name)
         return self._by_uid.get(-1 if caller.uid is None else caller.uid)

@@ -58,7 +58,7 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
     host, port = _address(services, request, action)
     if request.certificate and not _NUMBER.fullmatch(request.certificate):
         raise InvalidRequest(
-            f"{request.certificate[:80]!r} is no number of a certificate",
+            f"{request.certificate[:80]!r} is not the number of a certificate",
             operation=action,
             would_work=f"vipu-admin create certificate {request.name} --agent prints one",
         )
@@ -135,7 +135,7 @@ async def discover_agents(
 def _address(services: Services, request: AgentRequest, action: str) -> tuple[str, int]:
     if request.host:
         if not 0 < request.port < 65536:
-            raise InvalidRequest(f"{request.port} is no port", operation=action)
+            raise InvalidRequest(f"{request.port} is not a port", operation=action)
         return request.host, request.port
     announced = services.discovery.find(request.name)
     if announced is None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 async def explain(services: Services, caller: Caller, request: ExplainRequest) -> Explanation:
-    """Why a request cannot start now, or how a waiter, lease or partition stands.
+    """Return why a request cannot start now, or the state of a waiter, lease or partition.
 
     Raises NotFound, and InvalidRequest for a request that can never start.
     """
@@ -136,7 +136,7 @@ async def set_quota(services: Services, caller: Caller, request: QuotaInfo) -> Q
 
 
 async def list_quotas(services: Services, caller: Caller, request: ListRequest) -> QuotaList:
-    """Quotas: all for an administrator, for others those that bind them."""
+    """Return all quotas to an administrator, and to others the quotas that limit them."""
     views.check_filters(services.core, request, "list quotas")
     sees_all = caller.role is Role.ADMINISTRATOR
     page = ListPage[QuotaInfo](request)

@@ -25,7 +25,7 @@ from podwright.controller.calls import (
     _user_calls,
     _waiting_calls,
 )
-from podwright.controller.calls._declared import CallFunction
+from podwright.controller.calls._call_checks import CallFunction
 from podwright.wire import METHODS, Method
 
 #: The server answers them: who it is, and the token of a caller on its Unix socket.

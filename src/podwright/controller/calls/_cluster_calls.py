@@ -65,16 +65,16 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 operation=action,
                 would_work="start vipu-server without its --preset or --cluster-file",
             )
-        inside = sorted(
+        partitions = sorted(
             {e.name for e in core.partitions.values() if e.site is site}
             | {q.partition for q in core.quarantine.values() if q.cluster == request.name}
         )
-        if inside:
+        if partitions:
             raise WrongState(
-                f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
+                f"it has {', '.join(partitions[:8])}{' and more' if partitions[8:] else ''} in it",
                 operation=action,
                 would_work="remove these partitions first",
-                partitions=inside[:100],
+                partitions=partitions[:100],
             )
         defined = [] if allocations.implicit(site) else list(site.allocations)
         if defined and not request.force:

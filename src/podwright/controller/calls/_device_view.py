@@ -36,16 +36,16 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
 def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
     """The devices after those of the token."""
     token = request.page_token
-    at, domain, offset = _parsed(core, token) if token else ("", 0, -1)
-    reached = not at
+    after_cluster, domain, offset = _parsed(core, token) if token else ("", 0, -1)
+    reached = not after_cluster
     for name, site in core.inventory.sites.items():
-        resumes = name == at
+        resumes = name == after_cluster
         reached = reached or resumes
         if not reached or request.cluster not in ("", name):
             continue
-        for d in range(domain if resumes else 0, len(site.refs)):
-            first = offset + 1 if resumes and d == domain else 0
-            for ref in site.refs[d][first:]:
+        for domain_index in range(domain if resumes else 0, len(site.refs)):
+            first = offset + 1 if resumes and domain_index == domain else 0
+            for ref in site.refs[domain_index][first:]:
                 yield site, ref
 
 

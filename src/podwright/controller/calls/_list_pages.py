@@ -35,14 +35,14 @@ class ListPage(Generic[_T]):
             )
         self.items: list[_T] = []
         self.token = ""
-        self._most = min(request.page_size or PAGE, MOST)
+        self._page_size = min(request.page_size or PAGE, MOST)
         self._weight = 0
         self._last = ""
 
     @property
     def full(self) -> bool:
         """Whether nothing more fits. To be asked when there is one more: then `token` is set."""
-        if len(self.items) < self._most and self._weight < HEAVY:
+        if len(self.items) < self._page_size and self._weight < HEAVY:
             return False
         self.token = self._last
         return True
@@ -76,7 +76,7 @@ def defined_after(names: Iterable[str], token: str) -> Iterator[str]:
 def bad_token(token: str) -> InvalidRequest:
     """The error for a token that no reply of this server contained."""
     return InvalidRequest(
-        f"{token[:80]!r} is no page_token",
+        f"{token[:80]!r} is not a page_token",
         operation="list",
         would_work="take next_page_token of the answer before, as it is",
     )

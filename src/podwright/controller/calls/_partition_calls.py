@@ -54,7 +54,7 @@ async def reset_partition(
 ) -> PartitionInfo:
     """Reset a partition's devices; the answer is ACTIVE or in ERROR.
 
-    With `force`, leases on it end; what they leave behind is cut off first, or stands in the
+    With `force`, leases on it end; what they leave behind is cut off first, or is named in the
     way of all but administrators. Raises NotFound, Held, Denied.
     """
 

@@ -56,7 +56,7 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
     _check_guest(request.guest, "report jobs")
     if len(request.jobs) > MOST:
         raise InvalidRequest(
-            f"{len(request.jobs)} jobs are more than are shown",
+            f"a report of {len(request.jobs)} jobs is too long: {MOST} jobs are shown",
             operation="report jobs",
             would_work=f"send the first {MOST}",
         )

@@ -21,13 +21,15 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
     name = request.guest.strip()
     if not name or len(name) > LONGEST_GUEST or not name.isprintable():
         raise InvalidRequest(
-            "whose weight is not said" if not name else f"{name[:80]!r} is no scheduler's name",
+            "the request does not say whose weight it sets"
+            if not name
+            else f"{name[:80]!r} is not a scheduler's name",
             operation=_SET,
             would_work="name slurm, 'kubernetes NAME' or people; vipu-admin list shares shows all",
         )
     if not request.remove and not is_weight(request.weight):
         raise InvalidRequest(
-            f"{request.weight:g} is no weight",
+            f"{request.weight:g} is not a weight",
             operation=_SET,
             would_work=f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}; 1 is the weight of "
             "everybody for whom none is set",

@@ -44,7 +44,7 @@ class Discovery:
             raise _deaf("announce agent")
         check_name("an agent", announcement.name)
         if not 0 < announcement.port < 65536 or not 0 < len(announcement.host) < 256:
-            raise InvalidRequest("that is no address of an agent", operation="announce agent")
+            raise InvalidRequest("that is not an address of an agent", operation="announce agent")
         interface = self._interface_to(announcement.host)
         if interface not in self.interfaces:
             raise WrongState(
@@ -69,9 +69,9 @@ class Discovery:
                 host=announcement.host,
                 port=announcement.port,
                 interface=interface,
-                seen=now - at,
+                seen=now - seen_at,
             )
-            for name, (at, interface, announcement) in sorted(self._seen.items())
+            for name, (seen_at, interface, announcement) in sorted(self._seen.items())
         ]
 
     def find(self, name: str) -> Announcement | None:

@@ -41,9 +41,9 @@ def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, action:
         "num_gcds": gcds,
         "num_replicas": replicas,
         "gcds": tuple(
-            Block(domain, at, share)
+            Block(domain, share_offset, share)
             for domain, offset, size in record.blocks
-            for at in range(offset, offset + size, share)
+            for share_offset in range(offset, offset + size, share)
         ),
     }
 

@@ -1,8 +1,9 @@
 """Whether the server sees the processes of a launch, where all of them are on its own host.
 
 A launch can be killed with all its watchers in the second in which its lease begins. The server
-gives such a lease back early only if it has seen the launch before (`_abandoned`). It therefore
-looks as soon as a lease begins, and does not leave the first look to the reconciler's next tick.
+gives such a lease back early only if it has seen the launch before (`_abandoned_leases`). It
+therefore looks as soon as a lease begins, and does not leave the first look to the reconciler's
+next tick.
 """
 
 from __future__ import annotations

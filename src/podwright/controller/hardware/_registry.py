@@ -173,10 +173,10 @@ def chips_of(report: MachineReport) -> tuple[str, ...]:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raises InvalidRequest for what is no name of an agent, a cluster or a user."""
+    """Raises InvalidRequest for what is not a name of an agent, a cluster or a user."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:80]!r} is no name of {kind}",
+            f"{name[:80]!r} is not a name of {kind}",
             would_work="use letters, digits and . _ - in it, 63 at most",
         )
 

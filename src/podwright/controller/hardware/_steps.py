@@ -87,13 +87,13 @@ async def reset(
     on. One in error is reset whole, and joined anew.
     """
     record = entry.known
-    full = mask_of(0, record.size)
+    all_devices = mask_of(0, record.size)
     repair = record.ready is ReadyState.ERROR
     if mask is None or repair:
-        mask = full
+        mask = all_devices
     changed = move(
         record,
-        RESETTING if mask == full else RESETTING_PART,
+        RESETTING if mask == all_devices else RESETTING_PART,
         epoch=lease.epoch if lease else core.next_epoch(),
         dirty=f"{record.dirty_mask | mask:x}",
         errors=(),

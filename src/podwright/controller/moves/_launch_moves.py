@@ -185,7 +185,7 @@ class LaunchMoves:
         core.moves[move.lease] = move
         lease.move, lease.move_until = move.id, move.until
         now = core.now()
-        lease.asked_at = (*(at for at in lease.asked_at if at > now - HOUR), now)
+        lease.asked_at = (*(asked_at for asked_at in lease.asked_at if asked_at > now - HOUR), now)
         whom = move.waiter or room_for
         if room is not None and not core.sight.waiter_to(move.owner, room.owner):
             whom = "another who waits"

@@ -77,12 +77,18 @@ def plan_room(
     occupied = _occupied(core, site.cluster.name, old.allocation)
     worth = (_free_at(core, old, reservation.owner, now) - now) * size
     places = list(islice(candidates(core, site, spec, old.allocation), MAX_CANDIDATES))
-    inside = [_inside(blocks, occupied) for blocks in places]
-    known = {name: _in_the_way(core, name, able) for occupants in inside for name in occupants}
-    for at, names in cheapest(inside, known, worth):
+    occupants_by_place = [_inside(blocks, occupied) for blocks in places]
+    known = {
+        name: _in_the_way(core, name, able)
+        for occupants in occupants_by_place
+        for name in occupants
+    }
+    for place_index, names in cheapest(occupants_by_place, known, worth):
         lost = max(known[name].seconds for name in names)
-        busy = sum(inside[at].values())
-        goal = Goal(site, old.allocation, places[at], now + lost, False, busy, tuple(names))
+        busy = sum(occupants_by_place[place_index].values())
+        goal = Goal(
+            site, old.allocation, places[place_index], now + lost, False, busy, tuple(names)
+        )
         reservation.lift()
         room = Reservation(reservation.waiter, reservation.order, goal, now, reservation.owner)
         # What is neither free nor theirs is being reset, or about to be somebody's.
@@ -142,12 +148,12 @@ def _inside(
     blocks: Sequence[Block], occupied: Mapping[int, Sequence[tuple[Block, str]]]
 ) -> dict[str, int]:
     """The number of devices of a place that each partition occupies, by its name."""
-    inside: dict[str, int] = {}
+    occupied_counts: dict[str, int] = {}
     for block in blocks:
         for other, name in occupied.get(block.domain, ()):
             if both := _shared(block, other):
-                inside[name] = inside.get(name, 0) + both
-    return inside
+                occupied_counts[name] = occupied_counts.get(name, 0) + both
+    return occupied_counts
 
 
 def _shared(a: Block, b: Block) -> int:

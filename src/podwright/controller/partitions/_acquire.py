@@ -343,12 +343,12 @@ def _choose(
             operation=action,
             would_work=f"ask for {count} or fewer",
         )
-    at = free_subset(first, count, size, leased | fenced)
-    if at is None and free_subset(first, count, size, leased) is not None:
+    subset_start = free_subset(first, count, size, leased | fenced)
+    if subset_start is None and free_subset(first, count, size, leased) is not None:
         raise fences.refusal(core, entry, action)
-    if at is None:
+    if subset_start is None:
         raise held_by_others(record, other_leases, action, _LATER)
-    return at, size
+    return subset_start, size
 
 
 def _check(core: Core, caller: Caller, request: AcquireRequest, action: str) -> HeldLease | None:

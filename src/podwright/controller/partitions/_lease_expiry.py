@@ -26,7 +26,7 @@ def check_hosts(hosts: Sequence[str], action: str) -> None:
         not 0 < len(host) <= MAX_NAME or not host.isprintable() for host in hosts
     ):
         raise InvalidRequest(
-            "these are no names of hosts",
+            "these are not names of hosts",
             operation=action,
             would_work=f"use at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
         )

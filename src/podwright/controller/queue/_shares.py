@@ -5,7 +5,7 @@ added to its use. The waiting guest with the least use for its weight is served 
 begins to wait starts at the least use of those that wait already. So nobody saves up turns by not
 using the pod, and nobody pays for the time in which there was enough for all.
 
-Of two guests that wait, the one with more use is never served before the other. A guest that is
+A guest that waits is never served before another one that waits and has less use. A guest that is
 ahead of the others therefore waits until their use has grown past its own, and then for at most one
 more request of each of them (docs/design/common-queue.md).
 """
@@ -45,7 +45,7 @@ def weights_of(words: Iterable[str]) -> dict[str, float]:
             weight = 0.0
         if not name.strip() or not is_weight(weight):
             raise InvalidRequest(
-                f"{word[:80]!r} is no weight of a scheduler",
+                f"{word[:80]!r} is not a scheduler's weight",
                 operation="--share",
                 would_work=f"NAME=N with N from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, as in "
                 "--share slurm=3 or --share people=1",
@@ -79,17 +79,17 @@ class Shares:
         self._weights = weights if weights is not None else {}
         self._use: dict[str, float] = {}
         self._devices: Mapping[str, int] = {}
-        self._at = 0.0
+        self._updated_at = 0.0
 
     def update(self, waiting: Collection[str], devices: Mapping[str, int], now: float) -> None:
         """Charge the guests for the time since the last update, then note who waits now.
 
         devices: those that each guest has from now on. now: seconds that never go backwards.
         """
-        seconds = max(0.0, now - self._at)
+        seconds = max(0.0, now - self._updated_at)
         for guest in self._use:
             self._use[guest] += seconds * self._devices.get(guest, 0) / self._weight(guest)
-        self._at, self._devices = now, devices
+        self._updated_at, self._devices = now, devices
         self._use = {guest: use for guest, use in self._use.items() if guest in waiting}
         least = min(self._use.values(), default=0.0)
         for guest in waiting:

@@ -72,8 +72,8 @@ def _needs(core: Core, waiter: Waiter, reservation: Reservation) -> str:
     )
     wanted = sum(block.size for block in goal.blocks)
     moves = [pending.until for pending in core.moves.values() if pending.waiter == waiter.id]
-    by = f"{datetime.fromtimestamp(max(moves)):%H:%M:%S}" if moves else ""
-    needed = f"move to other devices by {by} at the latest" if moves else "end"
+    last_move = f"{datetime.fromtimestamp(max(moves)):%H:%M:%S}" if moves else ""
+    needed = f"move to other devices by {last_move} at the latest" if moves else "end"
     return f"{names} to {needed} ({reservation.reserved} of {wanted} devices are there)"
 
 

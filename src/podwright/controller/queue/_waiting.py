@@ -2,7 +2,8 @@
 
 A client asks repeatedly; one that stops asking leaves the queue after a while. A waiter is stored
 before its client learns its id, so a restart keeps its place. What a waiter was given stays in its
-record until its client acknowledges it, and is given back where the client does not (`_served`).
+record until its client acknowledges it, and is given back where the client does not
+(`_unacknowledged`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from podwright.controller.administration._audit import Audit
 from podwright.controller.partitions import _acquire as acquiring
 from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.partitions import _partitions as partitions
-from podwright.controller.queue._served import (
+from podwright.controller.queue._unacknowledged import (
     ServingWaiter,
     Unacknowledged,
     put_waiter,

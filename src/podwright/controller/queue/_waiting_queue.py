@@ -121,13 +121,13 @@ class WaitingQueue:
         """The first waiter of a shape that is within its quotas; others block nobody."""
         if not self._core.quotas:
             return group[0]
-        over: set[str] = set()
+        finished_owners: set[str] = set()
         for waiter in group:
             owner = waiter.caller.name
-            if owner not in over:
+            if owner not in finished_owners:
                 if not self._over_quota(waiter):
                     return waiter
-                over.add(owner)
+                finished_owners.add(owner)
         return None
 
     def _look_at(self, name: str) -> None:

@@ -36,15 +36,15 @@ def in_the_way(
     core: Core, site: IndexedCluster, spec: PartitionSpec, refusal: Refusal, owner: str
 ) -> dict[str, Any]:
     """What stands in the way of `owner`'s request, and the nearest that would start at once."""
-    inside = [
+    obstructing = [
         entry
         for entry in core.partitions.values()
         if (record := entry.record) is not None
         and record.cluster == site.cluster.name
         and spec.allocation in ("", record.allocation)
     ]
-    inside.sort(key=lambda entry: (-entry.known.size, entry.name))
-    named = [entry for entry in inside if core.sight.partition_to(owner, entry.known)][:SHOWN]
+    obstructing.sort(key=lambda entry: (-entry.known.size, entry.name))
+    named = [entry for entry in obstructing if core.sight.partition_to(owner, entry.known)][:SHOWN]
     own = [m for m in site.machines() if _is_in(site, m, spec.allocation)]
     reserved = [
         reservation
@@ -59,7 +59,7 @@ def in_the_way(
         "largest": refusal.largest,
         "fragmented": refusal.free >= size,
         "partitions": [_standing(core, entry) for entry in named],
-        "more_partitions": len(inside) - len(named),
+        "more_partitions": len(obstructing) - len(named),
         "down": [m for m in own if m in core.down],
         "drained": [m for m in own if m in site.drained and m not in core.down],
         "kept_for": sorted(

@@ -30,9 +30,9 @@ def differences(
     """
     out: list[Difference] = []
 
-    def differ(name: str, has: object, wanted: object) -> None:
-        if has != wanted:
-            out.append(Difference(name, str(has), str(wanted)))
+    def differ(name: str, actual: object, wanted: object) -> None:
+        if actual != wanted:
+            out.append(Difference(name, str(actual), str(wanted)))
 
     size = spec.size or len(spec.devices)
     if record.reconfigurable:

@@ -15,7 +15,7 @@ def hosts_of(
     """Return the hosts that a request names for devices of this cluster.
 
     launch: where the instances of the launch will run that requests it. It counts if the request
-    itself names no host. The result is empty for a cluster that is no pool.
+    itself names no host. The result is empty for a cluster that is not a pool.
 
     Raises InvalidRequest for hosts where devices have a home, and for a pool without hosts, since
     the server does not choose the host.

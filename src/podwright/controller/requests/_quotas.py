@@ -37,7 +37,7 @@ async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
     action = "set quota"
     if not (info.user or info.allocation):
         raise InvalidRequest(
-            "whose quota is not said",
+            "the request does not say whose quota it sets",
             operation=action,
             would_work="name a user, an allocation, or both",
         )

@@ -176,7 +176,7 @@ def candidates(
 ) -> Iterator[tuple[Block, ...]]:
     """The places of a shape in an allocation, were nothing taken, on machines in service."""
     cluster = site.cluster
-    per, most = cluster.family.devices_per_machine, cluster.family.max_domain_devices
+    per, domain_limit = cluster.family.devices_per_machine, cluster.family.max_domain_devices
     own = site.allocations.get(allocation, ())
     usable = {m for m in own if m not in core.down and m not in site.drained}
 
@@ -185,7 +185,10 @@ def candidates(
         last = (block.offset + block.size - 1) // per
         return (
             last < len(machines)
-            and all(machines[at].name in usable for at in range(block.offset // per, last + 1))
+            and all(
+                machines[machine_index].name in usable
+                for machine_index in range(block.offset // per, last + 1)
+            )
             and _healthy(site, (block,))
         )
 
@@ -196,7 +199,7 @@ def candidates(
         if all(fits(block) for block in named):
             yield named
         return
-    count = spec.num_ilds or max(1, spec.size // most)
+    count = spec.num_ilds or max(1, spec.size // domain_limit)
     part, domain_count = spec.size // count, len(cluster.domains)
     rounds = (
         domain_count if cluster.topology is ClusterTopology.LOOPED and count < domain_count else 0

@@ -25,11 +25,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(name: str, noun: str = "partition") -> None:
-    """Raises InvalidRequest unless the name can stand in files, commands and variables."""
+    """Raises InvalidRequest unless the name can be used in files, commands and variables."""
     if _NAME.fullmatch(name) is None:
         shortened = name if len(name) <= 80 else name[:77] + "..."
         raise InvalidRequest(
-            f"{shortened!r} is no name for a {noun}",
+            f"{shortened!r} is not a name for a {noun}",
             would_work="use 1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or "
             "'-'",
             name=shortened,
@@ -64,7 +64,7 @@ class CheckedSpec:
     def __init__(
         self, spec: PartitionSpec, action: str, *, job: bool = False, hosts: Sequence[str] = ()
     ) -> None:
-        _check_counts(spec, action, job=job)
+        _check_counts(spec, action, for_job=job)
         self.spec, self.action, self._hosts = spec, action, hosts
         self.size = spec.size or len(spec.devices)
         self.sync_type = _sync_for(spec, action)
@@ -97,7 +97,7 @@ def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
     return spec if spec.name == name else msgspec.structs.replace(spec, name=name)
 
 
-def _check_counts(spec: PartitionSpec, action: str, *, job: bool) -> None:
+def _check_counts(spec: PartitionSpec, action: str, *, for_job: bool) -> None:
     """Raises InvalidRequest for numbers that no hardware could make legal."""
 
     def refuse(problem: str, would_work: str, **data: object) -> None:
@@ -124,7 +124,7 @@ def _check_counts(spec: PartitionSpec, action: str, *, job: bool) -> None:
             "a partition of devices chosen one by one does not move to others",
             "leave out the devices, or do not make it relocatable",
         )
-    if spec.movable and (spec.profile or (spec.devices and not job)):
+    if spec.movable and (spec.profile or (spec.devices and not for_job)):
         refuse(
             f"{'slices of GPUs do' if spec.profile else 'devices chosen one by one do'} not move",
             "whole devices of the server's choice, or leave out movable",
@@ -162,14 +162,16 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
     guide, partitions: c2-compatible sync only, at most 64 IPUs, one GCD)."""
     if not spec.reconfigurable:
         return
-    most, size = cluster.family.reconfigurable_max, spec.size or len(spec.devices)
+    size_limit, size = cluster.family.reconfigurable_max, spec.size or len(spec.devices)
     problem = would_work = ""
-    if not most:
+    if not size_limit:
         problem = f"partitions of {cluster.family.device_noun}s are not reconfigurable"
         would_work = "leave out --reconfigurable"
-    elif size > most:
-        problem = f"a reconfigurable partition has at most {most} devices"
-        would_work = f"use a size of {most} or less, or a partition that is not reconfigurable"
+    elif size > size_limit:
+        problem = f"a reconfigurable partition has at most {size_limit} devices"
+        would_work = (
+            f"use a size of {size_limit} or less, or a partition that is not reconfigurable"
+        )
     elif spec.num_gcds > 1 or spec.num_replicas > 1 or spec.num_ilds > 1:
         problem = "a reconfigurable partition is one GCD with one replica in one link domain"
         would_work = "leave out the GCDs and replicas, or do not make it reconfigurable"
@@ -181,7 +183,7 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
 
 
 def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
-    """Raises InvalidRequest for slices of what is no GPU, or of devices that are named."""
+    """Raises InvalidRequest for slices of what is not a GPU, or of devices that are named."""
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
         noun = cluster.family.device_noun
         raise InvalidRequest(
@@ -206,8 +208,8 @@ def fewest_gcds(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> int:
         fewest = max(1, spec.num_ilds, -(-size // per))
         return math.lcm(fewest, hosts) if hosts else fewest
     domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
-    most = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
-    return max(1, domains, -(-size // most))
+    domain_limit = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
+    return max(1, domains, -(-size // domain_limit))
 
 
 def to_request(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> Request:
@@ -296,8 +298,10 @@ def _sync_for(spec: PartitionSpec, action: str) -> SyncType:
 def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: str) -> None:
     """Raises InvalidRequest for explicit devices that the cluster does not have."""
     for domain, offset in devices:
-        inside = 0 <= domain < len(cluster.domains) and 0 <= offset < cluster.domain_size(domain)
-        if not inside:
+        in_cluster = 0 <= domain < len(cluster.domains) and 0 <= offset < cluster.domain_size(
+            domain
+        )
+        if not in_cluster:
             raise InvalidRequest(
                 f"cluster {cluster.name} has no device {offset} in link domain {domain}",
                 operation=action,

@@ -1,6 +1,6 @@
 """Who asked for what, in the commit that makes the change.
 
-A call that stands in the audit opens an intent before it begins. The first commit that the call
+A call that the audit records opens an intent before it begins. The first commit that the call
 causes carries the intent's record with it (`Journal.commit` asks here, as it asks `_request_ids`),
 so a crash at any instant leaves both the change and who wanted it, or neither. A call that changes
 nothing, because it is refused or was done before, never writes its intent.

@@ -61,8 +61,8 @@ class IndexedCluster:
         there.
         """
         index = index_of(cluster)
-        for name, inside in machines.items():
-            index.define_allocation(name, inside)
+        for name, machine_names in machines.items():
+            index.define_allocation(name, machine_names)
         for placement in self.index.placements():
             index.take(placement)
         return index
@@ -82,9 +82,9 @@ class IndexedCluster:
                 self.refs[domain][first : first + self._per_machine] = before[name][
                     : self._per_machine
                 ]
-        self.allocations = {name: list(inside) for name, inside in machines.items()} or {
-            cluster.name: self.machines()
-        }
+        self.allocations = {
+            name: list(machine_names) for name, machine_names in machines.items()
+        } or {cluster.name: self.machines()}
         for table in (self.attributes, self.unhealthy):
             for name in table.keys() - self.places.keys():
                 del table[name]
@@ -95,10 +95,12 @@ class IndexedCluster:
     def as_it_was(self) -> Callable[[], None]:
         """A function that restores the cluster as it is now, with the devices taken by then."""
         own = {name: copy(attribute) for name, attribute in vars(self).items() if name != "index"}
-        inside = {} if list(self.allocations) == [self.cluster.name] else dict(self.allocations)
+        machines_by_allocation = (
+            {} if list(self.allocations) == [self.cluster.name] else dict(self.allocations)
+        )
 
         def restore() -> None:
-            self.index = self.redefined(own["cluster"], inside)
+            self.index = self.redefined(own["cluster"], machines_by_allocation)
             vars(self).update(own)
             for name in self.attributes:
                 self._shape(name)
@@ -166,9 +168,9 @@ class IndexedCluster:
     def span(self, gcds: Sequence[Block], mask: int) -> list[Block]:
         """The devices of a partition whose bits are set in `mask`, in routing order."""
         out: list[Block] = []
-        at = 0
+        offset = 0
         for block in gcds:
-            bits = mask >> at & ((1 << block.size) - 1)
+            bits = mask >> offset & ((1 << block.size) - 1)
             if bits == (1 << block.size) - 1:
                 out.append(block)
             elif bits:
@@ -177,7 +179,7 @@ class IndexedCluster:
                     for i in range(block.size)
                     if bits >> i & 1
                 )
-            at += block.size
+            offset += block.size
         return out
 
 
@@ -199,8 +201,8 @@ class ClusterIndex:
         return nouns.pop() if len(nouns) == 1 else "device"
 
     def candidates(self, cluster: str, allocation: str, action: str) -> list[IndexedCluster]:
-        """Where to look, best first. Raises NotFound or InvalidRequest for names that lead
-        nowhere."""
+        """The clusters in which the request may be placed, the best first. Raises NotFound or
+        InvalidRequest for names that do not exist."""
         if cluster and cluster not in self.sites:
             raise NotFound(
                 f"there is no cluster {cluster}",

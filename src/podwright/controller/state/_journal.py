@@ -33,7 +33,7 @@ def unless_written(undo: Callable[[], None]) -> Iterator[None]:
 
 
 class Journal:
-    """The way to the store. `linger`: seconds that an outcome may wait for company."""
+    """Writes changes to the store. linger: seconds that one may wait, to be written with others."""
 
     def __init__(self, store: Store, *, linger: float = 0.02) -> None:
         self._store = store

@@ -103,14 +103,14 @@ def ancestors(lease: str, leases: dict[str, HeldLease]) -> set[str]:
 
 def descendants(lease: str, leases: Iterable[HeldLease]) -> list[HeldLease]:
     """The lease and those that lie in it, parents first."""
-    out: list[HeldLease] = []
+    lease_tree: list[HeldLease] = []
     wanted = {lease}
     # Ids are given in order of time and a child is younger than its parent.
     for candidate in sorted(leases, key=lambda x: x.record.epoch):
         if candidate.record.id in wanted or candidate.record.parent in wanted:
             wanted.add(candidate.record.id)
-            out.append(candidate)
-    return out
+            lease_tree.append(candidate)
+    return lease_tree
 
 
 def free_subset(first: int, count: int, wanted: int, occupied: int) -> int | None:
@@ -119,17 +119,21 @@ def free_subset(first: int, count: int, wanted: int, occupied: int) -> int | Non
     The tightest hole is taken, so that larger subsets stay whole; the lowest of equals.
     """
     best: tuple[int, int] | None = None
-    for at in range(first, first + count, wanted):
-        if at + wanted > first + count or occupied & mask_of(at, wanted):
+    for start_candidate in range(first, first + count, wanted):
+        if start_candidate + wanted > first + count or occupied & mask_of(start_candidate, wanted):
             continue
-        hole, start = wanted, at
+        hole, start = wanted, start_candidate
         while hole * 2 <= count:
-            up = start - (start % (hole * 2))
-            if up < first or up + hole * 2 > first + count or occupied & mask_of(up, hole * 2):
+            buddy_start = start - (start % (hole * 2))
+            if (
+                buddy_start < first
+                or buddy_start + hole * 2 > first + count
+                or occupied & mask_of(buddy_start, hole * 2)
+            ):
                 break
-            hole, start = hole * 2, up
+            hole, start = hole * 2, buddy_start
         if best is None or hole < best[0]:
-            best = (hole, at)
+            best = (hole, start_candidate)
     return best[1] if best else None
 
 

@@ -106,14 +106,14 @@ class MachineCalls:
 
     async def reset(self, epoch: int, parts: Parts) -> list[MachineFault]:
         """Reset devices. Returns the machines that failed."""
-        return await self._each(parts, lambda d, devs: d.reset(epoch, devs))
+        return await self._each(parts, lambda driver, devs: driver.reset(epoch, devs))
 
     async def fence(self, epoch: int, parts: Parts, *, run: str = "") -> list[MachineFault]:
         """Cut older epochs off from devices, and reset them. Returns the machines that did not.
 
         run: what marks the processes of the launch whose they were.
         """
-        return await self._each(parts, lambda d, devs: d.fence(epoch, devs, run))
+        return await self._each(parts, lambda driver, devs: driver.fence(epoch, devs, run))
 
     async def release(self, epoch: int, parts: Parts) -> list[MachineFault]:
         """Reset devices and take them out of their partition. Returns the machines that did
@@ -122,7 +122,7 @@ class MachineCalls:
             faults := await self._fabric_call(self.fabric.leave(epoch, parts), parts)
         ):
             return faults
-        return await self._each(parts, lambda d, devs: d.release(epoch, devs))
+        return await self._each(parts, lambda driver, devs: driver.release(epoch, devs))
 
     async def _fabric_call(self, call: Awaitable[None], parts: Parts) -> list[MachineFault]:
         """One call for all machines: when it fails, none of them has done its part.
@@ -169,7 +169,9 @@ class MachineCalls:
             for machine, devices in parts.items():
                 fault = await self._one_machine(machine, devices, call)
                 return [fault] if fault else []
-        answers = await asyncio.gather(*(self._one_machine(m, d, call) for m, d in parts.items()))
+        answers = await asyncio.gather(
+            *(self._one_machine(m, driver, call) for m, driver in parts.items())
+        )
         return [fault for fault in answers if fault]
 
     async def _one_machine(

@@ -44,7 +44,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     stands here is that of the last launch. until: when its creator said that it ends; 0: unknown.
     profile: of its slices; empty for whole devices. movable: its launch may be asked to move.
     hosts: to which a fabric attaches its devices, in equal shares in routing order; empty where
-    they are no pool's. guest: the scheduler that it was created for, as `_guest_queue` knows it;
+    they are not a pool's. guest: the scheduler that it was created for, as `_guest_queue` knows it;
     empty for people.
     created_at, auto_reset_at: by the system's clock (`Core.wall`), to be shown. placed_at, until:
     by the store's (`Core.now`).

@@ -89,7 +89,7 @@ class RequestId(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Where its outcome is remembered."""
+        """The key of the record that remembers the request's outcome."""
         return f"{self.caller}/{self.id}"
 
 

@@ -30,7 +30,7 @@ class Goal:
     """A place for a waiter.
 
     starts_at: when it is expected to be free, in seconds of `Core.now`. known: this time rests on
-    what its holders announced, and is no guess. busy: how many of its devices are in use.
+    what its holders announced, and is not a guess. busy: how many of its devices are in use.
     partitions: the names of the partitions that use them.
     """
 

@@ -43,14 +43,14 @@ def state_of(record: PartitionRecord) -> State:
     return record.ready, record.operation
 
 
-def move(record: PartitionRecord, to: State, **changes: Any) -> PartitionRecord:
+def move(record: PartitionRecord, target: State, **changes: Any) -> PartitionRecord:
     """The record after a move, with other fields changed on the way.
 
     Raises Internal for a move that the table does not have: that is a fault of ours.
     """
-    if to not in MOVES.get((record.ready, record.operation), ()):
+    if target not in MOVES.get((record.ready, record.operation), ()):
         raise Internal(
             f"partition {record.name} cannot go from "
-            f"{record.ready.value}/{record.operation.value} to {to[0].value}/{to[1].value}"
+            f"{record.ready.value}/{record.operation.value} to {target[0].value}/{target[1].value}"
         )
-    return msgspec.structs.replace(record, ready=to[0], operation=to[1], **changes)
+    return msgspec.structs.replace(record, ready=target[0], operation=target[1], **changes)

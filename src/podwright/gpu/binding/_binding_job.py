@@ -51,7 +51,7 @@ def probe(options: Sequence[str], prefix: Sequence[str] = ()) -> list[Task]:
     tasks = read_tasks(done.stdout)
     if not tasks:
         raise Unavailable(
-            "the job's tasks said nothing; Slurm's words stand above",
+            "no task of the job answered; Slurm's messages are printed above",
             operation="run a job with these options",
             would_work="podwright slurm explain-request says what they mean",
         )

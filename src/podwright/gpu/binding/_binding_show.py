@@ -52,5 +52,5 @@ def _summary(verdicts: list[Verdict]) -> str:
         if (as_asked := sum(verdict.own == own for verdict in verdicts))
     ]
     far = sum(verdict.where in ("far", "partly") for verdict in verdicts)
-    away = f"; {far} run on cores away from them" if far else ""
-    return f"Of {count} tasks {', '.join(parts)}{away}: as asked."
+    far_clause = f"; {far} run on cores away from them" if far else ""
+    return f"Of {count} tasks {', '.join(parts)}{far_clause}: as asked."

@@ -91,9 +91,9 @@ def _all(
     for kind, names in inventory.kinds().items():
         name = next((name for name in names if name in nodes and nodes[name].state.idle), names[0])
         node = nodes.get(name)
-        into, shared = _partitions(node, ask) if node else ([], "")
+        partition_options, shared = _partitions(node, ask) if node else ([], "")
         features = node.features if node else frozenset()
-        yield from _on_node(kind, name, into, ask, confined, features)
+        yield from _on_node(kind, name, partition_options, ask, confined, features)
         if shared:  # in other modes jobs have whole nodes, as the site wants
             yield from _filled(len(kind.gpus), name, shared, ask, sleep)
     yield Promise("a type that there is not is refused", _refused(ask))
@@ -110,15 +110,27 @@ def _all(
 
 
 def _on_node(
-    kind: Kind, node: str, into: list[str], ask: Ask, confined: bool, features: Set[str]
+    kind: Kind,
+    node: str,
+    partition_options: list[str],
+    ask: Ask,
+    confined: bool,
+    features: Set[str],
 ) -> Iterator[Promise]:
     """Check one node.
 
-    into: options that name a partition of the node. features: those of the node; a site without
-    Podwright's features has promised none of them.
+    partition_options: options that name a partition of the node. features: those of the node; a
+    site without Podwright's features has promised none of them.
     """
     count = len(kind.gpus)
-    head = ["srun", "--quiet", *into, f"--nodelist={node}", "--nodes=1", "--immediate=30"]
+    head = [
+        "srun",
+        "--quiet",
+        *partition_options,
+        f"--nodelist={node}",
+        "--nodes=1",
+        "--immediate=30",
+    ]
     own = [
         set(gpu.file.split(",")) for gpu in kind.gpus if gpu.file
     ]  # a slice has several device files
@@ -139,11 +151,11 @@ def _on_node(
     for word in kind.words:
         if word not in kind.features and word not in features:
             continue
-        command = ["sbatch", "--test-only", "--wrap=true", *into, "--gpus-per-node=1"]
+        command = ["sbatch", "--test-only", "--wrap=true", *partition_options, "--gpus-per-node=1"]
         code, output = ask([*command, f"--constraint={word}"])
         yield Promise(f"GPUs can be asked for by feature {word}", _short(output) if code else "")
     for type_ in dict.fromkeys(gpu.type for gpu in kind.gpus):
-        command = ["sbatch", "--test-only", "--wrap=true", *into]
+        command = ["sbatch", "--test-only", "--wrap=true", *partition_options]
         code, output = ask([*command, f"--gres=gpu:{type_}:1"])
         yield Promise(f"GPUs can be asked for by type {type_}", _short(output) if code else "")
     if confined and count > 1:
@@ -209,8 +221,8 @@ def _counted(inventory: SiteInventory, nodes: Mapping[str, SlurmNode]) -> str:
             continue
         kinds, state = gpu_types(nodes[name].gres), nodes[name].state
         if kinds != gpu_types(kind.gres):
-            has = ", ".join(f"{n} {k}" for k, n in kinds.items()) or "none"
-            wrong.setdefault(f"Slurm counts {has}", []).append(name)
+            type_counts = ", ".join(f"{n} {k}" for k, n in kinds.items()) or "none"
+            wrong.setdefault(f"Slurm counts {type_counts}", []).append(name)
         elif state.ill:
             reason = nodes[name].reason.partition(" [")[0]
             wrong.setdefault(f"{state.text} {reason}".strip(), []).append(name)

@@ -52,7 +52,7 @@ def chosen_options(choice: ClusterChoice) -> ConfigureOptions:
 def _program(name: str) -> str:
     if name and (not name.startswith("/") or any(letter in name for letter in " \t\n#=")):
         raise InvalidRequest(
-            f"{name!r} is no path that slurm.conf can hold",
+            f"{name!r} is not a path that slurm.conf can have",
             operation="--health-check",
             would_work="give an absolute path without blanks, such as /usr/local/sbin/health",
         )

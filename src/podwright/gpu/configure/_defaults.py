@@ -130,5 +130,5 @@ def memory_notes(
             "--mem take a whole node; tell `memory` in the inventory"
         ]
     if memory and "defmempernode" in now:
-        return ["DefMemPerNode stands in slurm.conf: a job of one GPU takes that much of its node"]
+        return ["slurm.conf sets DefMemPerNode: a job of one GPU takes that much of its node"]
     return []

@@ -111,9 +111,9 @@ def _address(node: str, addresses: dict[str, str], resolve: Callable[[str], str]
     name = addresses.get(node, node)
     address = resolve(name)
     if not address or address.startswith("127.") or address == "::1":
-        has = f"is {address} to this machine alone" if address else "has no address"
+        address_problem = f"is {address} to this machine alone" if address else "has no address"
         raise InvalidRequest(
-            f"node {node} {has}",
+            f"node {node} {address_problem}",
             operation="--imex",
             would_work=f"NodeAddr in the line of {node} in slurm.conf, or a name that can be "
             "looked up",

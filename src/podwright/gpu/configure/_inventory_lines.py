@@ -55,7 +55,7 @@ def gres_rows(inventory: SiteInventory, detect: str) -> list[Row]:
 
 
 def _together(gpu: NodeGpu) -> tuple[object, ...]:
-    """GPUs with the same key stand in one line."""
+    """GPUs with the same key are written in one line."""
     return gpu.type, gpu.cores, gpu.links, gpu.file if "," in gpu.file else ""
 
 

@@ -89,12 +89,12 @@ def write_row(row: Mapping[str, str]) -> str:
     return " ".join(f"{k}={v}" for k, v in row.items()) + OURS + "\n"
 
 
-def names_in(text: str, path: str) -> tuple[str, ...]:
+def names_in(text: str, file_label: str) -> tuple[str, ...]:
     """The nodes that a Slurm host list names. Raises InvalidRequest."""
     try:
         return expand(text)
     except BadHostList as error:
-        raise InvalidRequest(f"{path}: {error}", operation="read its nodes") from None
+        raise InvalidRequest(f"{file_label}: {error}", operation="read its nodes") from None
 
 
 def part(row: Mapping[str, str], names: tuple[str, ...], chosen_names: list[str], key: str) -> Row:
@@ -102,7 +102,7 @@ def part(row: Mapping[str, str], names: tuple[str, ...], chosen_names: list[str]
     if len(chosen_names) == len(names):
         return dict(row)
     ordered = list(expand(fold(chosen_names)))
-    places = {name: at for at, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     out = {}
     for k, v in row.items():
         if k.lower() == key.lower():

@@ -131,9 +131,9 @@ class _Reader:
         self.file = file
         self._kinds: dict[str, Kind] = {}
 
-    def fail(self, at: str, problem: str, would_work: str = "") -> InvalidRequest:
+    def fail(self, key: str, problem: str, would_work: str = "") -> InvalidRequest:
         return InvalidRequest(
-            f"{self.file}: {at} {problem}", operation="read the inventory", would_work=would_work
+            f"{self.file}: {key} {problem}", operation="read the inventory", would_work=would_work
         )
 
     def inventory(self, tree: Any) -> SiteInventory:
@@ -141,16 +141,16 @@ class _Reader:
         nodes: dict[str, Kind] = {}
         domains: dict[str, list[str]] = {}
         for index, table in enumerate(self._tables("nodes", tree.get("nodes"))):
-            at = f"nodes[{index}]"
-            self._keys(at, table, _NODE)
-            names = self._hosts(f"{at}.names", table.get("names") or table.get("name"))
-            kind = self._kind(at, table)
+            key = f"nodes[{index}]"
+            self._keys(key, table, _NODE)
+            names = self._hosts(f"{key}.names", table.get("names") or table.get("name"))
+            kind = self._kind(key, table)
             for name in names:
                 if name in nodes:
-                    raise self.fail(f"{at}.names:", f"{name} is named twice")
+                    raise self.fail(f"{key}.names:", f"{name} is named twice")
                 nodes[name] = kind
             if domain := table.get("domain"):
-                domains.setdefault(self._word(f"{at}.domain", domain), []).extend(names)
+                domains.setdefault(self._word(f"{key}.domain", domain), []).extend(names)
         if not nodes:
             raise self.fail("nodes:", "there are none", "a table [[nodes]] for each kind of node")
         return SiteInventory(
@@ -160,54 +160,54 @@ class _Reader:
             self._partitions(tree.get("partitions", []), nodes),
         )
 
-    def _kind(self, at: str, table: Mapping[str, Any]) -> Kind:
+    def _kind(self, prefix: str, table: Mapping[str, Any]) -> Kind:
         # Nodes of a survey that are otherwise equal differ in values that Slurm does not need
         # (UUIDs, bus addresses).
         same = repr([_alike(table.get(key)) for key in _NODE[2:] if key != "domain"])
         if same in self._kinds:
             return self._kinds[same]
-        sockets = self._number(f"{at}.sockets", table.get("sockets"))
-        each = self._number(f"{at}.cores_per_socket", table.get("cores_per_socket"))
-        numa = self._number(f"{at}.numa_nodes", table.get("numa_nodes", sockets))
+        sockets = self._number(f"{prefix}.sockets", table.get("sockets"))
+        each = self._number(f"{prefix}.cores_per_socket", table.get("cores_per_socket"))
+        numa = self._number(f"{prefix}.numa_nodes", table.get("numa_nodes", sockets))
         if sockets * each % numa:
-            raise self.fail(f"{at}:", f"{sockets * each} cores are not {numa} equal NUMA nodes")
-        spec = self._number(f"{at}.core_spec_count", table.get("core_spec_count", 0), least=0)
+            raise self.fail(f"{prefix}:", f"{sockets * each} cores are not {numa} equal NUMA nodes")
+        spec = self._number(f"{prefix}.core_spec_count", table.get("core_spec_count", 0), least=0)
         if spec >= sockets * each:
-            raise self.fail(f"{at}.core_spec_count:", f"{spec} of {sockets * each} cores")
+            raise self.fail(f"{prefix}.core_spec_count:", f"{spec} of {sockets * each} cores")
         kind = Kind(
-            gpus=self._gpus(f"{at}.gpus", table.get("gpus"), sockets * each, numa),
+            gpus=self._gpus(f"{prefix}.gpus", table.get("gpus"), sockets * each, numa),
             sockets=sockets,
             cores_per_socket=each,
             threads_per_core=self._number(
-                f"{at}.threads_per_core", table.get("threads_per_core", 1)
+                f"{prefix}.threads_per_core", table.get("threads_per_core", 1)
             ),
             numa_nodes=numa,
-            memory=self._number(f"{at}.memory", table.get("memory", 0), least=0) << 20,
-            features=tuple(self._word(f"{at}.features", f) for f in table.get("features", ())),
+            memory=self._number(f"{prefix}.memory", table.get("memory", 0), least=0) << 20,
+            features=tuple(self._word(f"{prefix}.features", f) for f in table.get("features", ())),
             nics=tuple(
-                self._nic(f"{at}.nics[{n}]", nic, n, numa)
+                self._nic(f"{prefix}.nics[{n}]", nic, n, numa)
                 for n, nic in enumerate(table.get("nics", ()))
             ),
             core_spec_count=spec,
             mem_spec_limit=self._number(
-                f"{at}.mem_spec_limit", table.get("mem_spec_limit", 0), least=0
+                f"{prefix}.mem_spec_limit", table.get("mem_spec_limit", 0), least=0
             )
             << 20,
-            shards=self._number(f"{at}.shards", table.get("shards", 0), least=0),
-            mps=self._number(f"{at}.mps", table.get("mps", 0), least=0),
+            shards=self._number(f"{prefix}.shards", table.get("shards", 0), least=0),
+            mps=self._number(f"{prefix}.mps", table.get("mps", 0), least=0),
         )
         self._kinds[same] = kind
         return kind
 
-    def _gpus(self, at: str, value: Any, cores: int, numa: int) -> tuple[NodeGpu, ...]:
+    def _gpus(self, key: str, value: Any, cores: int, numa: int) -> tuple[NodeGpu, ...]:
         if isinstance(value, Mapping):
-            value = self._counted(at, value, numa)
+            value = self._counted(key, value, numa)
         if not isinstance(value, list) or not value:
-            raise self.fail(at, "names no GPU", 'gpus = { type = "h100", count = 8 }')
+            raise self.fail(key, "names no GPU", 'gpus = { type = "h100", count = 8 }')
         cores_per_numa = cores // numa
         gpus = []
         for index, entry in enumerate(value):
-            entry_at = f"{at}[{index}]"
+            entry_at = f"{key}[{index}]"
             self._keys(entry_at, entry, _GPU)
             near = self._number(f"{entry_at}.numa", entry.get("numa", 0), least=0)
             if near >= numa:
@@ -233,24 +233,24 @@ class _Reader:
             )
         known = [gpu.file for gpu in gpus if gpu.file]
         if len(set(known)) < len(known):
-            raise self.fail(at, "two GPUs have one device file")
+            raise self.fail(key, "two GPUs have one device file")
         if any(gpu.links for gpu in gpus) and not all(gpu.links for gpu in gpus):
-            raise self.fail(at, "links are told of some GPUs and not of others")
+            raise self.fail(key, "links are told of some GPUs and not of others")
         return tuple(gpus)
 
-    def _counted(self, at: str, value: Mapping[str, Any], numa: int) -> list[dict[str, Any]]:
+    def _counted(self, prefix: str, value: Mapping[str, Any], numa: int) -> list[dict[str, Any]]:
         """Return equal GPUs, spread evenly over the NUMA nodes unless the inventory gives the
         nodes.
         """
-        self._keys(at, value, _COUNT)
-        count = self._number(f"{at}.count", value.get("count"))
+        self._keys(prefix, value, _COUNT)
+        count = self._number(f"{prefix}.count", value.get("count"))
         usual = [_device(value, index) for index in range(count)]
-        files = self._files(f"{at}.files", value["files"]) if "files" in value else usual
+        files = self._files(f"{prefix}.files", value["files"]) if "files" in value else usual
         near = value.get("numa", [index * numa // count for index in range(count)])
         links = value.get("links", [])
         for key, values in (("files", files), ("numa", near), ("links", links or files)):
             if not isinstance(values, list) or len(values) != count:
-                raise self.fail(f"{at}.{key}:", f"one for each of the {count} GPUs")
+                raise self.fail(f"{prefix}.{key}:", f"one for each of the {count} GPUs")
         rows = [{"links": row} for row in links] or [{}] * count
         same = {key: value[key] for key in ("type", "memory") if key in value}
         return [
@@ -258,30 +258,30 @@ class _Reader:
             for file, node, row in zip(files, near, rows, strict=True)
         ]
 
-    def _nic(self, at: str, value: Any, index: int, numa: int) -> NodeNic:
-        self._keys(at, value, ("device", "interface", "numa", "rail"))
+    def _nic(self, key: str, value: Any, index: int, numa: int) -> NodeNic:
+        self._keys(key, value, ("device", "interface", "numa", "rail"))
         names = [value.get("device", ""), value.get("interface", "")]
         for name in names:
             if not isinstance(name, str) or (name and not _NIC.fullmatch(name)):
-                raise self.fail(at, f"{name!r} is no network card", '{ device = "mlx5_0" }')
+                raise self.fail(key, f"{name!r} is not a network card", '{ device = "mlx5_0" }')
         if not any(names):
-            raise self.fail(at, "names neither device nor interface")
-        near = self._number(f"{at}.numa", value.get("numa", 0), least=0)
+            raise self.fail(key, "names neither device nor interface")
+        near = self._number(f"{key}.numa", value.get("numa", 0), least=0)
         if near >= numa:
-            raise self.fail(f"{at}.numa:", f"{near}, but there are {numa} NUMA nodes")
-        rail = self._number(f"{at}.rail", value.get("rail", index), least=0)
+            raise self.fail(f"{key}.numa:", f"{near}, but there are {numa} NUMA nodes")
+        rail = self._number(f"{key}.rail", value.get("rail", index), least=0)
         return NodeNic(names[0], names[1], near, rail)
 
     def _switches(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[Switch, ...]:
         switches: dict[str, Switch] = {}
         for index, table in enumerate(self._tables("switches", value)):
-            at = f"switches[{index}]"
-            self._keys(at, table, ("name", "nodes", "switches"))
-            name = self._word(f"{at}.name", table.get("name"))
+            prefix = f"switches[{index}]"
+            self._keys(prefix, table, ("name", "nodes", "switches"))
+            name = self._word(f"{prefix}.name", table.get("name"))
             below = [key for key in ("nodes", "switches") if table.get(key)]
             if len(below) != 1 or name in switches:
-                raise self.fail(at, "each has a name of its own, and either nodes or switches")
-            members = self._hosts(f"{at}.{below[0]}", table[below[0]])
+                raise self.fail(prefix, "each has a name of its own, and either nodes or switches")
+            members = self._hosts(f"{prefix}.{below[0]}", table[below[0]])
             switches[name] = Switch(name, **{below[0]: members})
         for switch in switches.values():
             for member in (*switch.nodes, *switch.switches):
@@ -292,56 +292,58 @@ class _Reader:
     def _partitions(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[PlannedPartition, ...]:
         partitions = []
         for index, table in enumerate(self._tables("partitions", value)):
-            at = f"partitions[{index}]"
-            self._keys(at, table, ("name", "nodes", "default", "exclusive"))
-            those = self._hosts(f"{at}.nodes", table.get("nodes"))
+            prefix = f"partitions[{index}]"
+            self._keys(prefix, table, ("name", "nodes", "default", "exclusive"))
+            those = self._hosts(f"{prefix}.nodes", table.get("nodes"))
             for name in those:
                 if name not in nodes:
-                    raise self.fail(f"{at}.nodes:", f"there is no {name}")
+                    raise self.fail(f"{prefix}.nodes:", f"there is no {name}")
             flags = [table.get(key, False) for key in ("default", "exclusive")]
             if not all(isinstance(flag, bool) for flag in flags):
-                raise self.fail(at, "default and exclusive are true or false")
+                raise self.fail(prefix, "default and exclusive are true or false")
             partitions.append(
-                PlannedPartition(self._word(f"{at}.name", table.get("name")), those, *flags)
+                PlannedPartition(self._word(f"{prefix}.name", table.get("name")), those, *flags)
             )
         return tuple(partitions)
 
     # Single values
 
-    def _keys(self, at: str, table: Any, known: Sequence[str]) -> None:
+    def _keys(self, prefix: str, table: Any, known: Sequence[str]) -> None:
         if not isinstance(table, Mapping):
-            raise self.fail(at, "is no table")
+            raise self.fail(prefix, "is not a table")
         for key in table:
             if key not in known:
-                raise self.fail(f"{at}:", f"{key} is no key of it", f"one of {', '.join(known)}")
+                raise self.fail(
+                    f"{prefix}:", f"{key} is not a key of this table", f"one of {', '.join(known)}"
+                )
 
-    def _tables(self, at: str, value: Any) -> list[Any]:
+    def _tables(self, key: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise self.fail(f"{at}:", "is no list of tables", f"[[{at}]]")
+            raise self.fail(f"{key}:", "is not a list of tables", f"[[{key}]]")
         return value
 
-    def _hosts(self, at: str, value: Any) -> tuple[str, ...]:
+    def _hosts(self, key: str, value: Any) -> tuple[str, ...]:
         if isinstance(value, list) and all(isinstance(v, str) for v in value):
             value = ",".join(value)
         if not isinstance(value, str) or not value:
-            raise self.fail(at, "names none", 'names such as "gpu[001-016]"')
+            raise self.fail(key, "names none", 'names such as "gpu[001-016]"')
         try:
             return expand(value)
         except BadHostList as error:
-            raise self.fail(f"{at}:", str(error)) from None
+            raise self.fail(f"{key}:", str(error)) from None
 
-    def _files(self, at: str, value: Any) -> list[str]:
+    def _files(self, key: str, value: Any) -> list[str]:
         if isinstance(value, list):
             return value
         folder, _, names = str(value).rpartition("/")
-        return [f"{folder}/{name}" for name in self._hosts(at, names)]
+        return [f"{folder}/{name}" for name in self._hosts(key, names)]
 
-    def _file(self, at: str, value: Any) -> str:
+    def _file(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or (value and not _FILE.fullmatch(value)):
-            raise self.fail(at, f"{value!r} is no device file", '"/dev/nvidia0"')
+            raise self.fail(key, f"{value!r} is not a device file", '"/dev/nvidia0"')
         return value
 
-    def _cores(self, at: str, value: Any, cores: int) -> tuple[int, ...]:
+    def _cores(self, key: str, value: Any, cores: int) -> tuple[int, ...]:
         try:
             numbers = read_list(value) if isinstance(value, str) else list(value)
             bad = [n for n in numbers if type(n) is not int or not 0 <= n < cores]
@@ -349,20 +351,20 @@ class _Reader:
             bad = [-1]
             numbers = []
         if bad or not numbers:
-            raise self.fail(at, f"{value!r}: cores are numbers from 0 to {cores - 1}", '"0-27"')
+            raise self.fail(key, f"{value!r}: cores are numbers from 0 to {cores - 1}", '"0-27"')
         return tuple(sorted(numbers))
 
-    def _number(self, at: str, value: Any, least: int = 1) -> int:
+    def _number(self, key: str, value: Any, least: int = 1) -> int:
         if type(value) is not int or value < least:
-            raise self.fail(at, f"is {value!r}, and no number of {least} or more")
+            raise self.fail(key, f"is {value!r}, and no number of {least} or more")
         return value
 
-    def _gpu_type(self, at: str, value: Any) -> str:
+    def _gpu_type(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or not _GPU_TYPE.fullmatch(value):
-            raise self.fail(at, f"{value!r}: a GPU type of letters, digits, _ . + and - is wanted")
+            raise self.fail(key, f"{value!r}: a GPU type of letters, digits, _ . + and - is wanted")
         return value
 
-    def _word(self, at: str, value: Any) -> str:
+    def _word(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or not _WORD.fullmatch(value):
-            raise self.fail(at, f"{value!r}: a word of letters, digits, _ . and - is wanted")
+            raise self.fail(key, f"{value!r}: a word of letters, digits, _ . and - is wanted")
         return value

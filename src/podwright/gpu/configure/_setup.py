@@ -125,8 +125,8 @@ def configure(
 
 def take_back(conf: Path) -> FileChanges:
     """The plan that restores every file byte for byte. Raises InvalidRequest."""
-    plan = FileChanges()
-    plan.texts.update(
+    file_changes = FileChanges()
+    file_changes.texts.update(
         dict.fromkeys(
             (
                 *imex.known(conf.parent),
@@ -147,8 +147,8 @@ def take_back(conf: Path) -> FileChanges:
                 would_work="podwright slurm configure --undo first",
             )
         if OURS in text:
-            plan.texts[path] = None if _NEW in text else undone(text, MARK)
-    return plan
+            file_changes.texts[path] = None if _NEW in text else undone(text, MARK)
+    return file_changes
 
 
 def _lines(text: str) -> list[str]:
@@ -334,8 +334,8 @@ def _gres(path: Path, inventory: SiteInventory, detect: str, domains: Sequence[P
     for lines, line in logical(before):
         row = read_row(line)
         names = value(row, "NodeName")
-        about = value(row, "Name").lower() in ("gpu", "") and bool(row)
-        if about and names:
+        is_gpu_row = value(row, "Name").lower() in ("gpu", "") and bool(row)
+        if is_gpu_row and names:
             those = names_in(names, str(path))
             rest = [name for name in those if name not in inventory.nodes]
             if len(rest) < len(those):
@@ -343,7 +343,7 @@ def _gres(path: Path, inventory: SiteInventory, detect: str, domains: Sequence[P
                 if rest:
                     out.append(with_rows("", [part(row, those, rest, "NodeName")]))
                 continue
-        elif about and value(row, "Name"):  # of all nodes that have GPUs
+        elif is_gpu_row and value(row, "Name"):  # of all nodes that have GPUs
             out += commented(lines, MARK)
             continue
         out += lines

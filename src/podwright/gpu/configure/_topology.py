@@ -53,8 +53,8 @@ class Topology(NamedTuple):
 
     def of_partition(self, nodes: Iterable[str]) -> str:
         """Return the topology that a partition of these nodes names; empty: the cluster's."""
-        inside = self.kind == "both" and set(nodes) <= racked(self.inventory)
-        return RACKS if inside else ""
+        all_racked = self.kind == "both" and set(nodes) <= racked(self.inventory)
+        return RACKS if all_racked else ""
 
     def files(self) -> dict[str, list[str]]:
         """The lines of topology.conf or topology.yaml, by name. Raises InvalidRequest."""
@@ -168,7 +168,7 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
         ready = [s for s in left if all(below in unit for below in s.switches)]
         if not ready:
             names = ", ".join(switch.name for switch in left)
-            raise InvalidRequest(f"the switches {names} stand below each other in a circle")
+            raise InvalidRequest(f"the switches {names} are below each other in a circle")
         for switch in ready:
             below = tuple(sorted({unit[name].name for name in switch.switches}))
             if below not in switches_by_nodes:

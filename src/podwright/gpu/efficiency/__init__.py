@@ -2,15 +2,15 @@
 
 from podwright.gpu.efficiency._accounts import AccountedJob, Ask, asker, one_job, read_jobs, sacct
 from podwright.gpu.efficiency._ask_job import job_report, summarise_ended
-from podwright.gpu.efficiency._at_end import (
+from podwright.gpu.efficiency._job_report import Advice, Efficiency, job_of_samples, report
+from podwright.gpu.efficiency._job_show import advice, facts, gpu_rows, line, plot, text, tree
+from podwright.gpu.efficiency._job_summaries import (
     Destinations,
     append_as_user,
     as_user,
     keep,
     work,
 )
-from podwright.gpu.efficiency._job_report import Advice, Efficiency, job_of_samples, report
-from podwright.gpu.efficiency._job_show import advice, facts, gpu_rows, line, plot, text, tree
 from podwright.gpu.efficiency._month import MonthRow, month, month_text
 from podwright.gpu.efficiency._samples import GpuUse, Sampled, read_samples
 

@@ -105,7 +105,7 @@ def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:
 def one_job(ask: Ask, job: str) -> AccountedJob:
     """One job by its number. Raises InvalidRequest and Unavailable."""
     if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job):
-        raise InvalidRequest(f"{job!r} is no number of a job", would_work="4711, or 4711_3")
+        raise InvalidRequest(f"{job!r} is not a job number", would_work="4711, or 4711_3")
     jobs = [entry for entry in sacct(ask, [f"--jobs={job}"]) if entry.id == job]
     if not jobs:
         raise InvalidRequest(
@@ -127,8 +127,10 @@ def read_jobs(text: str) -> list[AccountedJob]:
 
 
 def _job(words: dict[str, str]) -> AccountedJob:
-    had = _tres(words["granted"])
-    gpus = had.get("gres/gpu", sum(n for key, n in had.items() if key.startswith("gres/gpu:")))
+    granted = _tres(words["granted"])
+    gpus = granted.get(
+        "gres/gpu", sum(n for key, n in granted.items() if key.startswith("gres/gpu:"))
+    )
     return AccountedJob(
         id=words["job"],
         name=words["name"],
@@ -142,8 +144,8 @@ def _job(words: dict[str, str]) -> AccountedJob:
         limit=_number(words["limit_minutes"]) * 60,
         nodes=_number(words["nodes"]),
         node_list=words["node_list"],
-        cpus=int(had.get("cpu", 0)),
-        memory=int(had.get("mem", 0)),
+        cpus=int(granted.get("cpu", 0)),
+        memory=int(granted.get("mem", 0)),
         gpus=int(gpus),
         comment=words["comment"],
         folder=words["folder"],
@@ -155,7 +157,7 @@ def _with_step(job: AccountedJob, words: dict[str, str]) -> AccountedJob:
     """Add a step to a job: times are summed; the largest memory counts, since most steps run in
     turn.
     """
-    total, most = _tres(words["used"]), _tres(words["most_used"])
+    total, peak = _tres(words["used"]), _tres(words["most_used"])
     cpu = _duration(words["cpu_time"])
     memory = int(total.get("mem", 0) or _size(words["peak_memory"]))
 
@@ -166,8 +168,8 @@ def _with_step(job: AccountedJob, words: dict[str, str]) -> AccountedJob:
     return job._replace(
         cpu_seconds=(job.cpu_seconds or 0.0) + cpu if known else job.cpu_seconds,
         used_memory=larger(job.used_memory, memory) if known else job.used_memory,
-        gpu_peak=larger(job.gpu_peak, most.get("gres/gpuutil")),
-        gpu_memory=larger(job.gpu_memory, most.get("gres/gpumem")),
+        gpu_peak=larger(job.gpu_peak, peak.get("gres/gpuutil")),
+        gpu_memory=larger(job.gpu_memory, peak.get("gres/gpumem")),
         tasks=max(job.tasks, _number(words["tasks"])),
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from podwright.errors import Unavailable
 from podwright.gpu.efficiency._accounts import AccountedJob, Ask, asker, one_job
-from podwright.gpu.efficiency._at_end import Destinations, append_as_user, as_user, work
 from podwright.gpu.efficiency._job_report import Efficiency, job_of_samples, report
+from podwright.gpu.efficiency._job_summaries import Destinations, append_as_user, as_user, work
 from podwright.gpu.efficiency._samples import read_samples
 
 _PATIENCE = 120.0  # seconds for a command of Slurm's, and for a summary

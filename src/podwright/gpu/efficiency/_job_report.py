@@ -133,11 +133,11 @@ def _of_gpus(efficiency: Efficiency) -> list[Advice]:
                 "what they wait for: reading data, the network, one slow rank"
             )
         )
-    most = max(working, key=lambda use: use.most)
-    if 0 < most.most < most.total / 4:
+    peak = max(working, key=lambda use: use.most)
+    if 0 < peak.most < peak.total / 4:
         out.append(
             Advice(
-                f"at most {amount(most.most)} of {amount(most.total)} of a GPU's memory were used; "
+                f"at most {amount(peak.most)} of {amount(peak.total)} of a GPU's memory were used; "
                 "larger batches, smaller GPUs or slices of them would do"
             )
         )

@@ -42,9 +42,9 @@ def line(efficiency: Efficiency) -> str:
     return "; ".join([*parts, *([f"next time {ask}"] if ask else [])]) or "nothing was measured"
 
 
-def _of(used: int, had: int) -> str:
-    """had: 0 where Slurm does not count it."""
-    return f"{amount(used)} of {amount(had)}" if had else amount(used)
+def _of(used: int, granted: int) -> str:
+    """granted: 0 where Slurm does not count it."""
+    return f"{amount(used)} of {amount(granted)}" if granted else amount(used)
 
 
 def facts(efficiency: Efficiency) -> list[tuple[str, object]]:

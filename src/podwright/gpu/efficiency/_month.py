@@ -80,9 +80,9 @@ def _gpu_seconds(job: AccountedJob) -> float | None:
 
 def _share(pairs: Iterable[tuple[float | None, float]]) -> float | None:
     """Return used over had, in per cent, over the jobs for which both are known."""
-    known = [(used, had) for used, had in pairs if used is not None and had]
-    had = sum(pair[1] for pair in known)
-    return 100 * sum(pair[0] for pair in known) / had if had else None
+    known = [(used, granted) for used, granted in pairs if used is not None and granted]
+    granted = sum(pair[1] for pair in known)
+    return 100 * sum(pair[0] for pair in known) / granted if granted else None
 
 
 def _rank(values: Sequence[float], share: float) -> float:

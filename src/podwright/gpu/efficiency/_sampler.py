@@ -149,22 +149,22 @@ def _ranks(environ: Mapping[str, str], step: str) -> list[Any]:
     for word in tasks.split(","):  # 4(x2),3
         count, _, times = word.rstrip(")").partition("(x")
         counts += [int(count or 0)] * int(times or 1)
-    at = int(node)
-    return [step, int(first), counts[at] if at < len(counts) else 0]
+    node_index = int(node)
+    return [step, int(first), counts[node_index] if node_index < len(counts) else 0]
 
 
 def _step_process(below: int) -> int | None:
     """Return the slurmstepd above a process, the highest one; None outside a step."""
-    at, highest = below, None
-    while at > 1:
+    pid, highest = below, None
+    while pid > 1:
         try:
-            with open(f"/proc/{at}/stat", encoding="ascii", errors="replace") as file:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
                 name, _, rest = file.read().partition("(")[2].rpartition(")")
         except OSError:
             break
         if name.startswith("slurmstepd"):
-            highest = at
-        at = int(rest.split()[1])
+            highest = pid
+        pid = int(rest.split()[1])
     return highest
 
 
@@ -181,7 +181,7 @@ def _write(number: int, value: Mapping[str, Any]) -> None:
 
 
 def run_beside(environ: Mapping[str, str], interval: float, command: list[str]) -> NoReturn:
-    """Become a command, and sample in a child of it. Of a node's tasks, the first one samples.
+    """Become a command, and sample in a child of it. Only the first task of a node samples.
 
     Raises InvalidRequest for a command that cannot be run.
     """

@@ -32,19 +32,19 @@ def judge(report: FabricReport) -> list[FabricFinding]:
     """The findings of a report, worst first; empty where nothing can be improved."""
     far = [p for p in report.pairs if report.between_hosts(p)]
     near = [p for p in report.pairs if not report.between_hosts(p)]
-    over = {p.transport.partition("/")[2] for p in far if p.transport.startswith("NET/")}
+    networks = {p.transport.partition("/")[2] for p in far if p.transport.startswith("NET/")}
     sockets = [p for p in far if p.transport == "NET/Socket"]
     ib = [p for p in far if p.transport.endswith("/IB") and not p.gpudirect]
     efa = [p for p in far if p.transport[4:] in _LIBFABRIC and not p.gpudirect]
     findings = [
-        _sockets(report, sockets, choice_decides=not over and report.several_hosts),
+        _sockets(report, sockets, choice_decides=not networks and report.several_hosts),
         _provider(report),
-        _no_gpudirect(report, ib, offer_decides=not over and report.several_hosts),
+        _no_gpudirect(report, ib, offer_decides=not networks and report.several_hosts),
         _no_gpudirect_efa(report, efa),
         _one_adapter(report),
         _rack(report),
         _near_network(report, [p for p in near if p.transport.startswith("NET/")]),
-        _near_memory(report, [p for p in near if p.transport == "SHM"]),
+        _advise_shared_memory(report, [p for p in near if p.transport == "SHM"]),
     ]
     return [finding for finding in findings if finding]
 
@@ -69,7 +69,7 @@ def not_known(report: FabricReport) -> list[str]:
         if name.startswith(_OWN_WAY):
             out.append(f"how {name} carries GPU memory is not in the log")
         else:
-            out.append(f"{name} is no network that is known here")
+            out.append(f"{name} is not a known network")
     return out
 
 
@@ -266,7 +266,7 @@ _VISIBLE = (
 )
 
 
-def _near_memory(report: FabricReport, pairs: list[Pair]) -> FabricFinding | None:
+def _advise_shared_memory(report: FabricReport, pairs: list[Pair]) -> FabricFinding | None:
     if not pairs:
         return None
     problem = "ranks on one host talk through shared memory instead of NVLink or PCIe"

@@ -253,10 +253,10 @@ def _note(report: FabricReport, text: str, host: str, level: str) -> int | None:
     if "NET/IB" in text and ("Using" in text or text.startswith("NET/IB: [")):
         report.cards = max(report.cards, len(_JOINED.findall(text)))
         report.adapters += [a for a in _ADAPTERS.findall(text) if a not in report.adapters]
-    off = _OFF.search(text)
-    if off and (adapter := off[1] or off[2]) not in report.gpudirect_off:
+    match = _OFF.search(text)
+    if match and (adapter := match[1] or match[2]) not in report.gpudirect_off:
         report.gpudirect_off.append(adapter)
-    report.gpudirect_far |= not off and bool(_PLACED.search(text))
+    report.gpudirect_far |= not match and bool(_PLACED.search(text))
     report.no_adapter |= "NET/IB : No device found" in text
     report.peers_disabled |= "P2P is disabled between" in text
     if level == "WARN" and text not in report.warnings:

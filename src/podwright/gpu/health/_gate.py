@@ -114,19 +114,19 @@ class NodeGate(NamedTuple):
         if self.act != "drain":
             return GateOutcome("warned", "only warnings are asked for (act)")
         if not own_rows[0].ours:
-            full = over(rows, self.node, self.cap, more=True)
-            if full:
-                return GateOutcome("warned", full)
+            limit_reached = over(rows, self.node, self.cap, more=True)
+            if limit_reached:
+                return GateOutcome("warned", limit_reached)
             if not (yield Drain(reason)):
                 return GateOutcome("unknown", "Slurm did not drain it")
         yield Wait()
         rows = yield Look()
         if not isinstance(rows, list):
             return GateOutcome("drained", "how many others are could not be counted yet")
-        full = over(rows, self.node, self.cap)
-        if not full:
+        limit_reached = over(rows, self.node, self.cap)
+        if not limit_reached:
             return GateOutcome("drained", reason)
-        return GateOutcome("undone" if (yield Resume()) else "drained", full)
+        return GateOutcome("undone" if (yield Resume()) else "drained", limit_reached)
 
     def _fit(self, row: NodeRow) -> Generator[Step, object, GateOutcome]:
         if not row.ours:
@@ -144,16 +144,16 @@ def over(rows: Iterable[NodeRow], node: str, cap: float, *, more: bool = False) 
     table = list(rows)
     for partition in dict.fromkeys(row.partition for row in table if row.node == node):
         names = {row.node for row in table if row.partition == partition}
-        most = max(1, int(len(names) * cap / 100))
+        drain_limit = max(1, int(len(names) * cap / 100))
         ours = sorted(
             {(row.since, row.node) for row in table if row.partition == partition and row.ours}
         )
         before = [name for _, name in ours]
         if more or node in before:
             place = len(before) if more else before.index(node)
-            if place >= most:
+            if place >= drain_limit:
                 return (
                     f"{len(ours)} of {len(names)} nodes of partition {partition} are drained by "
-                    f"health checks, and {most} may be"
+                    f"health checks, and {drain_limit} may be"
                 )
     return ""

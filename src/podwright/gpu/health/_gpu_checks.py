@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from podwright.gpu.health._seen import Seen, SeenGpu
+from podwright.gpu.health._node_observation import Seen, SeenGpu
 from podwright.gpu.health._settings import Settings
 from podwright.gpu.health._xids import xid
 from podwright.hosts.gpus import Inventory
@@ -98,7 +98,7 @@ def gpu_memory(context: CheckContext) -> Iterator[Wrong]:
 def driver(context: CheckContext) -> Iterator[Wrong]:
     """The driver has the version of the other nodes of this kind."""
     for vendor, version in context.seen.inventory.drivers.items():
-        wanted = context.settings.expect.driver or _most(
+        wanted = context.settings.expect.driver or _most_common(
             other.drivers.get(vendor, "") for other in context.peers
         )
         if wanted and version and version != wanted:
@@ -117,20 +117,22 @@ def firmware(context: CheckContext) -> Iterator[Wrong]:
     elsewhere = (gpu for other in context.peers if other.host != host for gpu in other.gpus)
     for gpu in (*(seen.gpu for seen in context.seen.gpus), *elsewhere):
         kinds.setdefault(gpu.name, []).append(gpu.firmware)
-    configured = context.settings.expect.firmware
-    wanted = {kind: configured or _most(versions) for kind, versions in kinds.items()}
+    configured_version = context.settings.expect.firmware
+    wanted = {
+        kind: configured_version or _most_common(versions) for kind, versions in kinds.items()
+    }
     for seen in context.seen.gpus:
-        most = wanted[seen.gpu.name]
-        if most and seen.gpu.firmware not in ("", most):
+        wanted_version = wanted[seen.gpu.name]
+        if wanted_version and seen.gpu.firmware not in ("", wanted_version):
             yield Wrong(
                 name(seen),
-                f"firmware {seen.gpu.firmware}, not {most}",
+                f"firmware {seen.gpu.firmware}, not {wanted_version}",
                 "It has another firmware than its siblings, as after a replacement.",
                 "Bring it to the same version with the vendor's tool.",
             )
 
 
-def _most(words: Iterable[str]) -> str:
+def _most_common(words: Iterable[str]) -> str:
     """The most frequent, if more than half say it."""
     counted = Counter(word for word in words if word)
     if not counted:
@@ -213,7 +215,7 @@ def row_remap(context: CheckContext) -> Iterator[Wrong]:
                 name(seen),
                 "row remapping failed",
                 "It has no spare row left for one that is broken.",
-                "Have the GPU replaced.",
+                "Replace the GPU.",
             )
         elif state == "pending":
             yield Wrong(
@@ -240,28 +242,36 @@ def recovery(context: CheckContext) -> Iterator[Wrong]:
 def nvlink(context: CheckContext) -> Iterator[Wrong]:
     """All NVLinks, or AMD's XGMI links, are up, as many and as fast as they should be."""
     expect = context.settings.expect
-    most = max((sum(seen.condition.nvlinks) for seen in context.seen.gpus), default=0)
-    like = {g.bus: max(g.links, default=0) for g in context.like.gpus} if context.like else {}
-    fastest = expect.mbps or max(
-        (seen.condition.mbps or 0 for seen in context.seen.gpus), default=0
+    highest_count = max(
+        (sum(gpu_seen.condition.nvlinks) for gpu_seen in context.seen.gpus), default=0
     )
-    for seen in context.seen.gpus:
-        up = sum(seen.condition.nvlinks)
-        wanted = expect.nvlinks or max(most, like.get(seen.gpu.bus, 0))
-        down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
-        if up < wanted and not seen.error:
-            link = "XGMI link" if seen.gpu.vendor == "amd" else "NVLink"
-            problem = f"{link} {','.join(down)} down" if down else f"{up} {link}s, not {wanted}"
+    reference_counts = (
+        {g.bus: max(g.links, default=0) for g in context.like.gpus} if context.like else {}
+    )
+    fastest = expect.mbps or max(
+        (gpu_seen.condition.mbps or 0 for gpu_seen in context.seen.gpus), default=0
+    )
+    for gpu_seen in context.seen.gpus:
+        links_up = sum(gpu_seen.condition.nvlinks)
+        wanted = expect.nvlinks or max(highest_count, reference_counts.get(gpu_seen.gpu.bus, 0))
+        links_down = [str(n) for n, state in enumerate(gpu_seen.condition.nvlinks) if not state]
+        if links_up < wanted and not gpu_seen.error:
+            link = "XGMI link" if gpu_seen.gpu.vendor == "amd" else "NVLink"
+            problem = (
+                f"{link} {','.join(links_down)} down"
+                if links_down
+                else f"{links_up} {link}s, not {wanted}"
+            )
             yield Wrong(
-                name(seen),
+                name(gpu_seen),
                 problem,
                 "Traffic between GPUs of this node is slower, or fails.",
                 "Reset all GPUs; see Fabric Manager's log; then have the link looked at.",
             )
-        speed = seen.condition.mbps
+        speed = gpu_seen.condition.mbps
         if speed is not None and speed < fastest:
             yield Wrong(
-                name(seen),
+                name(gpu_seen),
                 f"NVLink at {speed} MB/s, not {fastest}",
                 "Its links came up at a lower speed.",
                 "Reset all GPUs; then have the links looked at.",
@@ -307,10 +317,14 @@ def clocks(context: CheckContext) -> Iterator[Wrong]:
 
 def persistence(context: CheckContext) -> Iterator[Wrong]:
     """The driver stays loaded between jobs."""
-    off = [seen for seen in context.seen.gpus if seen.condition.persistence is False]
-    if off:
+    without_persistence = [
+        seen for seen in context.seen.gpus if seen.condition.persistence is False
+    ]
+    if without_persistence:
         yield Wrong(
-            name(off[0]) if len(off) < len(context.seen.gpus) else "",
+            name(without_persistence[0])
+            if len(without_persistence) < len(context.seen.gpus)
+            else "",
             "persistence mode is off",
             "The driver lets go of the GPU between jobs: starts are slower, settings are lost.",
             "systemctl enable --now nvidia-persistenced",

@@ -28,7 +28,7 @@ def memory(context: CheckContext) -> Iterator[Wrong]:
             "",
             f"{broken} KiB of memory are broken",
             "The kernel has taken pages out of use after errors.",
-            "Have the module replaced that the BMC's log names.",
+            "Replace the module that the BMC's log names.",
             "warn",
         )
     if seen.memory_errors:
@@ -36,7 +36,7 @@ def memory(context: CheckContext) -> Iterator[Wrong]:
             "",
             f"{seen.memory_errors} uncorrected errors of the host's memory",
             "Programs may have computed with wrong data.",
-            "Have the module replaced that the BMC's log names.",
+            "Replace the module that the BMC's log names.",
         )
 
 
@@ -57,22 +57,24 @@ def disks(context: CheckContext) -> Iterator[Wrong]:
     for path in context.settings.expect.disks:
         answer = context.seen.paths.get(path)
         if path in readonly:
-            yield _full(path, "is read-only", "An error may have made it so; jobs cannot write.")
+            yield _disk_full(
+                path, "is read-only", "An error may have made it so; jobs cannot write."
+            )
         if answer is None or (answer.code and "No such file" in answer.out):
             continue
         if answer.code != 0:
-            yield _full(path, "does not answer", "Whatever touches it hangs.")
+            yield _disk_full(path, "does not answer", "Whatever touches it hangs.")
             continue
         for resource, share in _shares(answer):
             if share is not None and share < context.limit:
-                yield _full(
+                yield _disk_full(
                     path,
                     f"{share:.0f} % of {resource} free",
                     "Jobs and Slurm itself fail when it is full.",
                 )
 
 
-def _full(path: str, problem: str, means: str) -> Wrong:
+def _disk_full(path: str, problem: str, means: str) -> Wrong:
     return Wrong(f"disk {path}", problem, means, "Make room, or see the kernel's log.")
 
 

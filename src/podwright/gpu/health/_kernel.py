@@ -96,15 +96,15 @@ def xids(root: str = "/") -> tuple[list[XidEvent], list[SwitchEvent]] | None:
         for line in _records(number):
             head, _, text = line.partition(";")
             stamp = head.split(",")
-            at = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0.0
+            logged_at = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0.0
             if _LOADED.search(text):
                 gpu_events.clear()
                 switches.clear()
             elif match := _XID.search(text):
-                gpu_events.append(XidEvent(_bus(match[1]), int(match[2]), at))
+                gpu_events.append(XidEvent(_bus(match[1]), int(match[2]), logged_at))
             elif match := _SXID.search(text):
                 severity, _, rest = match[3].partition(", ")
-                event = SwitchEvent(int(match[1]), int(match[2]), severity, rest.strip(), at)
+                event = SwitchEvent(int(match[1]), int(match[2]), severity, rest.strip(), logged_at)
                 if severity in ("Fatal", "Non-fatal"):
                     switches.append(event)
     finally:
@@ -233,15 +233,15 @@ def job_of(pid: int, running: dict[int, str], root: str = "/") -> str:
     proc = os.path.join(root, "proc")
     if match := re.search(r"/job_(\d+)", read(os.path.join(proc, str(pid), "cgroup"))):
         return match[1]
-    at, seen = pid, set[int]()
-    while at > 1 and at not in seen:
-        seen.add(at)
-        if running.get(at, "").startswith("slurmstepd"):
+    ancestor, seen = pid, set[int]()
+    while ancestor > 1 and ancestor not in seen:
+        seen.add(ancestor)
+        if running.get(ancestor, "").startswith("slurmstepd"):
             environ = read(os.path.join(proc, str(pid), "environ"))
             variable = re.search(r"(?:^|\0)SLURM_JOB_ID=(\d+)", environ)
             return variable[1] if variable else "?"
-        stat = read(os.path.join(proc, str(at), "stat")).rpartition(")")[2].split()
-        at = int(stat[1]) if len(stat) > 1 else 0
+        stat = read(os.path.join(proc, str(ancestor), "stat")).rpartition(")")[2].split()
+        ancestor = int(stat[1]) if len(stat) > 1 else 0
     return ""
 
 

@@ -115,7 +115,7 @@ def read_settings(path: str, known: frozenset[str]) -> Settings:
             return Settings()
         raise _bad(path, "there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise _bad(path or PLACE, getattr(error, "strerror", None) or "it is no text") from None
+        raise _bad(path or PLACE, getattr(error, "strerror", None) or "it is not text") from None
     try:
         tree: dict[str, Any] = tomllib.loads(text)
         settings = _in_bytes(msgspec.convert(tree, Settings))

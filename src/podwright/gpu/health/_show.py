@@ -53,8 +53,8 @@ def prometheus(report: NodeReport, now: float) -> str:
         counts.labels(name).set(len(problems))
     duration = Gauge("podwright_node_check_seconds", "What the checks took.", registry=registry)
     duration.set(report.seconds)
-    at = Gauge("podwright_node_check_time_seconds", "When they ran.", registry=registry)
-    at.set(now)
+    checked_at = Gauge("podwright_node_check_time_seconds", "When they ran.", registry=registry)
+    checked_at.set(now)
     return generate_latest(registry).decode()
 
 

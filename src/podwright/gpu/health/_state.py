@@ -50,8 +50,8 @@ def forget(folder: Path = FOLDER) -> str:
 def forgotten(folder: Path = FOLDER) -> float:
     """Return since when XIDs count, in seconds after the start of this node."""
     try:
-        boot, at = (folder / "forgotten").read_text().split()
-        return float(at) if boot == _boot() else 0.0
+        boot, forgotten_at = (folder / "forgotten").read_text().split()
+        return float(forgotten_at) if boot == _boot() else 0.0
     except (OSError, ValueError):
         return 0.0
 

@@ -13,7 +13,7 @@ from podwright.gpu.health import _gpu_checks as gpu
 from podwright.gpu.health import _host_checks as host
 from podwright.gpu.health._findings import HealthFinding, NodeReport
 from podwright.gpu.health._gpu_checks import CheckContext, Wrong
-from podwright.gpu.health._seen import PATIENCE, Seen, observe
+from podwright.gpu.health._node_observation import PATIENCE, Seen, observe
 from podwright.gpu.health._settings import Settings
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 

@@ -55,7 +55,7 @@ _RENAMED = {
     "minsockets": "sockets-per-node",
     "minthreads": "threads-per-core",
 }
-_FAR = 3  # the number of changed letters from which a word is no misspelling
+_FAR = 3  # the number of changed letters from which a word is not a misspelling
 
 
 class Directive(NamedTuple):
@@ -185,10 +185,10 @@ def read_directives(lines: list[str]) -> Directives:
 
 def _read(words: list[tuple[int, str]], directives: Directives) -> None:
     table = known("sbatch")
-    at = 0
-    while at < len(words):
-        line, word = words[at]
-        at += 1
+    index = 0
+    while index < len(words):
+        line, word = words[index]
+        index += 1
         if ODD_BLANK.search(word):
             reason = "a blank as web pages have it, which is a letter to sbatch"
             directives.problems.append(Problem("typographic-dash", line, word, reason))
@@ -201,11 +201,15 @@ def _read(words: list[tuple[int, str]], directives: Directives) -> None:
                 directives.problems.append(Problem("stray-word", line, word, reason))
         elif word.startswith("--") and not _is_known(word, table):
             directives.unknown.append(_unknown(line, word, table))
-            while at < len(words) and words[at][0] == line and not words[at][1].startswith("-"):
-                at += 1
+            while (
+                index < len(words)
+                and words[index][0] == line
+                and not words[index][1].startswith("-")
+            ):
+                index += 1
         else:
-            after = words[at] if at < len(words) else None
-            at += _option(line, word, after, directives)
+            after = words[index] if index < len(words) else None
+            index += _option(line, word, after, directives)
 
 
 def _as_it_stands(number: int, line: str) -> Problem | None:

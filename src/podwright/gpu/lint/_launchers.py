@@ -153,14 +153,14 @@ def ranks(words: tuple[str, ...]) -> int | None:
     known.
     """
     count = None
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        name = words[at].lstrip("-")
-        if name in ("n", "np", "c") and at + 1 < len(words) and is_number(words[at + 1]):
-            count = int(words[at + 1])
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        name = words[index].lstrip("-")
+        if name in ("n", "np", "c") and index + 1 < len(words) and is_number(words[index + 1]):
+            count = int(words[index + 1])
         if name not in _MPI_VALUES and name not in _MPI_FLAGS:
             return None
-        at += 1 + _MPI_VALUES.get(name, 0)
+        index += 1 + _MPI_VALUES.get(name, 0)
     return count
 
 
@@ -201,35 +201,35 @@ def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
 
 def _launcher(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
     """Return (kind, options, program, complete) of the first launcher among the words."""
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         base = word.rpartition("/")[2]
         if base in ("torchrun", "torch_run"):
-            return ("torchrun", *_options("torchrun", words[at + 1 :]))
-        if base == "accelerate" and words[at + 1 : at + 2] == ["launch"]:
-            return ("accelerate", *_options("accelerate", words[at + 2 :]))
-        if base == "deepspeed" and at + 1 < len(words):
-            return ("deepspeed", *_options("deepspeed", words[at + 1 :]))
+            return ("torchrun", *_options("torchrun", words[index + 1 :]))
+        if base == "accelerate" and words[index + 1 : index + 2] == ["launch"]:
+            return ("accelerate", *_options("accelerate", words[index + 2 :]))
+        if base == "deepspeed" and index + 1 < len(words):
+            return ("deepspeed", *_options("deepspeed", words[index + 1 :]))
         if _PYTHON.fullmatch(word):
-            return _python(words[at + 1 :])
+            return _python(words[index + 1 :])
         if base.endswith((".py", ".sh")):
             break
     return "other", {}, words, True
 
 
 def _python(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
-    for at, word in enumerate(words):
-        if word == "-m" and at + 1 < len(words):
-            module = words[at + 1]
+    for index, word in enumerate(words):
+        if word == "-m" and index + 1 < len(words):
+            module = words[index + 1]
             if _TORCH.fullmatch(module):
-                options, program, complete = _options("torchrun", words[at + 2 :])
+                options, program, complete = _options("torchrun", words[index + 2 :])
                 if module.endswith("launch"):
                     options = {"launch": "", **options}
                 return "torchrun", options, program, complete
             if module in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
-                return ("accelerate", *_options("accelerate", words[at + 2 :]))
-            return "python", {}, words[at:], True
+                return ("accelerate", *_options("accelerate", words[index + 2 :]))
+            return "python", {}, words[index:], True
         if word == "-c" or not word.startswith("-"):
-            return "python", {}, words[at:], True
+            return "python", {}, words[index:], True
     return "python", {}, [], True
 
 
@@ -237,28 +237,28 @@ def _options(kind: str, words: list[str]) -> tuple[dict[str, str], list[str], bo
     """Return the launcher's options, up to the program, and whether all of them could be read."""
     table = _OPTIONS[kind]
     options: dict[str, str] = {}
-    at = 0
+    index = 0
     complete = True
-    while at < len(words):
-        word = words[at]
+    while index < len(words):
+        word = words[index]
         if word in ("-m", "--module") and kind != "deepspeed":
-            return options, words[at + 1 :], complete
+            return options, words[index + 1 :], complete
         if not word.startswith("-"):
             if word.startswith(OPEN) and CLOSE in word and not re.search(r"\.py$", word):
                 complete = False  # options may be in a variable
-                at += 1
+                index += 1
                 continue
-            return options, words[at:], complete
+            return options, words[index:], complete
         name, equals, value = word.lstrip("-").partition("=")
         name = name.replace("_", "-") if len(name) > 1 else name
         if equals:
             options[name] = value
-        elif name in table and at + 1 < len(words):
-            at += 1
-            options[name] = words[at]
+        elif name in table and index + 1 < len(words):
+            index += 1
+            options[name] = words[index]
         else:
             options[name] = ""
-        at += 1
+        index += 1
     return options, [], complete
 
 

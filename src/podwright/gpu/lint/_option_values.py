@@ -46,9 +46,9 @@ def problem_of_value(given: Given) -> str:
     """Return the problem that sbatch or slurmctld finds in a value; empty if there is none."""
     name, value = given.name, given.value
     if name in ("time", "time-min") and minutes(value) is None:
-        return f"--{name}={value} is no time: write minutes, hours:minutes:seconds or days-hours"
+        return f"--{name}={value} is not a time: write minutes, hours:minutes:seconds or days-hours"
     if name in ("mem", "mem-per-cpu", "mem-per-gpu") and not _MEMORY.fullmatch(value):
-        return f"--{name}={value} is no size: write a whole number and K, M, G or T"
+        return f"--{name}={value} is not a size: write a whole number and K, M, G or T"
     if name == "array":
         return _array(value)
     if name in _WORDS and value:

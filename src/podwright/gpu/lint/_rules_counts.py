@@ -245,11 +245,11 @@ def gpu_out_of_grant(case: Case) -> Iterator[Found]:
     if not granted or case.facts.whole_nodes or not case.script.settled:
         return
     for line, _, numbers, _ in _named_by_hand(case):
-        over = ", ".join(str(number) for number in numbers if number >= granted)
-        if over:
+        too_high = ", ".join(str(number) for number in numbers if number >= granted)
+        if too_high:
             many = "s" * (granted > 1)
             reason = (
-                f"the job has {granted} GPU{many} on a node, counted from 0: there is no {over}"
+                f"the job has {granted} GPU{many} on a node, counted from 0: there is no {too_high}"
             )
             yield Found(line, reason)
 

@@ -272,15 +272,15 @@ def local_rendezvous(case: Case) -> Iterator[Found]:
 @rule(
     "master-addr",
     "mistake",
-    "an address of rank 0 that is no address, or that every node takes for its own",
+    "an address of rank 0 that is not an address, or that every node takes for its own",
     f"{_OLD}::test_what_the_silent_mistakes_do",
     "puts the job's first node into MASTER_ADDR",
 )
 def master_addr(case: Case) -> Iterator[Found]:
     if not case.facts.several:
         return
-    over = [launch for launch in case.script.launches if launch.by == "srun"]
-    if not any((step_of(launch, case.facts).nodes or 0) > 1 for launch in over):
+    by_srun = [launch for launch in case.script.launches if launch.by == "srun"]
+    if not any((step_of(launch, case.facts).nodes or 0) > 1 for launch in by_srun):
         return
     shell = case.script.shell
     for assignment in shell.assignments:

@@ -119,17 +119,17 @@ def fewer_tasks_than_nodes(case: Case) -> Iterator[Found]:
 )
 def more_nodes_named(case: Case) -> Iterator[Found]:
     script = case.script
-    names, most = script.option("nodelist"), script.request.max_nodes
-    if names is None or most is None or not script.settled or "/" in names.value:
+    names, limit = script.option("nodelist"), script.request.max_nodes
+    if names is None or limit is None or not script.settled or "/" in names.value:
         return  # a value with a slash names a file
     try:
         count = len(set(expand(names.value)))
     except InvalidRequest:
         return  # another rule reports what cannot be read
     tasks = script.request.tasks
-    if count > most and (tasks is None or tasks >= count):
+    if count > limit and (tasks is None or tasks >= count):
         reason = (
-            f"the list names {count} nodes, and --nodes allows {most}: Slurm 22.05 refuses the "
-            f"job, and newer releases give {most} of them"
+            f"the list names {count} nodes, and --nodes allows {limit}: Slurm 22.05 refuses the "
+            f"job, and newer releases give {limit} of them"
         )
         yield Found(script.line_of("nodelist"), reason)

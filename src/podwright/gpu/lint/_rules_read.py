@@ -292,7 +292,7 @@ def _end_of_set_up(case: Case) -> int:
 @rule(
     "no-directive",
     "mistake",
-    "a comment that looks like a #SBATCH line and is none: # SBATCH, #SBACTH, #sbatch",
+    "a comment that looks like a #SBATCH line but is not one: # SBATCH, #SBACTH, #sbatch",
     "tests/outer/gpu/test_lint_shown.py::test_lookalikes_are_comments",
 )
 def no_directive(case: Case) -> Iterator[Found]:

@@ -39,7 +39,7 @@ def _behind(case: Case) -> list[Launch]:
 def no_wait(case: Case) -> Iterator[Found]:
     behind = _behind(case)
     if not behind or not case.script.directives:
-        return  # what has no #SBATCH line of its own may be no job at all
+        return  # a script without a #SBATCH line of its own may not be a job
     shell = case.script.shell
     if any(c.words and c.words[0] in _WAITS for c in shell.commands):
         return

@@ -152,9 +152,11 @@ def over_the_limit(case: Case) -> Iterator[Found]:
         return
     time = script.option("time")
     wanted = minutes(time.value) if time else None
-    most = max(limit.minutes for limit in limits)
-    if wanted is not None and wanted > most:
-        reason = f"partition {','.join(names)} allows {_words(most)}: this job never starts"
+    longest_limit = max(limit.minutes for limit in limits)
+    if wanted is not None and wanted > longest_limit:
+        reason = (
+            f"partition {','.join(names)} allows {_words(longest_limit)}: this job never starts"
+        )
         yield Found(script.line_of("time"), reason)
     nodes = script.request.min_nodes
     if nodes and all(limit.nodes is not None and nodes > limit.nodes for limit in limits):
@@ -163,6 +165,6 @@ def over_the_limit(case: Case) -> Iterator[Found]:
         yield Found(script.line_of("nodes"), reason)
 
 
-def _words(count: float) -> str:
-    hours, rest = divmod(round(count), _ROUND_HOURS)
-    return f"{hours}:{rest:02}:00"
+def _words(hours: float) -> str:
+    whole_hours, rest = divmod(round(hours), _ROUND_HOURS)
+    return f"{whole_hours}:{rest:02}:00"

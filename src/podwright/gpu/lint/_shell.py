@@ -179,8 +179,8 @@ class _Reader:
                 words = [self._text(c) for c in node.children]
                 if words[0] in ("read", "unset", "mapfile", "readarray", "printf", "getopts"):
                     self.often |= set(words[1:])
-            inside = unsure or node.type in _BODIES
-            stack += [(child, inside) for child in reversed(node.children)]
+            in_body = unsure or node.type in _BODIES
+            stack += [(child, in_body) for child in reversed(node.children)]
 
     # Statements
 
@@ -205,10 +205,10 @@ class _Reader:
             )
         children = node.children
         chained = kind == "list" and any(c.type in ("&&", "||") for c in children)
-        for at, child in enumerate(children):
-            after = children[at + 1].type if at + 1 < len(children) else ""
+        for index, child in enumerate(children):
+            after = children[index + 1].type if index + 1 < len(children) else ""
             child_place = place._replace(behind=True) if after == "&" else place
-            if chained and at > 0 and any(c.type == "||" for c in children):
+            if chained and index > 0 and any(c.type == "||" for c in children):
                 child_place = child_place._replace(choice=True)
             if kind == "redirected_statement" and child.type in ("command", "heredoc_redirect"):
                 continue  # handled above
@@ -234,9 +234,9 @@ class _Reader:
         for pair in pairs:
             if pair.type == "variable_name" and exported:
                 name = self._text(pair)
-                for at, assignment in enumerate(self.shell.assignments):
+                for index, assignment in enumerate(self.shell.assignments):
                     if assignment.name == name:
-                        self.shell.assignments[at] = assignment._replace(exported=True)
+                        self.shell.assignments[index] = assignment._replace(exported=True)
             if pair.type != "variable_assignment" or (
                 pair.parent is not None and pair.parent.type == "command"
             ):
@@ -261,12 +261,12 @@ class _Reader:
                 value = UNKNOWN
             if name not in self.often:
                 self.values[name] = value
-            was = any(
+            was_exported = any(
                 assignment.name == name and assignment.exported
                 for assignment in self.shell.assignments
             )
             self.shell.assignments.append(
-                Assignment(name, value, self._line(pair), exported or was, place)
+                Assignment(name, value, self._line(pair), exported or was_exported, place)
             )
 
     def _command(self, node: Node, place: WordPlace, body: str = "") -> None:
@@ -342,10 +342,10 @@ class _Reader:
 
     def _pieces(self, node: Node, *, quoted: bool) -> str:
         out: list[str] = []
-        at = node.start_byte
+        offset = node.start_byte
         for child in node.children:
-            out.append(self.source[at : child.start_byte].decode("utf-8", "replace"))
-            at = child.end_byte
+            out.append(self.source[offset : child.start_byte].decode("utf-8", "replace"))
+            offset = child.end_byte
             if quoted and child.type in ('"', '$"'):
                 continue
             out.append(self._word(child))
@@ -367,15 +367,15 @@ class _Reader:
         return UNKNOWN
 
     def _sum(self, node: Node) -> str:
-        inside = self._text(node).removeprefix("$((").removesuffix("))")
-        names = re.findall(r"\$?\{?\b([A-Za-z_]\w*)\b(?!:?[-=])\}?", inside)
-        if ":-" not in inside:
+        expression = self._text(node).removeprefix("$((").removesuffix("))")
+        names = re.findall(r"\$?\{?\b([A-Za-z_]\w*)\b(?!:?[-=])\}?", expression)
+        if ":-" not in expression:
             self.shell.sums += [(self._line(node), name) for name in names]
 
         def put(match: re.Match[str]) -> str:
             return self.values.get(match[1], UNKNOWN)
 
-        filled = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, inside)
+        filled = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, expression)
         total = calculate(filled)
         return UNKNOWN if total is None else str(total)
 
@@ -405,9 +405,9 @@ def inner_text(words: tuple[str, ...]) -> str | None:
     """Return the text that this command passes to a shell: of `bash -c TEXT`, or `eval WORDS`."""
     if words and words[0] == "eval":
         return " ".join(words[1:])
-    for at, word in enumerate(words[:-2]):
+    for index, word in enumerate(words[:-2]):
         if re.fullmatch(r"(\S*/)?(ba|da|z|k)?sh", word):
-            for more in range(at + 1, len(words) - 1):
+            for more in range(index + 1, len(words) - 1):
                 if re.fullmatch(r"-\w*c", words[more]):
                     return words[more + 1]
                 if not words[more].startswith("-"):
@@ -417,7 +417,7 @@ def inner_text(words: tuple[str, ...]) -> str | None:
 
 def _front(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words before the shell in `srun … bash -c`: srun runs what the shell runs."""
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if re.fullmatch(r"(\S*/)?(ba|da|z|k)?sh", word):
-            return words[:at]
+            return words[:index]
     return ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.gpu.nodebench._expected import expected as expected_of
+from podwright.gpu.nodebench._expected_rates import expected as expected_of
 from podwright.gpu.nodebench._rank import MARK, TOKEN
 from podwright.gpu.nodebench._rounds import (
     SHARE,
@@ -105,7 +105,7 @@ def _rates(answer: Mapping[str, object], errors: dict[str, str], node: str) -> d
     rates = answer.get("within")
     if isinstance(rates, dict):
         return {str(kind): float(rate) for kind, rate in rates.items()}
-    errors[node] = str(answer.get("error", "said nothing"))
+    errors[node] = str(answer.get("error", "gave no reason"))
     return {}
 
 
@@ -117,7 +117,7 @@ def _pair(pair: Pair, answers: Mapping[str, Mapping[str, object]], errors: dict[
         if isinstance(rate, float | int):
             rates.append(float(rate))
         else:
-            errors[node] = str(answer.get("error", "said nothing"))
+            errors[node] = str(answer.get("error", "gave no reason"))
     return min(rates) if len(rates) == 2 else 0.0
 
 
@@ -143,17 +143,17 @@ def _slow_pairs(
         rates = [
             rate for round_rates in rounds for pair, rate in round_rates.items() if node in pair
         ]
-        by = {
+        gpus_by_part = {
             behind[pair]
             for round_rates in rounds
             for pair in round_rates
             if node in pair and pair in behind
         }
-        part = f"to other nodes{_by(by)}"
+        part = f"to other nodes{_by(gpus_by_part)}"
         out.append(Slow(node, part, statistics.median(rates), verdict.reference))
     for direction in verdict.ways:
         rates = [round_rates[direction] for round_rates in rounds if direction in round_rates]
-        part = f"this way alone{_by({behind[direction]} if direction in behind else set())}"
+        part = f"in this direction only{_by({behind[direction]} if direction in behind else set())}"
         out.append(Slow(" to ".join(direction), part, max(rates), verdict.reference))
     return out
 
@@ -215,7 +215,7 @@ def srun_step(environ: Mapping[str, str]) -> Step:
         answers = read_step(done.stdout)
         if not answers:
             raise Unavailable(
-                f"the step said nothing: {done.stderr.strip()[-300:]}",
+                f"the step printed no answer: {done.stderr.strip()[-300:]}",
                 operation="measure nodes",
                 would_work="run it inside a job of all these nodes, with podwright on each",
             )

@@ -47,8 +47,8 @@ def job_command(choice: BenchChoice) -> list[str]:
 def extent(choice: BenchChoice, inside: tuple[str, ...]) -> str:
     """Return how many nodes would be measured, and in how many rounds. inside: a job's nodes."""
     count = len(inside) or choice.nodes or len(expand(choice.nodelist))
-    most = most_rounds(count)
-    rounds = "" if choice.transport == "none" else f", then at most {most} rounds of pairs"
+    round_limit = most_rounds(count)
+    rounds = "" if choice.transport == "none" else f", then at most {round_limit} rounds of pairs"
     return f"{count} nodes: each by itself{rounds}."
 
 

@@ -48,8 +48,8 @@ def as_json(bench: Bench, changed: Sequence[Change]) -> dict[str, object]:
 
 def _head(bench: Bench) -> str:
     count, rounds = len(bench.nodes), len(bench.rounds)
-    by = f"{rounds} rounds of pairs by {bench.way}" if bench.way else "each by itself"
-    extent = f"({count} nodes, {by})"
+    method = f"{rounds} rounds of pairs by {bench.way}" if bench.way else "each by itself"
+    extent = f"({count} nodes, {method})"
     if bench.slow:
         parts = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
         return f"Slow: {parts} {extent}."

@@ -166,7 +166,7 @@ PAIRS = {"tcp": pair_tcp, "torch": pair_torch}
 
 def within(gpus: int, seconds: float, environ: Mapping[str, str]) -> dict[str, float]:
     """The rates inside this node in Gb/s, by kind of measurement."""
-    rates = {"memory copy": _memory(seconds)}
+    rates = {"memory copy": _measure_memory(seconds)}
     program = shutil.which("all_reduce_perf", path=environ.get("PATH"))
     if gpus > 1 and program:
         rate = _nccl_tests([program, "-b", "256M", "-e", "256M", "-g", str(gpus)])
@@ -176,11 +176,11 @@ def within(gpus: int, seconds: float, environ: Mapping[str, str]) -> dict[str, f
     return rates
 
 
-def _memory(seconds: float) -> float:
+def _measure_memory(duration_s: float) -> float:
     """Measure copies in the host's memory by one core, which load on the node slows as well."""
     source, target = bytearray(32 << 20), bytearray(32 << 20)
     start, count = time.monotonic(), 0
-    while time.monotonic() - start < seconds / 2 or not count:
+    while time.monotonic() - start < duration_s / 2 or not count:
         target[:] = source
         count += 1
     return count * len(source) * 8e-9 / (time.monotonic() - start)
@@ -210,7 +210,7 @@ def _torch_within(seconds: float, *, all_reduce: bool) -> dict[str, float]:
     size = 256 << 20
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     count = torch.cuda.device_count()
-    on = [torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}") for n in range(count)]
+    buffers = [torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}") for n in range(count)]
 
     def rate(target: Any, source: Any) -> float:
         target.copy_(source)
@@ -223,12 +223,12 @@ def _torch_within(seconds: float, *, all_reduce: bool) -> dict[str, float]:
         return times * size * 8e-9 / (time.monotonic() - start)
 
     rates = {
-        "host to GPU": min(rate(gpu, host) for gpu in on),
-        "GPU to host": min(rate(host, gpu) for gpu in on),
+        "host to GPU": min(rate(gpu, host) for gpu in buffers),
+        "GPU to host": min(rate(host, gpu) for gpu in buffers),
     }
     if count > 1:
-        rates["GPU to GPU"] = min(rate(on[n], on[n - 1]) for n in range(count))
-        rates |= {"all-reduce": _all_reduce(on, seconds)} if all_reduce else {}
+        rates["GPU to GPU"] = min(rate(buffers[n], buffers[n - 1]) for n in range(count))
+        rates |= {"all-reduce": _all_reduce(buffers, seconds)} if all_reduce else {}
     return rates
 
 

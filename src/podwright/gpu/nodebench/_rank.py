@@ -14,7 +14,7 @@ from podwright.gpu.nodebench import _measures as ways
 MARK = "podwright-bench "
 #: The variable that holds the token. Everybody could read it on the command line.
 TOKEN = "PODWRIGHT_BENCH_TOKEN"
-#: The distance between the ports of two GPUs: the largest number of rounds.
+#: How far the ports of two GPUs lie apart. Each round takes a port, so this limits the rounds.
 APART = 32
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from podwright import __version__
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.gpu.nodespage._look import Looker
+from podwright.gpu.nodespage._ask_nodes import Looker
 from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, names_this_server
 from podwright.page import Files, Live

@@ -51,10 +51,10 @@ def prove(twin: ProvingTwin, inventory: SiteInventory, version: Version) -> Iter
     alone = {partition.name for partition in partitions if partition.whole_nodes}
     names = list(dict.fromkeys(name for node in nodes for name in node.partitions))
     for name in names:
-        inside = [n for n in nodes if name in n.partitions and n.name in inventory.nodes]
-        inside = [node for node in inside if _gpus(node)]
-        if inside:
-            yield _filled(twin, name, inside, alone=name in alone)
+        partition_nodes = [n for n in nodes if name in n.partitions and n.name in inventory.nodes]
+        partition_nodes = [node for node in partition_nodes if _gpus(node)]
+        if partition_nodes:
+            yield _filled(twin, name, partition_nodes, alone=name in alone)
     for name in ("", *(partition.name for partition in inventory.partitions)):
         yield from _templates(twin, inventory, version, name)
 
@@ -64,8 +64,8 @@ def _filled(twin: ProvingTwin, partition: str, nodes: list[SlurmNode], *, alone:
     jobs = len(nodes) if alone else sum(map(_gpus, nodes))
     options = (f"--partition={partition}", "--gres=gpu:1")
     arrays = [
-        Submission("sbatch", (*options, f"--array=0-{min(_ARRAY, jobs - at) - 1}"))
-        for at in range(0, jobs, _ARRAY)
+        Submission("sbatch", (*options, f"--array=0-{min(_ARRAY, jobs - first_job) - 1}"))
+        for first_job in range(0, jobs, _ARRAY)
     ]
     filled = twin.fill(arrays)
     if filled.refused:
@@ -123,7 +123,7 @@ def _templates(
             script = render(name, fit, options._replace(nodes=count))
             submission, _ = twin_submission(read_script(script).request)
             if submission.options in tried or not submission.options:
-                continue  # without options it is no job itself, and submits others
+                continue  # without options it is not a job itself, and submits others
             tried.add(submission.options)
             where = f" in partition {partition}" if partition else ""
             text = f"template {name} on {_nodes_of(submission)}{where} starts"

@@ -104,7 +104,7 @@ def ask_both(
         with ThreadPoolExecutor(1) as second:
             while not failed.is_set():
                 with lock:
-                    at, (submission, jobs) = next(remaining, (0, (None, [])))
+                    index, (submission, jobs) = next(remaining, (0, (None, [])))
                 if submission is None:
                     return
                 try:
@@ -116,7 +116,7 @@ def ask_both(
                     failed.set()
                     raise
                 with lock:
-                    answers[at] = pair
+                    answers[index] = pair
                     progress(len(answers))
 
     with ThreadPoolExecutor(len(pairs)) as threads:
@@ -127,7 +127,7 @@ def ask_both(
         except BaseException:
             failed.set()
             raise
-    return [answers[at] for at in range(len(submissions))]
+    return [answers[submission_index] for submission_index in range(len(submissions))]
 
 
 def _start(side: Side) -> Twin:

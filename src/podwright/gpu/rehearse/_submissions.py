@@ -1,6 +1,6 @@
 """Reads the submissions of the last days, from sacct or from a folder of job scripts.
 
-Only options reach a twin. Of a script, only the `#SBATCH` lines are read, and nothing else is kept.
+Only options reach a twin. Only the `#SBATCH` lines of a script are read, and nothing else is kept.
 Submissions with the same options are merged, together with their jobs.
 """
 
@@ -78,7 +78,7 @@ def from_scripts(folder: Path) -> Submissions:
     """The job scripts of a folder, which are its files with `#SBATCH` lines. Raises InvalidRequest
     where the folder does not exist."""
     if not folder.is_dir():
-        raise InvalidRequest(f"{folder} is no folder", would_work="Name a folder of job scripts")
+        raise InvalidRequest(f"{folder} is not a folder", would_work="Name a folder of job scripts")
     submissions = Submissions()
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -165,7 +165,7 @@ def _read_file(path: Path) -> str:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         return file.read(_SCRIPT_LIMIT).decode(errors="replace")
 
 

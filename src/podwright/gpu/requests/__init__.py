@@ -30,15 +30,15 @@ from podwright.gpu.requests._slurm_options import (
 from podwright.gpu.requests._units import is_number
 
 if TYPE_CHECKING:
-    from podwright.gpu.requests._asked_slurm import (
+    from podwright.gpu.requests._ask_twin import (
         AskedSite,
         ask_slurm,
         ask_twin_service,
         asked_site,
     )
-    from podwright.gpu.requests._assumed import assumed_site
+    from podwright.gpu.requests._assumed_nodes import assumed_site
     from podwright.gpu.requests._consistent_counts import refusal
-    from podwright.gpu.requests._counted import count_request
+    from podwright.gpu.requests._count_request import count_request
     from podwright.gpu.requests._explain_request import (
         TELLS_MORE,
         AnswerSources,
@@ -126,10 +126,10 @@ __all__ = [
 ]
 
 _LATER = {
-    "_asked_slurm": ("AskedSite", "ask_slurm", "ask_twin_service", "asked_site"),
-    "_assumed": ("assumed_site",),
+    "_ask_twin": ("AskedSite", "ask_slurm", "ask_twin_service", "asked_site"),
+    "_assumed_nodes": ("assumed_site",),
     "_consistent_counts": ("refusal",),
-    "_counted": ("count_request",),
+    "_count_request": ("count_request",),
     "_explain_request": ("TELLS_MORE", "AnswerSources", "explain_by_counts", "explain_request"),
     "_explained_text": ("as_text",),
     "_known_site": ("KnownSite", "known_site"),

@@ -212,7 +212,7 @@ def _nodes_agree(counts: JobCounts, gpus: GpuCounts) -> SlurmRefusal | None:
     if gpus.per_job % gpus.per_node:
         return SlurmRefusal(
             "submit",
-            f"--gpus={gpus.per_job} is no multiple of the {gpus.per_node} GPUs per node",
+            f"--gpus={gpus.per_job} is not a multiple of the {gpus.per_node} GPUs per node",
             f"--gpus={-(-gpus.per_job // gpus.per_node) * gpus.per_node}, or leave one of them out",
         )
     nodes = gpus.per_job // gpus.per_node
@@ -232,7 +232,7 @@ def _sockets_agree(counts: JobCounts, gpus: GpuCounts) -> SlurmRefusal | None:
     if not (gpus.per_node and gpus.per_socket):
         return None
     if gpus.per_node % gpus.per_socket:
-        return SlurmRefusal("submit", "GPUs per node are no multiple of GPUs per socket")
+        return SlurmRefusal("submit", "GPUs per node are not a multiple of GPUs per socket")
     sockets = gpus.per_node // gpus.per_socket
     if sockets != counts.sockets_per_node:
         return SlurmRefusal(
@@ -248,7 +248,7 @@ def _tasks_agree(counts: JobCounts, gpus: GpuCounts) -> SlurmRefusal | None:
     if gpus.tasks_per_gpu and counts.tasks is not None and counts.tasks % gpus.tasks_per_gpu:
         return SlurmRefusal(
             "submit",
-            f"--ntasks={counts.tasks} is no multiple of --ntasks-per-gpu={gpus.tasks_per_gpu}",
+            f"--ntasks={counts.tasks} is not a multiple of --ntasks-per-gpu={gpus.tasks_per_gpu}",
             f"--ntasks={-(-counts.tasks // gpus.tasks_per_gpu) * gpus.tasks_per_gpu}",
         )
     if not gpus.per_task:
@@ -257,7 +257,7 @@ def _tasks_agree(counts: JobCounts, gpus: GpuCounts) -> SlurmRefusal | None:
         if gpus.per_job % gpus.per_task:
             return SlurmRefusal(
                 "submit",
-                f"--gpus={gpus.per_job} is no multiple of --gpus-per-task={gpus.per_task}",
+                f"--gpus={gpus.per_job} is not a multiple of --gpus-per-task={gpus.per_task}",
                 f"--gpus={-(-gpus.per_job // gpus.per_task) * gpus.per_task}",
             )
         tasks = gpus.per_job // gpus.per_task
@@ -282,7 +282,8 @@ def _tasks_agree(counts: JobCounts, gpus: GpuCounts) -> SlurmRefusal | None:
         if gpus.per_node % gpus.per_task:
             return SlurmRefusal(
                 "submit",
-                f"{gpus.per_node} GPUs per node are no multiple of --gpus-per-task={gpus.per_task}",
+                f"{gpus.per_node} GPUs per node are not a multiple of "
+                f"--gpus-per-task={gpus.per_task}",
             )
         each = gpus.per_node // gpus.per_task
         counts.tasks_per_node = counts.tasks_per_node or each
@@ -295,7 +296,7 @@ def _tasks_agree(counts: JobCounts, gpus: GpuCounts) -> SlurmRefusal | None:
             )
     if gpus.per_socket:
         if gpus.per_socket % gpus.per_task:
-            return SlurmRefusal("submit", "GPUs per socket are no multiple of --gpus-per-task")
+            return SlurmRefusal("submit", "GPUs per socket are not a multiple of --gpus-per-task")
         counts.tasks_per_socket = counts.tasks_per_socket or gpus.per_socket // gpus.per_task
     return None
 

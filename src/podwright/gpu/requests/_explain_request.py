@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from podwright.errors import Denied, NoCapacity, TimedOut, Unauthenticated, Unavailable
-from podwright.gpu.requests._asked_slurm import (
+from podwright.gpu.requests._ask_twin import (
     AskedSite,
     AsksTwins,
     ask_slurm,
     ask_twin_service,
 )
-from podwright.gpu.requests._counted import count_request
+from podwright.gpu.requests._count_request import count_request
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._slurm_reply import RequestAnswer
 from podwright.gpu.requests._test_only import Run, ask_test_only

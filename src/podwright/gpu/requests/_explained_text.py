@@ -33,8 +33,8 @@ def as_text(request: SlurmRequest, answer: Explained, known: KnownSite) -> str:
             f"{shape.gpus} GPUs, {shape.sockets} sockets, {shape.cores} cores each."
         )
     else:
-        down = f", {len(site.down)} of them down" if site.down else ""
-        lines.append(f"The site has {node_count(len(site.nodes))}{down}.")
+        down_clause = f", {len(site.down)} of them down" if site.down else ""
+        lines.append(f"The site has {node_count(len(site.nodes))}{down_clause}.")
     if isinstance(answer, CountedJob):
         lines.append(TELLS_MORE)
     return "\n".join(lines)

@@ -90,8 +90,8 @@ def _complete_srun(counts: JobCounts, details: RequestDetails, fixed_nodes: int)
     each = counts.tasks_per_node
     given = counts.min_nodes is not None or details.whole_info
     if given and fixed_nodes and counts.tasks is None:
-        full = details.sockets and details.cores and details.threads
-        if full:
+        all_named = details.sockets and details.cores and details.threads
+        if all_named:
             counts.tasks = fixed_nodes * _tasks_of_node(details)
         elif each:
             counts.tasks = fixed_nodes * each

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from podwright.errors import Unavailable
-from podwright.gpu.requests._asked_slurm import AskedSite, asked_site
-from podwright.gpu.requests._assumed import assumed_site
+from podwright.gpu.requests._ask_twin import AskedSite, asked_site
+from podwright.gpu.requests._assumed_nodes import assumed_site
 from podwright.gpu.requests._read_site import Texts, read_site
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._sources import bundle, live

@@ -56,7 +56,7 @@ def read_site(texts: Texts) -> SlurmCluster:
     counts_memory = "MEMORY" in select.upper()
     shapes: dict[NodeHardware, int] = {}
     nodes: list[tuple[str, int]] = []
-    down: set[str] = set()
+    down_nodes: set[str] = set()
     unplaced: set[str] = set()
     for node in read_nodes(texts.nodes):
         shape, spread = _hardware(node, missing)
@@ -67,7 +67,7 @@ def read_site(texts: Texts) -> SlurmCluster:
         if spread and not placed:
             unplaced.add(node.name)
         if not _takes_jobs(node, missing):
-            down.add(node.name)
+            down_nodes.add(node.name)
     partitions, default = _partitions(texts.partitions, {name for name, _ in nodes}, missing)
     counted = Counter(index for _, index in nodes)
     enforces = get(lambda: config.text("EnforcePartLimits"), "NO").upper() != "NO"
@@ -80,7 +80,7 @@ def read_site(texts: Texts) -> SlurmCluster:
         nodes=tuple(nodes),
         partitions=partitions,
         default=default,
-        down=frozenset(down),
+        down=frozenset(down_nodes),
         enforces_limits=enforces,
         cautions=get(lambda: _cautions(config), ()),
         unplaced=frozenset(unplaced),
@@ -215,12 +215,14 @@ def _partition(record: SlurmPartitionRecord, nodes: set[str], missing: NotKnown)
     get(lambda: (record.memory, record.most_memory, record.default_time, record.share), None)
     get(lambda: (record.least_loaded, record.job_defaults, record.priority, record.select), None)
     get(lambda: (record.topology, record.cpu_bind), None)
-    most = get(lambda: record.max_time, "UNLIMITED")
+    max_time = get(lambda: record.max_time, "UNLIMITED")
     return SlurmPartition(
         name=record.name,
         nodes=frozenset(nodes if listed == "ALL" else set(names(listed)) & nodes),
         max_nodes=get(lambda: record.max_nodes, None),
-        max_time=None if most in ("UNLIMITED", "INFINITE", "NONE") else minutes(most, "time"),
+        max_time=None
+        if max_time in ("UNLIMITED", "INFINITE", "NONE")
+        else minutes(max_time, "time"),
         accepts=state in ("UP", "DOWN"),
         starts=state in ("UP", "DRAIN"),
     )

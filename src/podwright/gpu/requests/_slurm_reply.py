@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from podwright.errors import PodwrightError
-from podwright.gpu.requests._counted import count_request, option_steps
+from podwright.gpu.requests._count_request import count_request, option_steps
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._units import MIB
 from podwright.gpu.requests._values import (

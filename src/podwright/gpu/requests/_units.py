@@ -28,7 +28,9 @@ def memory(text: str, option: str) -> int:
     """The bytes of `4000`, `4G` or `512K`, in whole MiB, rounded up."""
     match = re.fullmatch(r"([0-9]{1,18})([kmgtp]?)b?", text.strip(), re.I)
     if not match:
-        raise InvalidRequest(f"--{option}={text}: {text!r} is no amount of memory", option=option)
+        raise InvalidRequest(
+            f"--{option}={text}: {text!r} is not an amount of memory", option=option
+        )
     size = int(match[1]) * _SIZES[match[2].lower()]
     return -(-size // MIB) * MIB
 
@@ -40,7 +42,7 @@ def minutes(text: str, option: str) -> int:
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     if len(parts) > 3 or not all(is_number(p) for p in parts) or (dash and not is_number(days)):
-        raise InvalidRequest(f"--{option}={text}: {text!r} is no time", option=option)
+        raise InvalidRequest(f"--{option}={text}: {text!r} is not a time", option=option)
     numbers = [int(p) for p in parts]
     if dash:
         hours, mins, secs = (*numbers, 0, 0)[:3]
@@ -68,7 +70,7 @@ def _spread_out(text: str) -> list[str]:
     for piece in match[2].split(","):
         low, dash, high = piece.partition("-")
         if not is_number(low) or (dash and not is_number(high)):
-            raise InvalidRequest(f"{text!r} is no list of nodes")
+            raise InvalidRequest(f"{text!r} is not a list of nodes")
         last = int(high) if dash else int(low)
         heads += [
             f"{match[1]}{n:0{len(low)}d}" for n in range(int(low), min(last, int(low) + 65536) + 1)

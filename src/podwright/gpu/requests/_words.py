@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from podwright.gpu.requests._counted import binding_of
+from podwright.gpu.requests._count_request import binding_of
 from podwright.gpu.requests._request import SlurmRequest
 from podwright.gpu.requests._units import MIB, plural
 from podwright.gpu.requests._values import (

@@ -12,15 +12,15 @@ LIBRARY = "podwright_ask.so"
 _FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-fPIC", "-shared"]
 
 
-def build(into: Path) -> Path:
+def build(folder: Path) -> Path:
     """Compile the library into this folder and return its path. Raises Unavailable with the
     compiler's own message."""
     import subprocess
 
-    library = into / LIBRARY
-    new = into / f".{LIBRARY}.new"  # slurmctld may have the old one open
+    library = folder / LIBRARY
+    new = folder / f".{LIBRARY}.new"  # slurmctld may have the old one open
     try:
-        into.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with as_file(files(__package__).joinpath("ask.c")) as source:
             argv = ["cc", *_FLAGS, "-o", str(new), str(source)]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)

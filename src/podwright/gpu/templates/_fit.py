@@ -56,13 +56,13 @@ def of_inventory(
     partition_nodes = next(
         (set(p.nodes) for p in inventory.partitions if p.name == options.partition), None
     )
-    inside = {
+    nodes_by_type = {
         kind: [name for name in names if partition_nodes is None or name in partition_nodes]
         for kind, names in inventory.kinds().items()
     }
     fitting = {
         kind: names
-        for kind, names in inside.items()
+        for kind, names in nodes_by_type.items()
         if names
         and (not options.type or any(gpu.type == options.type for gpu in kind.gpus))
         and all(gpu.memory >= options.memory for gpu in kind.gpus)

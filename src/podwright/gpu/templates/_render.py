@@ -105,14 +105,16 @@ def _together(fit: Fit, nodes: int) -> list[str]:
     """
     release = release_of(fit.version or OLDEST)
     if fit.topology == "block" and release.has_segments:
-        most = nodes if release.has_large_segments else min(nodes, fit.base or nodes)
+        largest_segment = nodes if release.has_large_segments else min(nodes, fit.base or nodes)
         part = next(
-            size for size in range(most, 0, -1) if nodes % size == 0 and _hold(fit, nodes, size)
+            size
+            for size in range(largest_segment, 0, -1)
+            if nodes % size == 0 and _hold(fit, nodes, size)
         )
         if part == 1:
             return []
-        inside = "in one block" if part == nodes else f"{part} and {part} in a block"
-        return [f"# Its nodes lie {inside}, or it waits.", f"#SBATCH --segment={part}"]
+        arrangement = "in one block" if part == nodes else f"{part} and {part} in a block"
+        return [f"# Its nodes lie {arrangement}, or it waits.", f"#SBATCH --segment={part}"]
     if fit.topology != "tree":
         return []
     least, reached = 0, 0
@@ -164,10 +166,12 @@ def _memory(options: TemplateOptions, nodes: int) -> str:
     least = (options.memory >> 20) * 9 // 10
     # The next srun may come before slurmctld knows that this one has ended. If that step then needs
     # all CPUs, Slurm 22.05 refuses it for ever: Invalid generic resource (gres).
-    over = f"srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
+    srun_command = (
+        f"srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
+    )
     return f"""\
 # A feature is only a word in slurm.conf: check that the GPUs have the requested memory.
-{over if nodes > 1 else ""}bash -c '
+{srun_command if nodes > 1 else ""}bash -c '
     for size in $(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits); do
         [ "$size" -ge {least} ] && continue
         echo "$(hostname): a GPU of $size MiB, and {options.memory >> 30} GiB were asked for" >&2

@@ -1,6 +1,6 @@
 """How often a start may fail before its job is held. Pure.
 
-The count stands in words at the job itself, where the guest keeps words for people (Slurm's
+The count is written in words at the job itself, where the guest keeps words for people (Slurm's
 AdminComment, a status in Kubernetes). So no restart of anything forgets it, and everybody can read
 why.
 """

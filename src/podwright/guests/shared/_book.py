@@ -72,21 +72,21 @@ class Book(ABC, Generic[K, H]):
         self.line = PodPlaces([])
         self.blocks = Blocks(0)
         self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
-        self.away = 0  #: devices that nobody can have now
+        self.unusable = 0  #: devices that nobody can have now
         self.closed = 0  #: blocks that are being emptied for a large job
         self.closed_for: K | None = None  #: that job
         self.own_place = 0  #: devices that the server keeps for a job of this guest
         self.others_places = 0  #: devices that the server keeps for others, in use or not
-        self.moves: dict[K, int] = {}  #: where jobs are to move to: nobody else's, as bits
-        #: May there be jobs that the guest has started by what it counted before that.
+        self.moves: dict[K, int] = {}  #: the devices to which jobs are to move, as bits
+        #: Whether the guest may have started jobs by an older count.
         self.unsettled = False
-        self.resetting = 0  #: of those that are away, those that soon are not
-        self._emptied = False  # is what is closed emptied by moves
+        self.resetting = 0  #: the unusable ones that a reset will free
+        self._emptied = False  # whether moves empty the closed blocks
         self._alone = False  # is it the only one that may have them
         self._clock = 0
         self._released: dict[K, int] = {}
 
-    # -- what a guest has of its own ---------------------------------------------------------
+    # -- what each guest implements -----------------------------------------------------------
 
     @abstractmethod
     def job_of(self, partition: str) -> K | None:
@@ -94,7 +94,7 @@ class Book(ABC, Generic[K, H]):
 
     @abstractmethod
     def adopted(self, info: PartitionInfo, start: int, order: int) -> H | None:
-        """The holding that a partition of a life before this one is; None: it is no job's."""
+        """The holding of a partition that an earlier run made; None: it is not a job's."""
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Book(ABC, Generic[K, H]):
     def unheld(self) -> int:
         """Devices that nobody holds and that are kept for no other guest, as bits. Those that are
         closed are among them."""
-        return self.blocks.capacity & ~self.away & ~self.others_places & ~self.held_devices()
+        return self.blocks.capacity & ~self.unusable & ~self.others_places & ~self.held_devices()
 
     def _reserved_devices(self) -> int:
         out = self.closed
@@ -214,7 +214,7 @@ class Book(ABC, Generic[K, H]):
         devices = await server.devices(self.cluster, self.allocation)
         line = PodPlaces(devices)
         seen: dict[str, int] = {}
-        away = resetting = 0
+        unusable = resetting = 0
         broken: set[K] = set()
         for device in devices:
             bit = 1 << line.place(device)
@@ -226,7 +226,7 @@ class Book(ABC, Generic[K, H]):
             elif device.state != "FREE" and not (
                 device.state == "RESERVED" and self.own_place & bit
             ):
-                away |= bit
+                unusable |= bit
                 resetting |= bit if device.state == "RESETTING" else 0
         unknown = {}
         for name, bits in seen.items():
@@ -240,7 +240,7 @@ class Book(ABC, Generic[K, H]):
             for info in infos:
                 bits = unknown.get(info.name, 0)
                 if bits and not self._adopt(info, bits, began):
-                    away |= bits
+                    unusable |= bits
         for holding in list(self.holdings.values()):
             if not holding.created or holding.changed >= began:
                 continue
@@ -248,17 +248,17 @@ class Book(ABC, Generic[K, H]):
                 del self.holdings[holding.job]
                 self.moves.pop(holding.job, None)
             else:
-                at = seen[holding.name]
-                holding.moved = at if at != block(holding.start, holding.order) else 0
-                if self.moves.get(holding.job) == at:
+                place = seen[holding.name]
+                holding.moved = place if place != block(holding.start, holding.order) else 0
+                if self.moves.get(holding.job) == place:
                     del self.moves[holding.job]  # it is there
-        self._released = {job: at for job, at in self._released.items() if at > began}
+        self._released = {job: place for job, place in self._released.items() if place > began}
         self.broken = broken & self.holdings.keys()
-        self.away, self.resetting = away, resetting
+        self.unusable, self.resetting = unusable, resetting
         self.count()
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
-        """Record an unknown partition, if it is a job's. False: it is no job's."""
+        """Record an unknown partition, if it is a job's. False: it is not a job's."""
         job = self.job_of(info.name)
         start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
         holding = self.adopted(info, start, order)

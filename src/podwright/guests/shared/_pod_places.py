@@ -30,4 +30,4 @@ class PodPlaces:
 
     def devices(self, start: int, order: int) -> list[tuple[int, int]]:
         """The (link domain, offset) of each device of a block."""
-        return [divmod(at, self.stride) for at in range(start, start + (1 << order))]
+        return [divmod(slot, self.stride) for slot in range(start, start + (1 << order))]

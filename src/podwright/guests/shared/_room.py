@@ -102,12 +102,13 @@ class Room(Generic[K]):
         for pod, book in self._books.items():
             if book.emptied or pod in self._shared:
                 continue  # whoever moves jobs opens it, or the server's reply does
-            if book.closed_for != first_jobs.get(pod) or book.closed & book.away:
-                self._open(book)  # for somebody else now, or somewhere else: a machine failed
+            if book.closed_for != first_jobs.get(pod) or book.closed & book.unusable:
+                # Another job is first now, or a machine of the block failed.
+                self._open(book)
         now = self._clock()
         counts = {job: self._declined.get(job, 0) + (job in declined) for job in end_times}
         self._declined = {job: count for job, count in counts.items() if count}
-        known = {job: at for job, at in self._since.items() if job not in declined}
+        known = {job: since for job, since in self._since.items() if job not in declined}
         self._since = {first.job: known.get(first.job, now) for first in firsts}
         self._first, self._end_times = {}, end_times
         for first in firsts:
@@ -240,4 +241,4 @@ def _soonest(book: Book[K, Any], orders: Sequence[int], end_times: Mapping[K, st
     holdings = [
         (holding.bits, end_times.get(holding.job, "")) for holding in book.holdings.values()
     ]
-    return soonest(book.blocks.capacity, book.away, holdings, orders, first="")
+    return soonest(book.blocks.capacity, book.unusable, holdings, orders, first="")

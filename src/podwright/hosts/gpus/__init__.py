@@ -1,6 +1,6 @@
 """The GPUs of a machine, and what lies around them: read here, used anywhere."""
 
-from podwright.hosts.gpus._divided import Device, divided
+from podwright.hosts.gpus._gpu_division import Device, divided
 from podwright.hosts.gpus._library import (
     STANDINS,
     Condition,
@@ -10,8 +10,8 @@ from podwright.hosts.gpus._library import (
     LibraryError,
     Sample,
 )
-from podwright.hosts.gpus._open import open_libraries
-from podwright.hosts.gpus._take import TakenInventory, take_gpus, take_inventory
+from podwright.hosts.gpus._open_libraries import open_libraries
+from podwright.hosts.gpus._take_inventory import TakenInventory, take_gpus, take_inventory
 from podwright.hosts.gpus._values import (
     PATHS,
     BadInventory,
@@ -22,7 +22,7 @@ from podwright.hosts.gpus._values import (
     Slice,
     read_inventories,
 )
-from podwright.hosts.gpus._visible import VARIABLES, near_cores, visible
+from podwright.hosts.gpus._visible_gpus import VARIABLES, near_cores, visible
 
 __all__ = [
     "PATHS",

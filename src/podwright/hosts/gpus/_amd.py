@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 _XGMI = 2  #: AMDSMI_LINK_TYPE_XGMI
 _PENDING = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
-#: Fields of amdsmi_get_violation_status. The power limit is no fault, since a loaded GPU always
+#: Fields of amdsmi_get_violation_status. The power limit is not a fault, since a loaded GPU always
 #: reaches it.
 _SLOWED = {
     "active_prochot_thrm": "processor hot",

@@ -58,7 +58,7 @@ def _rdma(root: str, name: str) -> Nic:
 
 
 def _plain(root: str, name: str) -> Nic | None:
-    """Return an adapter without RDMA; None for an interface that is no hardware."""
+    """Return an adapter without RDMA; None for an interface that is not a hardware."""
     folder = os.path.join(root, "sys/class/net", name)
     if not _bus(folder):
         return None

@@ -175,7 +175,7 @@ class Nvml:
         return f"{uuid.UUID(bytes=bytes(info.clusterUuid))}:{info.cliqueId}"
 
     def _slices(self, handle: Any, minor: int | None, files: tuple[str, ...]) -> tuple[Slice, ...]:
-        lib, out = self._lib, []
+        lib, slices = self._lib, []
         for i in range(self._try(lib.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
             part = self._try(lib.nvmlDeviceGetMigDeviceHandleByIndex, handle, i)
             if part is None:
@@ -184,7 +184,7 @@ class Nvml:
             name = str(self._try(lib.nvmlDeviceGetName, part) or "")
             instance = self._try(lib.nvmlDeviceGetGpuInstanceId, part)
             compute = self._try(lib.nvmlDeviceGetComputeInstanceId, part)
-            out.append(
+            slices.append(
                 Slice(
                     uuid=str(self._must(lib.nvmlDeviceGetUUID, part)),
                     profile=name.rpartition("MIG ")[2],
@@ -193,7 +193,7 @@ class Nvml:
                     number=-1 if instance is None else int(instance),
                 )
             )
-        return tuple(out)
+        return tuple(slices)
 
     def _caps(self, minor: Any, instance: Any, compute: Any) -> tuple[str, ...]:
         """Return the files that open a slice, in addition to those of its GPU."""
@@ -267,7 +267,7 @@ class Nvml:
         return read_condition(self._lib, self._handles[index], self._try)
 
     def _listen(self) -> Any:
-        """Have the driver's errors kept, from now on, until they are read."""
+        """Let the library keep the driver's errors from now on, until they are read."""
         lib = self._lib
         events = self._try(lib.nvmlEventSetCreate)
         if events is None:

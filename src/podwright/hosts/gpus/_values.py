@@ -136,7 +136,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 class BadInventory(ValueError):
-    """A text is no inventory; the message says where."""
+    """A text is not an inventory; the message says where."""
 
 
 def read_inventories(text: str, source: str = "the inventory") -> list[Inventory]:
@@ -176,18 +176,18 @@ def _with_memory(machine: Inventory, unit: Callable[[int], int]) -> Inventory:
 
 def _values(text: str, source: str) -> Iterator[tuple[int, object]]:
     decoder = json.JSONDecoder()
-    at, line = 0, 1
-    while at < len(text):
-        if text[at] in "[{":
+    position, line = 0, 1
+    while position < len(text):
+        if text[position] in "[{":
             try:
-                value, end = decoder.raw_decode(text, at)
+                value, end = decoder.raw_decode(text, position)
             except json.JSONDecodeError as error:
                 raise BadInventory(f"{source}, line {error.lineno}: {error.msg}") from None
             yield line, value
         else:
-            end = text.find("\n", at) + 1 or len(text)
-        line += text.count("\n", at, end)
-        at = end
-        while at < len(text) and text[at].isspace():
-            line += text[at] == "\n"
-            at += 1
+            end = text.find("\n", position) + 1 or len(text)
+        line += text.count("\n", position, end)
+        position = end
+        while position < len(text) and text[position].isspace():
+            line += text[position] == "\n"
+            position += 1

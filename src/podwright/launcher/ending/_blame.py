@@ -130,15 +130,15 @@ class Blame:
         time until it kills a guardian.
         """
         self._settled_at = min(self._settled_at, now + seconds)
-        at = now + seconds + slack
-        self._forced_at = min(self._forced_at or at, at)
+        deadline = now + seconds + slack
+        self._forced_at = min(self._forced_at or deadline, deadline)
 
     def named_by_mpirun(self, cause: Cause, now: float) -> None:
         """Take mpirun's message that names the instance for which it ended all others."""
         if not self.report(Rank.INSTANCE, cause, GUARDIAN, now) and self._rank == Rank.INSTANCE:
             self._take(Rank.INSTANCE, cause)
 
-    def noticed_by_mpirun(self, cause: Cause, now: float, *, early: bool) -> None:
+    def take_mpirun_notice(self, cause: Cause, now: float, *, early: bool) -> None:
         """Take mpirun's message that names an instance whose script a signal ended.
 
         early: see `report`. mpirun also names scripts that poprun itself has ended. The earlier

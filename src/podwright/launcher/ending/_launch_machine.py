@@ -37,7 +37,7 @@ from podwright.launcher.instances._exit_cause import (
     noticed,
     shell_code,
 )
-from podwright.launcher.options._instances_told import MOVED
+from podwright.launcher.options._move_notice import MOVED
 from podwright.launcher.watchers import _launch_events as on
 from podwright.launcher.watchers._guardian import LAST_WORDS, ORPHAN_GRACE
 from podwright.launcher.watchers._launch_events import GUARDIAN, KEEPER, Action, Event
@@ -234,7 +234,7 @@ class LaunchMachine:
         if cause := aborted(words, count):
             self._blame.named_by_mpirun(cause, self._now)
         elif cause := noticed(words, count, self._facts.places):
-            self._blame.noticed_by_mpirun(cause, self._now, early=self._engine.early)
+            self._blame.take_mpirun_notice(cause, self._now, early=self._engine.early)
         return cause is not None
 
     @_take.register
@@ -397,8 +397,8 @@ class LaunchMachine:
         keep = bool(self._hosts) and self._engine.pid > 0
         longer = patience + (REMOTE_SLACK if keep else 0.0)
         if not self._local.below:
-            at = self._now + longer + grace + LAST_WORDS + 2 * SLACK
-            self._local.kill_at = min(self._local.kill_at, at)
+            deadline = self._now + longer + grace + LAST_WORDS + 2 * SLACK
+            self._local.kill_at = min(self._local.kill_at, deadline)
         self._actions.append(on.EndInstances(patience, grace, keep, longer))
         end_by = self._now + patience + grace + REMOTE_SLACK
         self._hosts.end_by = min(self._hosts.end_by, end_by)

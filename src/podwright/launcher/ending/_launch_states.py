@@ -53,7 +53,7 @@ class InstanceStates:
 
 @dataclass
 class EngineState:
-    """mpirun: its process, its last words, and its end while other hosts may still explain it."""
+    """mpirun's process, its last output, and its end while other hosts may still explain it."""
 
     pid: int = 0
     words: bytes = b""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from podwright.launcher.options._instances_told import TOGETHER
+from podwright.launcher.options._move_notice import TOGETHER
 from podwright.launcher.watchers._launch_events import (
     Action,
     CountListeners,

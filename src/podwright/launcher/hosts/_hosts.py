@@ -266,7 +266,7 @@ class Remotes:
             if remote.host == host:
                 remote.line.send(LAUNCH, DAEMON, command)
                 return ""
-        return f"mpirun wants to start a daemon on {host}, which is no host"
+        return f"mpirun wants to start a daemon on {host}, which is not a host"
 
     def close(self, seconds: float = 3.0) -> None:
         """Close all connections."""

@@ -62,7 +62,7 @@ from podwright.launcher.watchers._guardian import (
     placed,
 )
 from podwright.launcher.watchers._lease_keeper import SLACK
-from podwright.launcher.watchers._stopped import Turns, boottime
+from podwright.launcher.watchers._stop_detection import Turns, boottime
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, LAUNCH, LOST = "words", "launch", "lost"

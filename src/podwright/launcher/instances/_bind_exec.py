@@ -20,7 +20,7 @@ PREFERRED, PREFERRED_MANY = 1, 5
 _WORD = 64
 
 
-def prefer(nodes: Sequence[int]) -> bool:
+def prefer(numa_nodes: Sequence[int]) -> bool:
     """Take memory from these NUMA nodes, and from others once they are full. Returns whether it
     worked.
 
@@ -33,12 +33,12 @@ def prefer(nodes: Sequence[int]) -> bool:
     if number is None:
         return False
     syscall = ctypes.CDLL(None, use_errno=True).syscall
-    words = max(nodes) // _WORD + 1
+    words = max(numa_nodes) // _WORD + 1
     mask = (ctypes.c_uint64 * words)()
-    for node in nodes:
+    for node in numa_nodes:
         mask[node // _WORD] |= 1 << node % _WORD
     size = ctypes.c_ulong(words * _WORD + 1)  # the kernel reads one bit less than the given count
-    for mode in (PREFERRED_MANY, PREFERRED)[: 2 if len(nodes) == 1 else 1]:
+    for mode in (PREFERRED_MANY, PREFERRED)[: 2 if len(numa_nodes) == 1 else 1]:
         if not syscall(ctypes.c_long(number), ctypes.c_int(mode), mask, size):
             return True
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):

@@ -43,8 +43,8 @@ def streams(*, returns: bool, traces: bool = False) -> dict[str, int]:
 
 def pieces(payload: bytes) -> Iterator[str]:
     """Yield the payload as text, in pieces; at least one."""
-    for at in range(0, max(len(payload), 1), _PIECE):
-        yield binascii.b2a_base64(payload[at : at + _PIECE], newline=False).decode()
+    for start in range(0, max(len(payload), 1), _PIECE):
+        yield binascii.b2a_base64(payload[start : start + _PIECE], newline=False).decode()
 
 
 def add_piece(path: str, text: str) -> None:

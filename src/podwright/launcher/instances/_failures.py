@@ -47,7 +47,7 @@ class FailureLog:
         self._error_texts: dict[int, str] = {}
         self._failures: list[Failure] = []
 
-    def began(self, index: int, pid: int) -> None:
+    def record_process(self, index: int, pid: int) -> None:
         """Note the process of an instance."""
         self._pids[index] = pid
 

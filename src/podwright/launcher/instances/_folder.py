@@ -87,7 +87,7 @@ class RunFolder(NamedTuple):
             file.write(group)
 
     def remove(self) -> None:
-        """Remove both folders with their content. A repeated call is no error. The locks stay open.
+        """Remove both folders with their content. It may be repeated. The locks stay open.
 
         The cgroup is removed too, if nothing is left in it.
         """

@@ -73,7 +73,7 @@ def visibility(options: Options, environ: Mapping[str, str], *, devices: bool) -
         return "task" if granted and "SLURM_JOB_ID" in environ and not devices else ""
     if "SLURM_JOB_ID" not in environ:
         raise InvalidRequest(
-            f"--gpu-visibility={chosen} is for GPUs that Slurm granted, and this is no job of its",
+            f"--gpu-visibility={chosen} is for GPUs that Slurm granted; this is not a Slurm job",
             would_work="Start poprun inside the job (sbatch, salloc)",
         )
     return chosen
@@ -229,9 +229,9 @@ def _cores_near_gpus(
     out = []
     for index, candidates in enumerate(nearby):
         rivals = [n for n, other in enumerate(nearby) if other == candidates]
-        at, many = rivals.index(index), len(rivals)
-        first = len(candidates) * at // many
-        last = max(len(candidates) * (at + 1) // many, first + 1)
+        rival_index, many = rivals.index(index), len(rivals)
+        first = len(candidates) * rival_index // many
+        last = max(len(candidates) * (rival_index + 1) // many, first + 1)
         out.append(_listed(candidates[first:last], cores))
     return out
 

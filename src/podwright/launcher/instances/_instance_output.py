@@ -156,7 +156,7 @@ class InstanceOutput:
         """Add an instance's remaining records, its report and its end to the timeline."""
         if not self.trace.on:
             return
-        for handle in [h for h, of in self._pipes.items() if of == (index, _TRACE)]:
+        for handle in [h for h, source in self._pipes.items() if source == (index, _TRACE)]:
             while self._read(handle):
                 pass
         if index not in self._far:

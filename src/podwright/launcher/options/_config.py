@@ -67,7 +67,7 @@ def _read(path: str) -> dict[str, Any]:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError("this is no ordinary file")
+            raise ValueError("this is not an ordinary file")
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError("this is too large for a configuration file")
@@ -110,7 +110,7 @@ def config_text(options: Options) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidRequest(
-            "--export-config: the command line holds bytes that are no text in UTF-8"
+            "--export-config: the command line holds bytes that are not text in UTF-8"
         ) from None
     return text
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.launcher.options._environment import IPC_HOST, IPC_PRIVATE
-from podwright.launcher.options._instances_told import MOVE_SECONDS, signal_number
+from podwright.launcher.options._move_notice import MOVE_SECONDS, signal_number
 from podwright.launcher.options._offline import TARGETS
 from podwright.launcher.options._placement import STRATEGIES
 

@@ -33,7 +33,7 @@ from podwright.launcher.options._environment import (
     local_index_environment,
     whose_ipc,
 )
-from podwright.launcher.options._instances_told import MOVE_SECONDS, MOVE_SIGNAL, signal_name
+from podwright.launcher.options._move_notice import MOVE_SECONDS, MOVE_SIGNAL, signal_name
 from podwright.launcher.options._offline import offline_options
 from podwright.launcher.options._option_table import LONGEST_FENCE, SHORTEST_FENCE
 from podwright.launcher.options._options import Options
@@ -534,7 +534,7 @@ def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
         seconds = -1.0
     if not SHORTEST_FENCE <= seconds <= LONGEST_FENCE:
         raise InvalidRequest(
-            f"{FENCE_VARIABLE}={seconds_text!r} is no time after which devices can be fenced",
+            f"{FENCE_VARIABLE}={seconds_text!r} is not a time after which devices can be fenced",
             would_work=f"Use seconds from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
         )
     return seconds

@@ -25,7 +25,7 @@ from podwright.launcher.options._environment import (
     IPC_VARIABLE,
     SIMULATED_VARIABLE,
 )
-from podwright.launcher.options._instances_told import MOVE_VARIABLE
+from podwright.launcher.options._move_notice import MOVE_VARIABLE
 from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launcher.plan._plan import Plan
 from podwright.launcher.plan._program import check_program
@@ -512,8 +512,8 @@ class _Run:
             )
             for line in lines:
                 self._output.err.add(b"  " + line + b"\n")
-        elif over := self._partition.over:
-            self._output.error(f"{cause.text}: {over.message}")
+        elif end_error := self._partition.over:
+            self._output.error(f"{cause.text}: {end_error.message}")
         else:
             self._output.error(cause.text)
         return cause.code

@@ -12,7 +12,7 @@ from podwright.launcher.instances._failures import FailureLog
 from podwright.launcher.instances._folder import RUN_VARIABLE
 from podwright.launcher.instances._instance_output import InstanceOutput
 from podwright.launcher.instances._output import Output
-from podwright.launcher.options._instances_told import signal_name
+from podwright.launcher.options._move_notice import signal_name
 from podwright.launcher.run._attempt import Attempt
 from podwright.launcher.run._local_reports import outside_pid
 from podwright.launcher.watchers import _launch_events as on
@@ -119,7 +119,7 @@ class LaunchActions:
                 self._output.write_line(text)
 
     def _record_start(self, rank: int, pid: int, last: bool) -> None:
-        self._failures.began(rank, pid)
+        self._failures.record_process(rank, pid)
         host = self._hosts[rank]
         self._trace.instance_began(rank, HERE if host == "localhost" else host)
         if last:

@@ -52,7 +52,7 @@ from podwright.hosts import (
 )
 from podwright.launcher.instances._folder import RunFolder
 from podwright.launcher.options._environment import IPC_PRIVATE, IPC_VARIABLE
-from podwright.launcher.options._instances_told import catches, instances_of
+from podwright.launcher.options._move_notice import catches, instances_of
 from podwright.launcher.watchers._channel import Channel
 from podwright.launcher.watchers._join_cgroup import enter_partition
 
@@ -249,9 +249,9 @@ def fork_guardian(
             os.close(handle)
         os.setsid()
         name_process("podwright-guard")
-        inside = mount_private(folder.name)
-        channel.send(PLACED, inside)
-        return _Guardian(channel, folder, output, spawn, leash, private=bool(inside)).run()
+        private_path = mount_private(folder.name)
+        channel.send(PLACED, private_path)
+        return _Guardian(channel, folder, output, spawn, leash, private=bool(private_path)).run()
 
     inner = fork_held(run, wanted=namespace, group=folder.name)
     if inner.group:
@@ -262,9 +262,9 @@ def fork_guardian(
 def placed(channel: Channel, folder: RunFolder, guardian: int) -> RunFolder:
     """Wait for the guardian's first message. Returns the run's folder at its path there."""
     message = channel.receive_one()
-    inside = message[1] if message else ""
+    private_path = message[1] if message else ""
     with contextlib.suppress(OSError):
-        return folder.private(inside, guardian) if inside else folder
+        return folder.private(private_path, guardian) if private_path else folder
     return folder
 
 

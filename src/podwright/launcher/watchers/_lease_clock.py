@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from podwright.errors import Fenced
-from podwright.launcher.watchers._stopped import Turns, boottime
+from podwright.launcher.watchers._stop_detection import Turns, boottime
 
 #: Seconds that the keeper has to renew a lease after poprun has stood still: two attempts, and the
 #: time of a busy server's reply.

@@ -37,7 +37,7 @@ from podwright.launcher.watchers._guardian import (
     fork_guardian,
     placed,
 )
-from podwright.launcher.watchers._stopped import boottime
+from podwright.launcher.watchers._stop_detection import boottime
 
 if TYPE_CHECKING:
     from podwright.launcher.watchers._fork_server import ForkServer
@@ -278,8 +278,8 @@ class _Keeper:
 
     def _end(self, patience: float, grace: float) -> None:
         """Note that an end has begun. What has not ended by its deadline is killed."""
-        at = self.clock() + patience + grace + LAST_WORDS + SLACK
-        self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
+        kill_at = self.clock() + patience + grace + LAST_WORDS + SLACK
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         self.grace = min(self.grace, grace)
         if self.ending:
             self.ending.sooner(patience, grace)
@@ -307,11 +307,11 @@ class _Keeper:
     def _renew(self) -> None:
         self.keeping = self.keeping or self.means.open(self.holding)
         # After all have ended, no process is left to be told.
-        over = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
+        refusal = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
         self.renewals.tried(well=self.keeping.well)
-        if over:
+        if refusal:
             self.lost = True
-            self.channel.send(LOST, *over)
+            self.channel.send(LOST, *refusal)
             self._end(0.0, ORPHAN_GRACE)
         elif self.keeping.well:
             self.channel.send(KEPT)

@@ -27,10 +27,10 @@ class GpuNodes(MachinesGround):
         self._index = NodeIndex(cluster)
         self._largest = cluster.size
         self._width = max(len(domain.machines) for domain in cluster.domains)
-        starts, at = [], 0
+        starts, start = [], 0
         for domain in range(len(cluster.domains)):
-            starts.append(at)
-            at += cluster.domain_size(domain)
+            starts.append(start)
+            start += cluster.domain_size(domain)
         self._starts = starts
         self._jobs: dict[int, list[Placement]] = {}
         self._names = [machine.name for domain in cluster.domains for machine in domain.machines]
@@ -95,13 +95,16 @@ class GpuNodes(MachinesGround):
 
     def fail(self, machine: int) -> list[int]:
         """Mark a node as away. Returns the jobs on it."""
-        self._away.add(machine)
+        self._failed_machines.add(machine)
         self._index.drain(self._names[machine])
         first = machine * self.per_machine
         return [
             job
             for job in self._jobs
-            if any(at < first + self.per_machine and at + n > first for at, n in self.spans(job))
+            if any(
+                start < first + self.per_machine and start + n > first
+                for start, n in self.spans(job)
+            )
         ]
 
     def repair(self, machine: int) -> None:

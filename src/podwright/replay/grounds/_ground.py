@@ -85,11 +85,11 @@ class Ground(ABC):
     @property
     @abstractmethod
     def lost(self) -> int:
-        """The devices of the machines that are away."""
+        """The number of devices of the machines that are down."""
 
     @abstractmethod
     def fail(self, machine: int) -> list[int]:
-        """Mark a machine as away. Returns the jobs that this ends, which still hold their
+        """Mark a machine as down. Returns the jobs that this ends, which still hold their
         devices.
         """
 
@@ -103,7 +103,7 @@ class MachinesGround(Ground):
 
     def __init__(self, name: str, size: int, *, per_machine: int) -> None:
         self.name, self.size, self.per_machine = name, size, per_machine
-        self._away: set[int] = set()
+        self._failed_machines: set[int] = set()
 
     @property
     def machines(self) -> int:
@@ -112,9 +112,9 @@ class MachinesGround(Ground):
 
     @property
     def lost(self) -> int:
-        """The devices of the machines that are away."""
-        return len(self._away) * self.per_machine
+        """The number of devices of the machines that are down."""
+        return len(self._failed_machines) * self.per_machine
 
     def repair(self, machine: int) -> None:
         """Mark the machine as present again."""
-        self._away.discard(machine)
+        self._failed_machines.discard(machine)

@@ -38,7 +38,7 @@ class Hosts(Ground):
 
     @property
     def lost(self) -> int:
-        """The devices of the machines that are away."""
+        """The number of devices of the machines that are down."""
         return self.inner.lost
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:

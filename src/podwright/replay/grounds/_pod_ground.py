@@ -30,7 +30,7 @@ class PodGround(Ground):
         self.largest = largest or 1 << size.bit_length() - 1
         self.blocks = Blocks((1 << size) - 1)
         self.free = self.blocks.capacity
-        self.away = 0
+        self.unusable = 0
         self.closed, self.closed_for = 0, -1
         self.jobs: dict[int, tuple[int, float]] = {}
         self._leaving: dict[int, int] = {}  # devices that a moved job is still leaving
@@ -43,8 +43,8 @@ class PodGround(Ground):
 
     @property
     def lost(self) -> int:
-        """The devices of the machines that are away."""
-        return self.away.bit_count()
+        """The number of devices of the machines that are down."""
+        return self.unusable.bit_count()
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Return the order of the job's block; under `trim`, also the number of devices that it
@@ -78,7 +78,7 @@ class PodGround(Ground):
         mask, _ = self.jobs.pop(job)
         mask |= self._leaving.pop(job, 0)
         self.occupied -= mask.bit_count()
-        self.free |= mask & ~self.away
+        self.free |= mask & ~self.unusable
         self._count()
 
     def spans(self, job: int) -> list[Span]:
@@ -113,7 +113,9 @@ class PodGround(Ground):
         order = demand & 255
         occupied = [(mask, end_times[number]) for number, (mask, _) in self.jobs.items()]
         occupied += [(bits, -math.inf) for bits in self._leaving.values()]
-        self.closed = soonest(self.blocks.capacity, self.away, occupied, [order], first=-math.inf)
+        self.closed = soonest(
+            self.blocks.capacity, self.unusable, occupied, [order], first=-math.inf
+        )
         self.closed_for = job if self.closed else -1
         self._count()
 
@@ -140,7 +142,7 @@ class PodGround(Ground):
         """Free the former devices of a job that has moved."""
         bits = self._leaving.pop(job, 0)
         self.occupied -= bits.bit_count()
-        self.free |= bits & ~self.away
+        self.free |= bits & ~self.unusable
         self._count()
 
     # -- machines that fail ----------------------------------------------------------------------
@@ -148,7 +150,7 @@ class PodGround(Ground):
     def fail(self, machine: int) -> list[int]:
         """Mark a machine's devices as away. Returns the jobs on them."""
         bits = ((1 << _MACHINE) - 1) << machine * _MACHINE
-        self.away |= bits
+        self.unusable |= bits
         self.free &= ~bits
         self._count()
         return [job for job, (mask, _) in self.jobs.items() if mask & bits]
@@ -156,7 +158,7 @@ class PodGround(Ground):
     def repair(self, machine: int) -> None:
         """Mark the machine's devices as present again."""
         bits = ((1 << _MACHINE) - 1) << machine * _MACHINE
-        self.away &= ~bits
+        self.unusable &= ~bits
         occupied = 0
         for job, (mask, _) in self.jobs.items():
             occupied |= mask | self._leaving.get(job, 0)
@@ -219,13 +221,13 @@ class Counted(MachinesGround):
         return []
 
     def fail(self, machine: int) -> list[int]:
-        """Mark a machine as away. Returns its jobs, if jobs occupied devices in the order of their
+        """Mark a machine as down. Returns its jobs, if jobs occupied devices in the order of their
         starts.
         """
-        self._away.add(machine)
-        first, at, hit = machine * _MACHINE, 0, []
+        self._failed_machines.add(machine)
+        first, start, hit = machine * _MACHINE, 0, []
         for job, count in self._jobs.items():
-            if at < first + _MACHINE and at + count > first:
+            if start < first + _MACHINE and start + count > first:
                 hit.append(job)
-            at += count
+            start += count
         return hit

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, Attachment, Cluster
-from podwright.replay.grounds._fixed import Mapping, StaticPartitions
 from podwright.replay.grounds._gpu_nodes import GpuNodes
 from podwright.replay.grounds._ground import Ground
 from podwright.replay.grounds._host_resources import Hosts
 from podwright.replay.grounds._pod_ground import POLICIES, Counted, PodGround
+from podwright.replay.grounds._static_grounds import Mapping, StaticPartitions
 
 POD_WAYS = (
     "native",
@@ -77,7 +77,7 @@ def pod_size(text: str) -> int:
     size, devices = int(match[1]) if match else 0, IPU.max_domain_devices
     if size <= 0 or size % IPU.devices_per_machine or (size > devices and size % devices):
         raise InvalidRequest(
-            f"{text!r} is no pod",
+            f"{text!r} is not a pod",
             operation="replay a trace on it",
             would_work=f"pod4 to pod{devices}, a multiple of 4, or a multiple of {devices}: pod256",
         )

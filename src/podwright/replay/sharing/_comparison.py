@@ -95,8 +95,13 @@ def compare(
         "guests": [_about(guest, shares[guest.name]) for guest in guests],
         "setups": _setups(guests, devices, outcomes),
         "who_gains": [
-            _verdict(guest, shares[guest.name], outcomes[COMMON][at], outcomes[SEPARATE][at])
-            for at, guest in enumerate(guests)
+            _verdict(
+                guest,
+                shares[guest.name],
+                outcomes[COMMON][guest_index],
+                outcomes[SEPARATE][guest_index],
+            )
+            for guest_index, guest in enumerate(guests)
         ],
         "simpler": list(SIMPLER),
     }
@@ -155,8 +160,8 @@ def _setups(
     rows = []
     for setup, of_guests in outcomes.items():
         used_by_all = 0.0
-        for at, (guest, outcome) in enumerate(zip(guests, of_guests, strict=True)):
-            jobs = _ran([of_setup[at] for of_setup in outcomes.values()])
+        for guest_index, (guest, outcome) in enumerate(zip(guests, of_guests, strict=True)):
+            jobs = _ran([of_setup[guest_index] for of_setup in outcomes.values()])
             used = _used(guest, outcome, window) / (devices * window)
             used_by_all += used
             waits = _waits(guest, outcome, jobs)
@@ -277,7 +282,7 @@ def check_names(names: Sequence[str]) -> None:
         known = name in (SLURM, KUBERNETES, PEOPLE)
         if not (known or (cluster and cluster != name and name.isprintable())):
             raise InvalidRequest(
-                f"{name[:80]!r} is no guest of a pod",
+                f"{name[:80]!r} is not a guest of a pod",
                 operation="--with",
                 would_work="kubernetes=FILE, 'kubernetes NAME=FILE' or people=FILE",
             )

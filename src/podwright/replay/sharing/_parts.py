@@ -39,10 +39,10 @@ def split(
     total = sum(rest.values())
     exact = {name: left * weight / total for name, weight in rest.items()}
     parts = {name: max(_STEP, int(size // _STEP) * _STEP) for name, size in exact.items()}
-    while (over := sum(parts.values()) - left) > 0:  # somebody got a machine for less than that
+    while (excess := sum(parts.values()) - left) > 0:  # somebody got a machine for less than that
         name = max(parts, key=lambda name: (parts[name] - exact[name], parts[name]))
         name = name if parts[name] > _STEP else max(parts, key=lambda name: parts[name])
-        parts[name] -= min(over, _STEP)
+        parts[name] -= min(excess, _STEP)
     while rest and left - sum(parts.values()) >= _STEP:
         parts[max(parts, key=lambda name: exact[name] - parts[name])] += _STEP
     return {name: given.get(name, 0) or parts[name] for name in weights}

@@ -59,8 +59,8 @@ class _SharedRun:
     ) -> None:
         self.common_queue, self.progress = common_queue, progress
         weights = {guest.name: guest.weight for guest in guests}
-        full = -(-devices // _STRIDE) * _STRIDE if devices > _STRIDE else devices
-        cluster = simulated_ipus("pod", full)
+        rounded_size = -(-devices // _STRIDE) * _STRIDE if devices > _STRIDE else devices
+        cluster = simulated_ipus("pod", rounded_size)
         names = [machine.name for domain in cluster.domains for machine in domain.machines]
         self.pod = PodRehearsal(
             cluster,
@@ -71,7 +71,9 @@ class _SharedRun:
         self.blocks = Blocks((1 << devices) - 1)
         self.free = self.blocks.capacity
         self.lines = [GuestJobs(guest, devices) for guest in guests]
-        self.schedulers = [at for at, guest in enumerate(guests) if guest.name != PEOPLE]
+        self.schedulers = [
+            guest_index for guest_index, guest in enumerate(guests) if guest.name != PEOPLE
+        ]
         self.next_looks = dict.fromkeys(self.schedulers, -1.0)
         self.events: list[tuple[float, int, int, int]] = []
         self.now, self.thinks_at = 0.0, -1.0
@@ -81,7 +83,7 @@ class _SharedRun:
     def run(self) -> list[Outcome]:
         events = self.events
         for place, line in enumerate(self.lines):
-            events.extend((at, _ARRIVAL, place, job) for at, job in line.arrivals())
+            events.extend((arrival, _ARRIVAL, place, job) for arrival, job in line.arrivals())
         heapify(events)
         while events:
             self.now = events[0][0]
@@ -164,10 +166,10 @@ class _SharedRun:
     def _look_at(self, place: int, after: float) -> None:
         """Set a scheduler's first look after a moment, unless it looks between now and then."""
         phase = LOOK_S * self.schedulers.index(place) / len(self.schedulers)
-        at = phase + LOOK_S * (math.floor((after - phase) / LOOK_S) + 1)
-        if not self.now < self.next_looks[place] <= at:
-            self.next_looks[place] = at
-            heappush(self.events, (at, _LOOK, place, 0))
+        look_time = phase + LOOK_S * (math.floor((after - phase) / LOOK_S) + 1)
+        if not self.now < self.next_looks[place] <= look_time:
+            self.next_looks[place] = look_time
+            heappush(self.events, (look_time, _LOOK, place, 0))
 
     # -- schedulers --------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class _SharedRun:
             start = blocks.find(order)
             if start is None:
                 continue
-            devices = [divmod(at, _STRIDE) for at in range(start, start + (1 << order))]
+            devices = [divmod(slot, _STRIDE) for slot in range(start, start + (1 << order))]
             end = self.now + line.limit(job)
             if not self.pod.start(line.guest.name, f"{place}-{job}", devices, end):
                 continue

@@ -75,7 +75,7 @@ def _job(row: Mapping[str, str], number: int) -> TraceJob:
         raise ValueError("it has no submit_s or no runtime_s")
     state = (row.get("status") or "COMPLETED").upper()
     if state not in Status.__members__:
-        raise ValueError(f"{state!r} is no state of a job")
+        raise ValueError(f"{state!r} is not a job state")
     return TraceJob(
         name=row.get("job") or str(number - 2),
         submit=submit,

@@ -45,22 +45,22 @@ def _jobs(
         drawn.append((size, round(runtime)))
         demand += size * round(runtime)
     times = sorted(_moment(rng, seconds) for _ in drawn)
-    weights = [1 / (1 + at) for at in range(users)]
-    for number, (at, (size, runtime)) in enumerate(zip(times, drawn, strict=True)):
+    weights = [1 / (1 + index) for index in range(users)]
+    for number, (index, (size, runtime)) in enumerate(zip(times, drawn, strict=True)):
         status = rng.choices((0, 1, 2, 3), (80, 10, 7, 3))[0]
         generous = runtime * (1.0 if status == Status.TIMEOUT else rng.uniform(1.2, 6.0))
         minutes = next((limit for limit in _LIMITS_MIN if limit * 60 >= generous), 4320)
         if status == Status.TIMEOUT:
             runtime = minutes * 60
         user = f"u{rng.choices(range(users), weights)[0]}"
-        yield TraceJob(str(number), at, runtime, size, minutes * 60.0, Status(status), user)
+        yield TraceJob(str(number), index, runtime, size, minutes * 60.0, Status(status), user)
 
 
 def _moment(rng: random.Random, seconds: float) -> float:
     """Return a time of submission: three of four in the busy half of a day, fewer at weekends."""
     while True:
-        at = rng.random() * seconds
-        day, hour = int(at / _DAY) % 7, at % _DAY / 3600
+        second = rng.random() * seconds
+        day, hour = int(second / _DAY) % 7, second % _DAY / 3600
         busy = 1.0 if 8 <= hour < 20 else 0.33
         if rng.random() < busy * (0.5 if day >= 5 else 1.0):
-            return float(round(at))
+            return float(round(second))

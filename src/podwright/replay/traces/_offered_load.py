@@ -22,7 +22,9 @@ def offered_load(traces: Sequence[Trace], first_times: Sequence[float], devices:
         for size, seconds in zip(trace.devices, trace.runtime, strict=True)
         if size <= devices
     )
-    last = max(begin + trace.span for begin, trace in zip(first_times, traces, strict=True))
+    last = max(
+        first_time + trace.span for first_time, trace in zip(first_times, traces, strict=True)
+    )
     return requested / (devices * max(1.0, last - min(first_times)))
 
 

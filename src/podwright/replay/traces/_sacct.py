@@ -106,7 +106,7 @@ class _Reader:
     """Reads lines by the positions of their fields."""
 
     def __init__(self, header: Sequence[str], zone: tzinfo | None, tres_name: str) -> None:
-        self._at = accounting_columns(header)
+        self._column_of = accounting_columns(header)
         self._width = len(header)
         self._zone, self._tres = zone, tres_name
 
@@ -117,12 +117,14 @@ class _Reader:
             raise ValueError(f"{len(words)} fields where the header has {self._width}")
 
         def field(*names: str) -> str:
-            texts = (words[self._at[name]].strip() for name in names if name in self._at)
+            texts = (
+                words[self._column_of[name]].strip() for name in names if name in self._column_of
+            )
             return next((word for word in texts if word), "")
 
         name = field("job", "raw_job")
         if not name[:1].isdecimal():
-            raise ValueError(f"{name!r} is no job")
+            raise ValueError(f"{name!r} is not a job")
         if _STEP.match(name):
             skipped.count("steps of jobs")
             return None
@@ -131,7 +133,7 @@ class _Reader:
             skipped.count("jobs that were still waiting")
             return None
         if state not in _STATES:
-            raise ValueError(f"{state!r} is no state of a job")
+            raise ValueError(f"{state!r} is not a job state")
         submit, start = when(field("submitted"), self._zone), when(field("start"), self._zone)
         if math.isnan(submit):
             raise ValueError("it has no time of submission")

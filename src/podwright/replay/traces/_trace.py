@@ -68,9 +68,9 @@ class TraceJob(NamedTuple):
             raise ValueError(f"a run time of {self.runtime:g} s")
         if self.limit < 0:
             raise ValueError(f"a time limit of {self.limit:g} s")
-        for name, at in (("eligible", self.eligible), ("begun", self.start)):
-            if abs(at) >= _FURTHEST:
-                raise ValueError(f"{name} at {at:g} s")
+        for name, time in (("eligible", self.eligible), ("begun", self.start)):
+            if abs(time) >= _FURTHEST:
+                raise ValueError(f"{name} at {time:g} s")
         return self
 
 
@@ -157,7 +157,7 @@ class Trace:
             if not job.fits_columns:
                 self.skipped.count("jobs with a number that is too large")
                 continue
-            at = len(self.names)
+            row = len(self.names)
             self.names.append(job.name)
             self.submit.append(job.submit)
             eligible = job.submit if math.isnan(job.eligible) else max(job.submit, job.eligible)
@@ -172,15 +172,15 @@ class Trace:
             self.user.append(users.setdefault(job.user, len(users)))
             self.status.append(job.status)
             if job.after:
-                afters[at] = job.after
+                afters[row] = job.after
             self.after.append(-1)
         self.users = list(users)
         if afters:
-            places = {name: at for at, name in enumerate(self.names)}
-            for at, name in afters.items():
+            places = {name: row for row, name in enumerate(self.names)}
+            for row, name in afters.items():
                 if name not in places:
                     self.skipped.count("a dependency on a job that the trace does not hold")
-                self.after[at] = places.get(name, -1)
+                self.after[row] = places.get(name, -1)
         self._sort()
         self._rebase()
 
@@ -202,17 +202,17 @@ class Trace:
         submit, start, names = self.submit, self.start, self.names
         known: dict[tuple[str, float], int] = {}
         drop: set[int] = set()
-        for at, name in enumerate(names):
-            if at and submit[at] != submit[at - 1]:
+        for row, name in enumerate(names):
+            if row and submit[row] != submit[row - 1]:
                 known.clear()
-            before = known.setdefault((name, start[at]), at)
-            if before != at:
-                shorter = min(before, at, key=self.runtime.__getitem__)
-                known[name, start[at]] = before + at - shorter
+            before = known.setdefault((name, start[row]), row)
+            if before != row:
+                shorter = min(before, row, key=self.runtime.__getitem__)
+                known[name, start[row]] = before + row - shorter
                 drop.add(shorter)
                 self.skipped.count("lines that say a job again")
         if drop:
-            self._pick([at for at in range(len(names)) if at not in drop])
+            self._pick([row for row in range(len(names)) if row not in drop])
 
     def _pick(self, order: Sequence[int]) -> None:
         """Return these jobs, in this order."""

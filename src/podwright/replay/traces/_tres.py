@@ -24,8 +24,8 @@ def when(text: str, zone: tzinfo | None) -> float:
         return math.nan
     if text.isdecimal():
         return float(text)
-    at = datetime.fromisoformat(text)
-    return (at if at.tzinfo or zone is None else at.replace(tzinfo=zone)).timestamp()
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo or zone is None else moment.replace(tzinfo=zone)).timestamp()
 
 
 def duration(text: str) -> float:
@@ -40,7 +40,7 @@ def duration(text: str) -> float:
     days, dash, rest = text.rpartition("-")
     parts = [float(part) for part in rest.split(":")]
     if len(parts) > 3 or (dash and not days.isdecimal()) or not min(parts) >= 0:
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     if days:
         parts += [0.0] * (3 - len(parts))
     elif len(parts) == 1:
@@ -61,7 +61,7 @@ def memory(text: str, cpus: int, nodes: int) -> int:
         return 0
     match = _MEMORY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no amount of memory")
+        raise ValueError(f"{text!r} is not an amount of memory")
     each = {"": 1, "c": max(1, cpus), "n": max(1, nodes)}[match[3]]
     return math.ceil(float(match[1]) * _UNITS[match[2]] * each)
 
@@ -73,7 +73,7 @@ def tres(text: str) -> dict[str, str]:
     for word in text.split(",") if text not in _NONE else ():
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise ValueError(f"{word!r} is no TRES")
+            raise ValueError(f"{word!r} is not a TRES")
         out[name] = value
     return out
 

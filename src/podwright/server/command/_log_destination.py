@@ -55,11 +55,11 @@ def log_to(verbose: int, form: str, audit: str) -> None:
     logging.getLogger(_AUDIT).setLevel(logging.INFO)
     if audit == "stderr":
         return
-    to = _syslog(audit)
-    to.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(message)s"))
-    to.ident = "vipu-server: "
+    destination = _syslog(audit)
+    destination.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(message)s"))
+    destination.ident = "vipu-server: "
     for name in (_AUDIT, EVENTS):
-        logging.getLogger(name).addHandler(to)
+        logging.getLogger(name).addHandler(destination)
     logging.getLogger(_AUDIT).propagate = False
 
 

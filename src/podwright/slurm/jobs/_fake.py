@@ -98,6 +98,6 @@ class FakeSlurmJobs:
 
     def close(self) -> None:
         """End all jobs, and remove the temporary files."""
-        for number in self._jobs:
-            self._scancel(number)
+        for job_id in self._jobs:
+            self._scancel(job_id)
         self._bin.cleanup()

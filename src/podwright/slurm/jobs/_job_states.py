@@ -51,7 +51,7 @@ class States:
             return self._known.get(job, FORGOTTEN if self._answered else None)
 
     def soon(self) -> None:
-        """Have the next question asked at once, because something was changed."""
+        """Ask the next question at once, because something was changed."""
         with self._lock:
             self._pause, self._asked_at = SOONEST, float("-inf")
 

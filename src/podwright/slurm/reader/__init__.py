@@ -30,14 +30,14 @@ from podwright.slurm.reader._node import (
     read_gpus,
     read_nodes,
 )
-from podwright.slurm.reader._others import (
+from podwright.slurm.reader._partition_fields import SlurmPartitionRecord, read_partitions
+from podwright.slurm.reader._record import known, one_line_each
+from podwright.slurm.reader._reservations_licences import (
     LicenceRecord,
     ReservationRecord,
     read_licences,
     read_reservations,
 )
-from podwright.slurm.reader._partition_fields import SlurmPartitionRecord, read_partitions
-from podwright.slurm.reader._record import known, one_line_each
 from podwright.slurm.reader._slurm_config import SlurmConfig, release_note
 
 #: The commands whose output is read here.

@@ -84,7 +84,7 @@ def accounting_columns(header: Sequence[str]) -> dict[str, int]:
     header: the words of that line, which may have a width (`JobName%30`). Columns that nothing here
     reads are left out.
     """
-    columns = {word.partition("%")[0]: at for at, word in enumerate(header)}
+    columns = {word.partition("%")[0]: index for index, word in enumerate(header)}
     return {name: columns[column] for name, column in _ACCOUNTING.items() if column in columns}
 
 

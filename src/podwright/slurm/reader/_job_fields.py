@@ -52,7 +52,7 @@ class JobRecord:
         """Its owner."""
         match = _USER.fullmatch(self._record.text("UserId"))
         if not match:
-            raise self._record.not_known("UserId", "it is no user with a number")
+            raise self._record.not_known("UserId", "it is not a user with a number")
         return JobUser(match[1], int(match[2]))
 
     @property
@@ -193,11 +193,11 @@ class JobRecord:
         out: dict[str, list[int]] = {}
         part = self._record.between("CoreSpec", "MinCPUsNode", self._line)
         for names, gres in _ON.findall(part):
-            indices = [at for text in _INDICES.findall(gres) for at in read_list(text)]
+            indices = [index for text in _INDICES.findall(gres) for index in read_list(text)]
             try:
                 nodes = expand(names) if indices else ()
             except (InvalidRequest, ValueError):
-                raise self._record.not_known("Nodes", f"{names[:40]!r} is no list") from None
+                raise self._record.not_known("Nodes", f"{names[:40]!r} is not a list") from None
             for node in nodes:
                 out.setdefault(node, []).extend(indices)
         return out

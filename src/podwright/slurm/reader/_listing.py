@@ -31,9 +31,9 @@ def read_listing(text: str, **widths: int) -> list[dict[str, str]]:
     """Return the rows that squeue printed for that format, by column."""
     rows = []
     for line in text.splitlines():
-        row, at = {}, 0
+        row, column = {}, 0
         for name, width in widths.items():
-            row[name] = line[at : at + width].strip()
-            at += width
+            row[name] = line[column : column + width].strip()
+            column += width
         rows.append(row)
     return rows

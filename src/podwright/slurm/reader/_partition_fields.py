@@ -103,7 +103,7 @@ class SlurmPartitionRecord:
             return 0
         word = self._record.text("OverSubscribe").partition(":")[0]
         if word not in _SHARES:
-            raise self._record.not_known("OverSubscribe", f"{word[:40]!r} is no such value")
+            raise self._record.not_known("OverSubscribe", f"{word[:40]!r} is not such a value")
         return _SHARES.index(word)
 
     @property

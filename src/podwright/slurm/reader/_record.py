@@ -4,7 +4,7 @@ A record is a line of `scontrol --oneliner show …`. A value may hold blanks, a
 users choose (a job's name, its comment) may look like fields. Three rules follow:
 
 - A field that Slurm always prints and that is missing is not known. There are no defaults.
-- A field that appears twice is not known: one of the two may stand in a user's text.
+- A field that appears twice is not known: one of the two may be part of a user's text.
 - Slurm leaves some fields out where they are not set. Such a field counts as not set only where
   every name in the record is one that the proven releases print. Beside a name that they do not
   print, the field may have been renamed, so it is not known.
@@ -72,7 +72,7 @@ class FieldRecord:
     def text(self, field: str) -> str:
         """Return a field that Slurm always prints. Raises FieldNotKnown."""
         if field in self._twice:
-            raise self.not_known(field, "it stands there twice")
+            raise self.not_known(field, "it appears twice")
         if field not in self._fields:
             raise self.not_known(field)
         return self._fields[field]
@@ -85,7 +85,7 @@ class FieldRecord:
         """Return a whole number that Slurm always prints. Raises FieldNotKnown."""
         text = self.text(field)
         if not (text.isascii() and text.isdigit()):
-            raise self.not_known(field, f"{text[:40]!r} is no number")
+            raise self.not_known(field, f"{text[:40]!r} is not a number")
         return int(text)
 
     def count(self, field: str) -> int | None:

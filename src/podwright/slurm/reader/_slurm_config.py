@@ -63,7 +63,7 @@ class SlurmConfig:
             return parse_version(text)
         except InvalidRequest:
             raise FieldNotKnown.of(
-                "SLURM_VERSION", "scontrol show config", f"{text[:40]!r} is no version"
+                "SLURM_VERSION", "scontrol show config", f"{text[:40]!r} is not a version"
             ) from None
 
     @property
@@ -142,7 +142,7 @@ def sized(fields: dict[str, str], bound: str, missing: FieldNotKnown) -> tuple[i
         if value == "UNLIMITED":
             return 0, False
         if not (value.isascii() and value.isdigit()):
-            raise FieldNotKnown.of(key, missing.record, f"{value[:40]!r} is no number")
+            raise FieldNotKnown.of(key, missing.record, f"{value[:40]!r} is not a number")
         return int(value) * MIB, per_cpu
     raise missing
 

@@ -151,8 +151,8 @@ def _in_a_later_second(path: Path | str, than: int) -> None:
     script that it read last.
     """
     if than >= 0 and os.stat(path).st_mtime < than + 1:
-        at = max(time.time(), than + 1)
-        os.utime(path, (at, at))
+        later = max(time.time(), than + 1)
+        os.utime(path, (later, later))
 
 
 def _replace(path: Path, text: str) -> None:

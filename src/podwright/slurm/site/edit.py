@@ -56,12 +56,12 @@ def settings(text: str) -> dict[str, str]:
     return values
 
 
-def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -> str:
+def changed(text: str, wanted: Mapping[str, str], source: str, mark: str = MARK) -> str:
     """Return the file with these settings. Raises InvalidRequest for what cannot be edited
     safely.
     """
-    was, ours, cut = _marks(mark)
-    text = undone(text, mark, path)
+    old_prefix, ours, cut = _marks(mark)
+    text = undone(text, mark, source)
     left = {key.lower(): (key, value) for key, value in wanted.items()}
     out = []
     before = ""
@@ -70,14 +70,14 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
         key = match[1].lower() if match and not line.lstrip().startswith("#") else ""
         if key in left and (line.rstrip().endswith("\\") or before.rstrip().endswith("\\")):
             raise InvalidRequest(
-                f"{path}: {match[1] if match else key} goes on over several lines",
+                f"{source}: {match[1] if match else key} goes on over several lines",
                 operation="change it",
                 would_work="write it in one line, and run this again",
             )
         if key in left:
             name, value = left.pop(key)
             end = "" if line.endswith("\n") else "\n"
-            out += [was + line + end, _sealed(f"{name}={value}", mark)]
+            out += [old_prefix + line + end, _sealed(f"{name}={value}", mark)]
             if end:
                 out.append(cut + ours + "\n")
         else:
@@ -89,9 +89,9 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
     return "".join(out)
 
 
-def with_line(text: str, line: str, path: str = "the file") -> str:
+def with_line(text: str, line: str, source: str = "the file") -> str:
     """Return the file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
-    text = undone(text, path=path)
+    text = undone(text, source=source)
     if text and not text.endswith("\n"):
         text += "\n" + _CUT + OURS + "\n"
     return text + _sealed(line, MARK)
@@ -99,29 +99,33 @@ def with_line(text: str, line: str, path: str = "the file") -> str:
 
 def commented(lines: Iterable[str], mark: str) -> list[str]:
     """Return lines as comments that `undone` turns back into the lines."""
-    was, ours, cut = _marks(mark)
+    old_prefix, ours, cut = _marks(mark)
     out = []
     for line in lines:
-        out += [was + line] if line.endswith("\n") else [was + line + "\n", cut + ours + "\n"]
+        out += (
+            [old_prefix + line]
+            if line.endswith("\n")
+            else [old_prefix + line + "\n", cut + ours + "\n"]
+        )
     return out
 
 
-def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
+def undone(text: str, mark: str = MARK, source: str = "the file") -> str:
     """Return the file without what is ours. Raises InvalidRequest for a line of ours that was
     edited.
     """
-    was, ours, start = _marks(mark)
+    old_prefix, ours, start = _marks(mark)
     sealed = re.compile(re.escape(ours) + r"(?: ([0-9a-f]{8}))?\r?\n?$")
     lines = text.splitlines(keepends=True)
     out = []
     cut = False
-    for at, line in enumerate(lines):
+    for i, line in enumerate(lines):
         if line.startswith(start):
             cut = True
-        elif line.startswith(was):
-            before = line[len(was) :]
+        elif line.startswith(old_prefix):
+            before = line[len(old_prefix) :]
             # If the next line has no mark, it is the site's own, and this old one is dropped.
-            after = lines[at + 1] if at + 1 < len(lines) else ""
+            after = lines[i + 1] if i + 1 < len(lines) else ""
             own = mark == MARK and not sealed.search(after) and _key(after)
             if not (own and own == _key(before)):
                 out.append(before)
@@ -129,7 +133,7 @@ def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
             body = line[: mark_at_end.start()]
             if mark_at_end[1] and mark_at_end[1] != _seal(body):
                 raise InvalidRequest(
-                    f"{path}, line {at + 1} is Podwright's and was edited: {body.strip()[:200]}",
+                    f"{source}, line {i + 1} is Podwright's and was edited: {body.strip()[:200]}",
                     operation="change the file",
                     would_work="write there what the site wants without Podwright's words, and "
                     f"take `{mark_at_end[0].strip()}` off its end; then run this again",

@@ -34,8 +34,8 @@ def _since(*first: int, until: Version = (99, 0)) -> Any:
 class Release:
     """The behaviours of one release; `version` is (22, 5) for 22.05.
 
-    This is no dataclass: importing that module took a quarter of the time in which `podwright slurm
-    lint` starts.
+    This is not a dataclass: importing that module took a quarter of the time in which `podwright
+    slurm lint` starts.
     """
 
     def __init__(self, version: Version) -> None:
@@ -77,7 +77,7 @@ def parse_version(text: str) -> Version:
     parts = words[-1].split(".") if words else []
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
         raise InvalidRequest(
-            f"{text!r} is no version of Slurm", would_work="Write it as 22.05 or 24.11.5"
+            f"{text!r} is not a version of Slurm", would_work="Write it as 22.05 or 24.11.5"
         )
     return int(parts[0]), int(parts[1])
 

@@ -128,8 +128,8 @@ def _rows(rows: list[_Row], fields: Mapping[str, str], *, detected: bool) -> Ite
             continue
         total = sum(count for kind, _, count, _ in kinds if kind == name)
         each, more = divmod(total, max(1, len(single)))
-        for at, (kind, path, _) in enumerate(single):
-            count = each + (at < more)
+        for index, (kind, path, _) in enumerate(single):
+            count = each + (index < more)
             if count:
                 yield _Row(name, kind if name in typed else "", (path,), str(count), "")
 
@@ -140,15 +140,15 @@ def _socket_rows(
     """Yield lines for GPUs, made from the sockets that scontrol shows beside them."""
     sockets = int(fields.get("Sockets", "1"))
     cores = int(fields.get("CoresPerSocket", "1"))
-    at = 0
+    device_index = 0
     for name, kind, count, where in kinds:
         if name != "gpu":
             continue
-        on = [s for s in numbers(where) if s < sockets]
+        sockets_of_row = [s for s in numbers(where) if s < sockets]
         for nth in range(count):
             rest = ""
-            if on:
-                socket = on[nth * len(on) // count]
+            if sockets_of_row:
+                socket = sockets_of_row[nth * len(sockets_of_row) // count]
                 rest = f"Cores={socket * cores}-{(socket + 1) * cores - 1}"
-            yield _Row("gpu", kind, (f"{DEVICES}/gpu{at}",), "", rest)
-            at += 1
+            yield _Row("gpu", kind, (f"{DEVICES}/gpu{device_index}",), "", rest)
+            device_index += 1

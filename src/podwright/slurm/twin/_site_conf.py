@@ -56,7 +56,7 @@ def read_site_conf(site: SiteFiles) -> SiteConf:
 
 
 def expand(text: str) -> list[str]:
-    """Return the names in `n[1-3,7],m2`, in order. Raises InvalidRequest for what is no such
+    """Return the names in `n[1-3,7],m2`, in order. Raises InvalidRequest for what is not such a
     list.
     """
     names: list[str] = []
@@ -106,7 +106,7 @@ def _expand_part(text: str) -> list[str]:
     for piece in match[2].split(","):
         low, dash, high = piece.partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise InvalidRequest(f"{text!r} is no list of names")
+            raise InvalidRequest(f"{text!r} is not a list of names")
         last = min(int(high) if dash else int(low), int(low) + 65536)
         heads += [f"{match[1]}{n:0{len(low)}d}" for n in range(int(low), last + 1)]
     return [head + tail for tail in _expand_part(match[3]) for head in heads]

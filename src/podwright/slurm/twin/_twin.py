@@ -257,8 +257,8 @@ class Twin:
         else:
             self._spawn("-c")
             self._wait()
-            for at in range(0, len(self._conf.unused), 200):
-                names = ",".join(self._conf.unused[at : at + 200])
+            for start in range(0, len(self._conf.unused), 200):
+                names = ",".join(self._conf.unused[start : start + 200])
                 self._command(
                     ["scontrol", "update", f"NodeName={names}", "State=DRAIN", "Reason=site"]
                 )

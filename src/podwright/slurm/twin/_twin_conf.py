@@ -90,7 +90,9 @@ def twin_conf(
     conf = read_site_conf(site)
     accounts = accounts and bool(site.names) and _has_accounts(conf)
     groups = _knows_groups(site, conf)
-    ports = {name: place.node_port or FIRST_NODE_PORT + at for at, name in enumerate(conf.nodes)}
+    ports = {
+        name: place.node_port or FIRST_NODE_PORT + index for index, name in enumerate(conf.nodes)
+    }
     gres, devices = gres_conf(site.gres_conf, conf.nodes, place.folder)
     release = release_of(version)
     files = {

@@ -48,8 +48,8 @@ def user_files(account: CellUser, names: SiteNames) -> dict[str, str]:
     groups = ["root:x:0:", f"slurm:x:{SLURM_USER}:"]
     # The numbers of groups do not matter, because each group names its members.
     groups += [
-        f"{group}:x:{_FIRST_GROUP + at}:{','.join(m for m in members if m in known)}"
-        for at, (group, members) in enumerate(names.groups.items())
+        f"{group}:x:{_FIRST_GROUP + index}:{','.join(m for m in members if m in known)}"
+        for index, (group, members) in enumerate(names.groups.items())
     ]
     if known and name not in names.groups:
         groups.append(f"{name}:x:{gid}:")

@@ -105,7 +105,7 @@ class TwinService:
         host, _, port = self.place.rpartition(":")
         if not host or not port.isdecimal():
             raise InvalidRequest(
-                f"{self.place!r} is no place of a twin service",
+                f"{self.place!r} is not the address of a twin service",
                 would_work="The path of its socket, or HOST:PORT",
             )
         return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit)
@@ -166,7 +166,7 @@ def _configured(path: Path) -> str:
         key, _, value = line.partition("=")
         if key.strip() != "server" or not value.strip():
             raise InvalidRequest(
-                f"{path}: {line[:60]!r} is no setting", would_work="server = HOST:PORT"
+                f"{path}: {line[:60]!r} is not a setting", would_work="server = HOST:PORT"
             )
         server = value.strip().strip('"')
     return server

@@ -92,12 +92,12 @@ class TwinFront:
         try:
             question = msgspec.json.decode(body, type=TwinQuestion)
         except msgspec.MsgspecError as error:
-            raise InvalidRequest(f"that is no question: {error}") from None
+            raise InvalidRequest(f"the question cannot be read: {error}") from None
         question.submission()
         if question.as_uid not in (None, uid) and not self._is_privileged(uid):
             raise Denied("only root and SlurmUser may ask as another user")
         if question.as_uid is not None and not 0 <= question.as_uid < 0xFFFFFFFE:
-            raise InvalidRequest("as_uid is no number of a user")
+            raise InvalidRequest("as_uid is not a user id")
         return await asyncio.wrap_future(self._twins.ask(uid, question))
 
     async def _authenticated(self, request: HttpRequest) -> int:

@@ -123,7 +123,7 @@ def _check(option: str) -> None:
     name = match[1] if match else option[:40]
     if not match or name not in _WITH_VALUE | _ALONE:
         raise InvalidRequest(
-            f"{name!r} is no option that the service asks Slurm about",
+            f"{name!r} is not an option that the service asks Slurm about",
             would_work="Ask with options that decide which nodes, cores, memory and GPUs a job "
             "gets",
         )

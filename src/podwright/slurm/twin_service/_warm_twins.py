@@ -110,7 +110,7 @@ class WarmTwins:
         each: int = 2,
     ) -> None:
         self._source, self._clock = source, clock
-        self._most, self._each = most, each
+        self._waiting_limit, self._each = most, each
         self._changed = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
         self._active: Counter[int] = Counter()  # open questions by user
@@ -119,7 +119,7 @@ class WarmTwins:
         self._closed = False
         self._renewing = threading.Lock()  # one twin at a time starts without a question
         self.counts: Counter[str] = Counter()
-        self._workers = [_Worker(self, at) for at in range(workers)]
+        self._workers = [_Worker(self, worker_index) for worker_index in range(workers)]
         for worker in self._workers:
             worker.start()
 
@@ -147,10 +147,11 @@ class WarmTwins:
                     f"{self._each} questions of yours are being answered",
                     would_work="Wait for their answers",
                 )
-            if len(self._waiting) >= self._most:
+            if len(self._waiting) >= self._waiting_limit:
                 self.counts["refused"] += 1
                 raise NoCapacity(
-                    f"{self._most} questions wait already", would_work="Try again in a few seconds"
+                    f"{self._waiting_limit} questions wait already",
+                    would_work="Try again in a few seconds",
                 )
             self._active[uid] += 1
             now = self._clock()
@@ -224,9 +225,9 @@ class WarmTwins:
             if not self._active[entry.uid]:
                 del self._active[entry.uid]
 
-    def spare_wanted(self, at: int) -> bool:
+    def spare_wanted(self, worker_index: int) -> bool:
         """Return whether the worker of this number keeps a twin although nobody asks."""
-        return at == 0 or self._clock() < self._asked_at + _ASKED_LATELY
+        return worker_index == 0 or self._clock() < self._asked_at + _ASKED_LATELY
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -253,9 +254,9 @@ class WarmTwins:
 class _Worker(threading.Thread):
     """One twin, and the thread that asks it."""
 
-    def __init__(self, twins: WarmTwins, at: int) -> None:
-        super().__init__(name=f"twin {at}", daemon=True)
-        self._twins, self._at = twins, at
+    def __init__(self, twins: WarmTwins, worker_index: int) -> None:
+        super().__init__(name=f"twin {worker_index}", daemon=True)
+        self._twins, self._worker_index = twins, worker_index
         self._twin: StartedTwin | None = None
         self._copy: SiteCopy | None = None  # the copy that the twin runs with
         self._with_state = False
@@ -284,7 +285,7 @@ class _Worker(threading.Thread):
 
     def _keep_warm(self, copy: SiteCopy, *, was_asked: bool) -> None:
         clock = self._twins.clock
-        if not self._twins.spare_wanted(self._at):
+        if not self._twins.spare_wanted(self._worker_index):
             self._end()
             return
         if clock() < self._not_before or not (was_asked or self._due(copy)):

@@ -358,7 +358,7 @@ class Model:
             return
         held = {job: (one.bits, math.inf) for job, one in book.holdings.items()}
         able = dict.fromkeys(held, 1.0)
-        found = plan_moves(_unheld(book), order, held, able, now=0.0, away=book.away)
+        found = plan_moves(_unheld(book), order, held, able, now=0.0, unusable=book.unusable)
         if found:
             book.empty(found.devices, 0, found.jobs)
             self.is_told = False
@@ -367,7 +367,7 @@ class Model:
         book = self.book
         if not (book.moves or book.closed):
             held = [(one.bits, job) for job, one in book.holdings.items()]
-            book.close(soonest(book.blocks.capacity, book.away, held, [order], first=-1), 0)
+            book.close(soonest(book.blocks.capacity, book.unusable, held, [order], first=-1), 0)
             self.is_told = False
 
     def tell(self) -> None:
@@ -385,7 +385,7 @@ class Model:
         if book.moves and not book.unsettled:
             job = sorted(book.moves)[which % len(book.moves)]
             holding = book.holdings[job]
-            book.away |= holding.bits
+            book.unusable |= holding.bits
             holding.moved = book.moves.pop(job)
             book.count()
 
@@ -424,7 +424,7 @@ def test_what_slurm_may_start_by_the_counts_fits_at_any_time_of_a_move_and_of_ro
         elif act == 9:
             model.room(order + 1)
         elif which % 4:
-            model.book.away = 0  # what was left is reset
+            model.book.unusable = 0  # what was left is reset
             model.book.count()
         else:
             model.book.stay()

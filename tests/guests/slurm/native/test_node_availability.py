@@ -13,7 +13,7 @@ from podwright.guests.slurm.service._node_availability import (
     FreeNode,
     NodeAvailability,
     PartNeed,
-    missing,
+    unmet_need,
 )
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.guests.slurm.native.test_het import TwoJobs
@@ -59,8 +59,8 @@ def need(nodes: int, cpus: int, *partitions: str, whole_nodes: bool = False) -> 
     ],
 )
 def test_what_is_missing_is_named(nodes: list[FreeNode], needs: list[PartNeed], why: str) -> None:
-    assert missing(nodes, needs).startswith(why)
-    assert bool(missing(nodes, needs)) is bool(why)
+    assert unmet_need(nodes, needs).startswith(why)
+    assert bool(unmet_need(nodes, needs)) is bool(why)
 
 
 class Cluster:
@@ -112,7 +112,7 @@ async def test_only_busy_nodes_keep_a_job_from_its_offer(
     cluster = Cluster(used, release)
     for name, value in changes.items():
         setattr(cluster, name, value)
-    reason = await NodeAvailability(FakeSlurm(cluster), Clock()).missing([20])
+    reason = await NodeAvailability(FakeSlurm(cluster), Clock()).unmet_need([20])
     assert (reason == "") is enough, reason
 
 
@@ -125,7 +125,7 @@ async def test_whole_nodes_are_counted_as_each_release_says_it(
 ) -> None:
     cluster = Cluster(0, release)
     cluster.part = fields
-    reason = await NodeAvailability(FakeSlurm(cluster), Clock()).missing([20])
+    reason = await NodeAvailability(FakeSlurm(cluster), Clock()).unmet_need([20])
     assert reason == "idle nodes in main: 1, needed: 2"
 
 
@@ -133,19 +133,19 @@ async def test_what_is_offered_already_counts_and_looks_are_rare() -> None:
     cluster, clock = Cluster(), Clock()
     slurm = FakeSlurm(cluster)
     room = NodeAvailability(slurm, clock)
-    assert await room.missing([20]) == ""
-    assert await room.missing([20, 30]) == "free CPUs in main: 4, needed: 8"
+    assert await room.unmet_need([20]) == ""
+    assert await room.unmet_need([20, 30]) == "free CPUs in main: 4, needed: 8"
     cluster.used = 4
     command_count = len(slurm.commands)
-    assert await room.missing([20]) == ""
+    assert await room.unmet_need([20]) == ""
     assert len(slurm.commands) == command_count
     clock.now += LOOK_S
-    assert await room.missing([20]) == "free CPUs in main: 0, needed: 4"
+    assert await room.unmet_need([20]) == "free CPUs in main: 0, needed: 4"
 
 
 async def test_what_slurm_does_not_show_keeps_nobody() -> None:
     refuses = FakeSlurm(lambda _: CommandResult(1, "", "Unable to contact slurm controller"))
-    assert await NodeAvailability(refuses, Clock()).missing([20]) == ""
+    assert await NodeAvailability(refuses, Clock()).unmet_need([20]) == ""
 
 
 class Busy(TwoJobs):

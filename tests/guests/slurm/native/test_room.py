@@ -271,9 +271,9 @@ async def test_room_in_several_pods_is_made_in_all_of_them_or_in_none(clock: Clo
     clock.now = 120
     room.update(jobs)
     assert (first.closed, second.closed) == (0xFF, 0xFF)
-    second.away = 0x0001  # a machine fails: the other half will do
+    second.unusable = 0x0001  # a machine fails: the other half will do
     room.update(jobs)
     assert (first.closed, second.closed) == (0xFF, 0xFF00)
-    second.away = 0x0101
+    second.unusable = 0x0101
     room.update(jobs)
     assert (first.closed, second.closed) == (0, 0)  # no block of eight is left there

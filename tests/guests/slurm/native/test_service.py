@@ -11,7 +11,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, SlurmPod, Sweep
-from podwright.guests.slurm.service._bare import OLD_S
+from podwright.guests.slurm.service._deviceless_jobs import OLD_S
 from podwright.guests.slurm.service._job_request import hook_job
 from podwright.guests.slurm.service._licence_check import OtherStart, licences_of
 from podwright.guests.slurm.service._queue import _WIDTHS, listed

@@ -213,7 +213,7 @@ async def test_a_job_that_runs_says_what_it_holds() -> None:
 
 
 async def test_what_is_no_job() -> None:
-    with pytest.raises(InvalidRequest, match="is no job"):
+    with pytest.raises(InvalidRequest, match="is not a job"):
         await explain_job(slurm(""), server(), "--all", None)
     with pytest.raises(NotFound, match="knows no job 9"):
         await explain_job(slurm(""), server(), "9", None)

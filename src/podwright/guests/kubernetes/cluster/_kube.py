@@ -70,7 +70,7 @@ class Kube(Protocol):
         ...
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod with that uid. It is no error if there is none."""
+        """Delete the pod with that uid. It is not an error if there is none."""
         ...
 
     async def set_finalizers(

@@ -101,7 +101,7 @@ class KubeApi:
         return True
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod with that uid. It is no error if there is none."""
+        """Delete the pod with that uid. It is not an error if there is none."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
         with contextlib.suppress(NotFound, WrongState):
             await self._call("DELETE", path, {"preconditions": {"uid": uid}})
@@ -130,9 +130,11 @@ class KubeApi:
 
     async def put_lease(self, namespace: str, name: str, body: Object, *, new: bool) -> None:
         """Write a Lease. Raises WrongState where somebody else wrote it first."""
-        at = _leases(namespace)
+        path = _leases(namespace)
         with ranked(NOW):
-            await self._call("POST" if new else "PUT", at if new else f"{at}/{quote(name)}", body)
+            await self._call(
+                "POST" if new else "PUT", path if new else f"{path}/{quote(name)}", body
+            )
 
     async def watch(self, on_event: Told) -> None:
         """Call `on_event` for all that exists at the start, and then for every change, until
@@ -256,7 +258,7 @@ async def connect(kubeconfig: str = "", namespace: str = "") -> AsyncIterator[Ku
     except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise InvalidRequest(
-            f"{where} is no kubeconfig: {' '.join(str(error).split())[:200]}",
+            f"{where} is not a kubeconfig: {' '.join(str(error).split())[:200]}",
             would_work="A file that `kubectl config view` reads: --kubeconfig FILE, or KUBECONFIG",
         ) from None
     async with client.ApiClient(configuration=configuration) as api:

@@ -118,7 +118,7 @@ class KindWatch:
             kind, item = str(event["type"]), event["object"]
             version = str(item.get("metadata", {}).get("resourceVersion", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Unavailable("the API server sends what is no event") from None
+            raise Unavailable("the API server sends what is not an event") from None
         if kind == "ERROR":
             raise Unavailable(f"the watch ended: {str(item.get('message') or item)[:300]}")
         if kind != "BOOKMARK":

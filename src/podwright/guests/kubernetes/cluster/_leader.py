@@ -133,13 +133,15 @@ class Leader:
             await self._put(lease, free)
 
     def _spec(self, old: dict[str, Any], now: float, count: int) -> dict[str, Any]:
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+        timestamp = (
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+        )
         same = old.get("holderIdentity") == self._identity
         return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": DURATION,
-            "acquireTime": old.get("acquireTime") if same else at,
-            "renewTime": at,
+            "acquireTime": old.get("acquireTime") if same else timestamp,
+            "renewTime": timestamp,
             "leaseTransitions": count,
         }
 

@@ -82,7 +82,7 @@ class FakeKube:
         return True
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod with that uid. It is no error if there is none."""
+        """Delete the pod with that uid. It is not an error if there is none."""
         key = ("Pod", namespace, name)
         item = self.objects.get(key)
         if item is None or item["metadata"]["uid"] != uid:

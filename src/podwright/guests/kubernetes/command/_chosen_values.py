@@ -24,7 +24,7 @@ def chosen_setting(arguments: SettingOptions, verb: str) -> Setting:
     """Return the objects' setting. Raises InvalidRequest where partitions come from nowhere."""
     if bool(arguments.controllers) == bool(arguments.simulated):
         raise InvalidRequest(
-            "where partitions come from is not said",
+            "no option says which controller makes partitions",
             operation=f"podwright kubernetes {verb}",
             would_work="--controllers HOST:PORT, or --simulated pod16",
         )
@@ -73,13 +73,13 @@ def removal_serving(arguments: RemoveOptions) -> Serving:
 
     if bool(arguments.controllers) == arguments.leave_partitions:
         raise InvalidRequest(
-            "what becomes of the jobs' partitions is not said",
+            "no option says what becomes of the jobs' partitions",
             operation="podwright kubernetes remove",
             would_work="--controllers HOST:PORT, or --leave-partitions",
         )
     if arguments.cluster_gone and not (arguments.controllers and arguments.cluster_name):
         raise InvalidRequest(
-            "which cluster is gone is not said",
+            "no option says which cluster is gone",
             operation="podwright kubernetes remove --cluster-gone",
             would_work="--controllers HOST:PORT --cluster-name NAME, as its partitions have it",
         )

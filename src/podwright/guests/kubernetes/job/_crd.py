@@ -2,7 +2,7 @@
 
 Fields, types, defaults, printer columns, `scale` and status are the same, so manifests that it
 takes are taken here, and those that it refuses are refused. `suspend` is ours. Servers from 1.25 on
-also check RULES, in CEL; what no schema can say stands in the job's status.
+also check RULES, in CEL; what no schema can say is in the job's status.
 """
 
 from __future__ import annotations

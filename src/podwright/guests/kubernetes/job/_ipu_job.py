@@ -1,6 +1,6 @@
 """An IPUJob as the operator reads it: the object's fields, checked once. Pure.
 
-What the schema cannot say stands in `problem`, and then in the job's status.
+What the schema cannot say is in `problem`, and then in the job's status.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def read_job(item: Mapping[str, Any]) -> IpuJob:
     )
 
 
-def stamp(at: float) -> str:
+def stamp(seconds: float) -> str:
     """A time as Kubernetes writes it."""
-    return time.strftime(_STAMP, time.gmtime(at))
+    return time.strftime(_STAMP, time.gmtime(seconds))
 
 
 def seconds(text: str) -> float:

@@ -43,7 +43,7 @@ def _true(status: Mapping[str, Any]) -> dict[str, str]:
 
 def _event(job: IpuJob, kind: str, message: str, now: float) -> dict[str, Any]:
     namespace, name, uid = job.key
-    at = stamp(now)
+    timestamp = stamp(now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -63,7 +63,7 @@ def _event(job: IpuJob, kind: str, message: str, now: float) -> dict[str, Any]:
         "message": message,
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
+        "firstTimestamp": timestamp,
+        "lastTimestamp": timestamp,
         "count": 1,
     }

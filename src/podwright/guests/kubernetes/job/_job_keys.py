@@ -31,7 +31,7 @@ def secret_name(key: JobKey) -> str:
 
 
 def make_job_keys(folder: Path) -> dict[str, bytes]:
-    """Certificates and keys of both roles, by the names of their files, which stand in the folder
+    """Certificates and keys of both roles, by the names of their files, which are in the folder
     then. Raises Unavailable without openssl."""
     for role, use in _USES.items():
         argv = [*_MAKE, "-subj", f"/CN={role}", "-addext", f"extendedKeyUsage={use}"]

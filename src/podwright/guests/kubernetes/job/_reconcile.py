@@ -111,9 +111,9 @@ class _JobView:
     taken_name: str = ""
     actions: list[Action] = field(default_factory=list)
 
-    def status(self, state: str, message: str, **more: Any) -> dict[str, Any] | None:
+    def status(self, state: str, message: str, **extra_fields: Any) -> dict[str, Any] | None:
         """The status that this makes; None where it is as it was."""
-        words = StatusWords(state, message, **more)
+        words = StatusWords(state, message, **extra_fields)
         return status_of(self.job, self.pods, self.holdings, self.now, words)
 
     def end(self, pods: Sequence[PodView]) -> None:

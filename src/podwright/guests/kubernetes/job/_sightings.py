@@ -13,7 +13,7 @@ INSTANCE_LABEL: Final = "podwright.graphcore.ai/instance"
 ATTEMPT_LABEL: Final = "podwright.graphcore.ai/attempt"
 PARTITION_NOTE: Final = "podwright.graphcore.ai/partition"
 
-#: Our own init container: its failure is no program's.
+#: Our own init container: its failure is not a program's.
 PREPARATION: Final = "podwright-preparation"
 
 WORKER: Final = "worker"

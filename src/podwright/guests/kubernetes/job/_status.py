@@ -108,14 +108,14 @@ def _conditions(
         if old is None and true == "False":
             continue
         if old is None or old.get("status") != true:
-            at = stamp(now)
+            timestamp = stamp(now)
             old = {
                 "type": kind,
                 "status": true,
                 "reason": (words.reason or words.state) if true == "True" else words.state,
                 "message": words.message[:_MOST],
-                "lastTransitionTime": at,
-                "lastUpdateTime": at,
+                "lastTransitionTime": timestamp,
+                "lastUpdateTime": timestamp,
             }
         out.append(old)
     return out

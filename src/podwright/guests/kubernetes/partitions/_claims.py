@@ -51,7 +51,7 @@ class Owner(NamedTuple):
 
 
 def owner_of(words: str) -> Owner | None:
-    """Return the owner in the text that a partition carries, or None if it is no job's."""
+    """Return the owner in the text that a partition carries, or None if it is not a job's."""
     match = _WORDS.fullmatch(words)
     if match is None:
         return None
@@ -105,8 +105,8 @@ class ClaimBook(Book[str, Claim]):
         return partition if _NAME.fullmatch(partition) else None
 
     def adopted(self, info: PartitionInfo, start: int, order: int) -> Claim | None:
-        """Return the claim that an existing partition stands for, or None if it is no job's of this
-        cluster.
+        """Return the claim that an existing partition stands for, or None if it is not of a job
+        of this cluster.
         """
         owner = owner_of(info.job)
         if owner is None or owner.cluster != self.kubernetes or owner.partition != info.name:

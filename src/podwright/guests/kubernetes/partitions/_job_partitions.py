@@ -407,7 +407,7 @@ class Partitions:
                 await self.places[name].server.remove(claim.name, claim.words)
                 if book.holdings.get(partition) is claim:
                     if partition in book.broken:
-                        book.away |= claim.bits  # until the next refresh reads their state
+                        book.unusable |= claim.bits  # until the next refresh reads their state
                     book.release(partition)
                 self._infos.pop(partition, None)
                 self.used(claim.owner.job.uid, claim.owner.instance)

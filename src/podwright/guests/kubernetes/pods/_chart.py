@@ -87,7 +87,7 @@ def chart() -> dict[str, str]:
         operator_network=_value("controller.hostNetwork"),
         exec_fallback=_value("podwright.execFallback"),
     )
-    about = {
+    metadata = {
         "apiVersion": "v2",
         "name": NAME,
         "description": "IPUJobs on partitions of V-IPU controllers.",
@@ -96,7 +96,7 @@ def chart() -> dict[str, str]:
         "kubeVersion": f">=1.{CEL_FROM}.0-0",
     }
     return {
-        "Chart.yaml": as_yaml([about]),
+        "Chart.yaml": as_yaml([metadata]),
         "values.yaml": as_yaml([VALUES]),
         "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
         "templates/rights.yaml": _template(rights(setting)),
@@ -162,17 +162,17 @@ def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
     """Return what Helm makes of a template of ours, for tests. values: all values."""
 
     def value(path: str) -> Any:
-        at: Any = values
+        node: Any = values
         for part in path.removeprefix(".Values.").split("."):
-            at = at[part]
-        return at
+            node = node[part]
+        return node
 
     def put(match: re.Match[str]) -> str:
         path, _, form = match[1].partition(" | ")
         if path == ".Release.Namespace":
             return namespace
-        at = value(path)
-        return json.dumps(at) if form or isinstance(at, bool) else str(at)
+        setting = value(path)
+        return json.dumps(setting) if form or isinstance(setting, bool) else str(setting)
 
     lines, chosen, branch_taken = [], True, False
     for line in template.splitlines():

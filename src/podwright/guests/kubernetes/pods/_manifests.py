@@ -83,7 +83,7 @@ def minor_of(version: str) -> int:
     match = re.fullmatch(r"v?1\.(\d{1,3})(?:[.+-].*)?", version)
     if match is None or int(match[1]) < _OLDEST:
         raise InvalidRequest(
-            f"{version[:40]!r} is no version of Kubernetes that has CRDs as we write them",
+            f"{version[:40]!r} is not a version of Kubernetes that has CRDs as we write them",
             would_work=f"--for 1.34, or any from 1.{_OLDEST} on",
         )
     return int(match[1])

@@ -116,7 +116,9 @@ def _connect(job: IpuJob, make: MakePod, spec: dict[str, Any], first: dict[str, 
     ]
     variables = {KEYS_VARIABLE: _KEYS}
     if make.role == LAUNCHER:
-        variables[WORKERS_VARIABLE] = " ".join(f"{name}={at}" for name, at in make.workers)
+        variables[WORKERS_VARIABLE] = " ".join(
+            f"{name}={address}" for name, address in make.workers
+        )
         first["command"] = [f"{PLACE}/bin/launcher", *first["command"]]
     else:
         _open_door(first)

@@ -122,13 +122,13 @@ def _copy_library(library: Path) -> None:
     ours = ("podwright", *_PACKAGES)
     for name in ours:
         module = import_module(name)
-        at = library / name.replace(".", "/")
-        at.parent.mkdir(exist_ok=True)
+        target = library / name.replace(".", "/")
+        target.parent.mkdir(exist_ok=True)
         if hasattr(module, "__path__"):
             skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
-            shutil.copytree(next(iter(module.__path__)), at, ignore=skipped)
+            shutil.copytree(next(iter(module.__path__)), target, ignore=skipped)
         else:
-            shutil.copy2(str(module.__file__), at.with_suffix(".py"))
+            shutil.copy2(str(module.__file__), target.with_suffix(".py"))
 
 
 def _linked(files: Iterable[Path]) -> list[Path]:
@@ -141,8 +141,8 @@ def _linked(files: Iterable[Path]) -> list[Path]:
     except FileNotFoundError:
         raise Unavailable("there is no ldd here", would_work="apt-get install libc-bin") from None
     for name, path, loader in _LINKED.findall(listing):
-        at = Path(path or loader)
-        libraries.setdefault(Path(name).name or at.name, at)
+        library_path = Path(path or loader)
+        libraries.setdefault(Path(name).name or library_path.name, library_path)
     return [path for path in libraries.values() if path.exists()]
 
 

@@ -139,7 +139,7 @@ async def _reach(
     """
     address = job_workers(environ).get(name, "")
     if not address:
-        raise NoWorker("it is no worker of this job")
+        raise NoWorker("it is not a worker of this job")
     try:
         context = tls_of(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
     except OSError as error:

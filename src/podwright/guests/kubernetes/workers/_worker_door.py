@@ -89,7 +89,9 @@ class WorkerDoor:
                 )  # the task starts: once it runs, cancelling it closes the connection
 
     async def _meet(self, connection: socket.socket, context: ssl.SSLContext) -> None:
-        """Wait until a caller has shown its certificate. It is then in `sessions`, or gone."""
+        """Wait until a caller has shown its certificate. The connection then is in `sessions`, or
+        closed.
+        """
         task = asyncio.current_task()
         assert task
         protocol = asyncio.StreamReaderProtocol(StreamReader(), self._called)
@@ -124,9 +126,11 @@ class WorkerDoor:
 
 def _listen(port: int) -> socket.socket:
     """Return a socket that listens at all addresses. Raises OSError."""
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
-    listening = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=128)
+    dual_stack = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual_stack else socket.AF_INET
+    listening = socket.create_server(
+        ("", port), family=family, dualstack_ipv6=dual_stack, backlog=128
+    )
     listening.setblocking(False)
     return listening
 

@@ -63,9 +63,9 @@ def exec_place(environ: Mapping[str, str]) -> ExecPlace | None:
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     if not (namespace and container and host):
         return None
-    at = f"[{host}]" if ":" in host else host
+    url_host = f"[{host}]" if ":" in host else host
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return ExecPlace(namespace, container, f"https://{at}:{port}", ACCOUNT)
+    return ExecPlace(namespace, container, f"https://{url_host}:{port}", ACCOUNT)
 
 
 @contextlib.asynccontextmanager

@@ -132,18 +132,22 @@ class KeyProofs:
         words = authorization.split()
         if len(words) != 4 or words[0].lower() != "podwright" or not words[1].isdecimal():
             return "over TCP a request needs a signature by the key"
-        _, at, nonce, mac = words
-        if not hmac.compare_digest(mac.encode(), sign(self._key, at, nonce, path, body).encode()):
+        _, timestamp, nonce, mac = words
+        if not hmac.compare_digest(
+            mac.encode(), sign(self._key, timestamp, nonce, path, body).encode()
+        ):
             return "the signature is that of another key or request"
         now = self._clock()
-        if abs(now - int(at)) > CLOCKS_S:
-            return f"the signature is of another time: clocks differ by {now - int(at):.0f} s"
+        if abs(now - int(timestamp)) > CLOCKS_S:
+            return (
+                f"the signature is of another time: clocks differ by {now - int(timestamp):.0f} s"
+            )
         if now >= self._tidy:
             self._seen = {seen: until for seen, until in self._seen.items() if until > now}
             self._tidy = now + _TIDY_S
         if self._seen.get(nonce, now) > now:
             return "the signature was shown before"
-        self._seen[nonce] = int(at) + CLOCKS_S + 1
+        self._seen[nonce] = int(timestamp) + CLOCKS_S + 1
         return ""
 
     async def signed(self, reply: Reply, authorization: str) -> Reply:
@@ -154,8 +158,8 @@ class KeyProofs:
 
     async def authorization(self, path: str) -> str:
         """See HookIdentity."""
-        at, nonce = f"{self._clock():.0f}", secrets.token_hex(16)
-        return f"Podwright {at} {nonce} {sign(self._key, at, nonce, path, b'')}"
+        timestamp, nonce = f"{self._clock():.0f}", secrets.token_hex(16)
+        return f"Podwright {timestamp} {nonce} {sign(self._key, timestamp, nonce, path, b'')}"
 
     async def believes(self, reply: Reply, authorization: str) -> bool:
         """See HookIdentity."""
@@ -181,9 +185,9 @@ def _mac(key: bytes, content: bytes) -> str:
     return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
-def sign(key: bytes, at: str, nonce: str, path: str, body: bytes) -> str:
+def sign(key: bytes, timestamp: str, nonce: str, path: str, body: bytes) -> str:
     """Return the MAC of a request, in hexadecimal."""
-    content = f"{at}\n{nonce}\n{path}\n".encode() + body
+    content = f"{timestamp}\n{nonce}\n{path}\n".encode() + body
     return _mac(key, content)
 
 

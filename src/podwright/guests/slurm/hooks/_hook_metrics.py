@@ -39,20 +39,24 @@ def figures(mode: str, state: Mapping[str, Any]) -> Iterable[Figure]:
     for name, value in state.get("figures", {}).items():
         unit = "slurm_waited_seconds" if name == "waited_s" else f"slurm_jobs_{name}"
         yield Figure(unit, _WORDS.get(name, name), value, total=True)
-    for pod, of in state.get("pods", {}).items():
-        yield from _pod(pod, of)
+    for pod, pod_state in state.get("pods", {}).items():
+        yield from _pod(pod, pod_state)
 
 
-def _pod(kind: str, of: Mapping[str, Any]) -> Iterator[Figure]:
-    sizes: Mapping[str, int] = of["held"]
+def _pod(kind: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
+    sizes: Mapping[str, int] = pod_state["held"]
     # Scraped data already have a label `pod`, and the Slurm of one pod may have several types of
     # devices. So the label here is `type`.
-    at = {"type": kind}
-    yield Figure("slurm_devices", "Devices of the pod that Slurm schedules.", of["devices"], at)
-    yield Figure("slurm_devices_held", "Devices that jobs hold.", sum(sizes.values()), at)
-    yield Figure("slurm_jobs_holding", "Jobs that hold devices.", len(sizes), at)
-    emptied = of["emptied_for_a_large_job"]
-    yield Figure("slurm_devices_emptied", "Devices kept for the first in the queue.", emptied, at)
-    for size, count in of["free_together"].items():
+    labels = {"type": kind}
+    yield Figure(
+        "slurm_devices", "Devices of the pod that Slurm schedules.", pod_state["devices"], labels
+    )
+    yield Figure("slurm_devices_held", "Devices that jobs hold.", sum(sizes.values()), labels)
+    yield Figure("slurm_jobs_holding", "Jobs that hold devices.", len(sizes), labels)
+    emptied = pod_state["emptied_for_a_large_job"]
+    yield Figure(
+        "slurm_devices_emptied", "Devices kept for the first in the queue.", emptied, labels
+    )
+    for size, count in pod_state["free_together"].items():
         words = "Free devices that lie in whole blocks of this size."
-        yield Figure("slurm_devices_free_in_blocks", words, count, {**at, "size": size})
+        yield Figure("slurm_devices_free_in_blocks", words, count, {**labels, "size": size})

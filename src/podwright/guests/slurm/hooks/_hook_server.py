@@ -83,7 +83,7 @@ class Front:
             "/slurm.v1/StepBegins": answers.prove_step,
         }
         self._servers: list[HttpServer] = []
-        self._at = ""
+        self._address = ""
 
     async def start(self, listener: socket.socket) -> None:
         """Answer callers on a Unix socket."""
@@ -93,7 +93,7 @@ class Front:
         """Answer callers over TCP who prove who they are. at: the address by which others know this
         service.
         """
-        self._at = at
+        self._address = at
         await self._start(listener, self._remote, REMOTE)
 
     async def finish(self, seconds: float) -> None:
@@ -121,7 +121,7 @@ class Front:
         authorization = request.header("authorization")
         asks_role = (request.method, request.path) == ("GET", ROLE)
         if asks_role:  # with our own address, so that a reply passed on by another host is refused
-            reply = _text_reply(200, f"{self._answers.role()} {self._at}\n")
+            reply = _text_reply(200, f"{self._answers.role()} {self._address}\n")
         else:
             reply = await self._answer(request, self._proofs)
         if self._proofs is None or (asks_role and not authorization):

@@ -53,10 +53,12 @@ def role_of(place: int, now: StandbyRole, peers: Mapping[int, StandbyRole]) -> S
     before it stands by, and none is UNKNOWN: so after a start nobody takes over before everybody
     has answered or is GONE.
     """
-    active = [at for at, role in peers.items() if role is StandbyRole.ACTIVE]
+    active = [peer for peer, role in peers.items() if role is StandbyRole.ACTIVE]
     if now is StandbyRole.ACTIVE:
-        return StandbyRole.STANDBY if any(at < place for at in active) else StandbyRole.ACTIVE
-    waits_for = [at for at, role in peers.items() if at < place and role is StandbyRole.STANDBY]
+        return StandbyRole.STANDBY if any(peer < place for peer in active) else StandbyRole.ACTIVE
+    waits_for = [
+        peer for peer, role in peers.items() if peer < place and role is StandbyRole.STANDBY
+    ]
     unsure = StandbyRole.UNKNOWN in peers.values()
     return StandbyRole.STANDBY if active or waits_for or unsure else StandbyRole.ACTIVE
 
@@ -79,7 +81,7 @@ class Peers:
         self.role = StandbyRole.STANDBY
         self._addresses, self._place, self._clock = addresses, place, clock
         self._ask = ask
-        peers = [at for at in range(len(addresses)) if at != place]
+        peers = [peer for peer in range(len(addresses)) if peer != place]
         self._roles = dict.fromkeys(peers, StandbyRole.UNKNOWN)
         self._heard = dict.fromkeys(peers, clock())
 
@@ -88,8 +90,8 @@ class Peers:
         """The address of the active service, or "" if none is known."""
         if self.role is StandbyRole.ACTIVE:
             return self._addresses[self._place]
-        known = (at for at, role in self._roles.items() if role is StandbyRole.ACTIVE)
-        return next((self._addresses[at] for at in known), "")
+        known = (peer for peer, role in self._roles.items() if role is StandbyRole.ACTIVE)
+        return next((self._addresses[peer] for peer in known), "")
 
     async def become(self, role: StandbyRole) -> None:
         """Ask the others again and again, and return once this service has `role`."""
@@ -99,15 +101,15 @@ class Peers:
             if self.role is not role:
                 await asyncio.sleep(ASK_S)
 
-    async def _hear(self, at: int) -> None:
+    async def _hear(self, peer: int) -> None:
         try:
-            self._roles[at] = await self._ask(self._addresses[at])
-            self._heard[at] = self._clock()
+            self._roles[peer] = await self._ask(self._addresses[peer])
+            self._heard[peer] = self._clock()
         except (OSError, http.client.HTTPException, MungeError) as error:
             if isinstance(error, MungeError) and error.absent:
                 return  # without MUNGE nobody can be asked, which says nothing about the peers
-            if self._clock() - self._heard[at] >= SILENT_S:
-                self._roles[at] = StandbyRole.GONE
+            if self._clock() - self._heard[peer] >= SILENT_S:
+                self._roles[peer] = StandbyRole.GONE
 
 
 async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
@@ -119,13 +121,13 @@ async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
     if not await identity.believes(reply, authorization):
         raise http.client.HTTPException(f"{address}: it is not Slurm's user who says so")
     assert isinstance(reply.body, bytes)
-    role, _, at = reply.body.decode(errors="replace").strip().partition(" ")
-    if at != address:  # a host there passes on another service's reply
-        raise http.client.HTTPException(f"{address}: the word of {at}")
+    role, _, served_address = reply.body.decode(errors="replace").strip().partition(" ")
+    if served_address != address:  # a host there passes on another service's reply
+        raise http.client.HTTPException(f"{address}: the word of {served_address}")
     try:
         return StandbyRole(role)
     except ValueError:
-        raise http.client.HTTPException(f"{address}: {role} is no role") from None
+        raise http.client.HTTPException(f"{address}: {role} is not a role") from None
 
 
 def _ask(address: str, authorization: str) -> Reply:

@@ -94,7 +94,7 @@ class Heterogeneous:
                 early = self._clock() < self._vain.get(leader, (0, 0.0))[1]
                 if early or not self._has_devices(leader, parts):
                     continue
-                if problem := await self._nodes.missing((*offers, leader)):
+                if problem := await self._nodes.unmet_need((*offers, leader)):
                     self._pass_over(leader, problem)
                 elif await self._reserve(leader, parts):
                     # The offer starts at once, because the others may take a while.

@@ -104,7 +104,7 @@ class JobCalls(ABC):
                         _log.warning("job %d waits in its prolog: %s", job.job, error)
                         waiting = True
                 except (Unavailable, OtherStart):
-                    raise  # no server, or this start is over: that is no failed attempt
+                    raise  # no server, or this start is over: that is not a failed attempt
                 except PodwrightError as error:
                     raise await self.refused(job, error) from None
                 self.sweep_wanted.set()  # a job that Slurm forgot may hold the devices

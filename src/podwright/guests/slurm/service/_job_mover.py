@@ -108,14 +108,14 @@ class JobMover:
         firsts = {
             pod: first_job for first_job in first_in_line(waiting) for pod in first_job.orders
         }
-        self._rest = {job: at for job, at in self._rest.items() if at > service.clock()}
+        self._rest = {job: until for job, until in self._rest.items() if until > service.clock()}
         for pod, book in service.books.items():
             first, plan = firsts.get(pod), self._plans.get(pod)
             if plan is not None:
                 if first is None or first.job != plan.job:
                     plan.over = plan.over or f"job {plan.job} is not the first that waits"
             elif book.emptied:  # all have moved, and their old devices are being reset
-                lost = book.closed & book.away & ~book.resetting
+                lost = book.closed & book.unusable & ~book.resetting
                 if first is None or first.job != book.closed_for or lost:
                     book.stay()
                     service.counts.poke()
@@ -172,7 +172,7 @@ class JobMover:
             job: (entry.bits, likely_end(_end_time(jobs.get(job)), entry.began, now)[0])
             for job, entry in book.holdings.items()
         }
-        return plan_moves(_unheld(book), order, holdings, able, now=now, away=book.away)
+        return plan_moves(_unheld(book), order, holdings, able, now=now, unusable=book.unusable)
 
     # -- carrying out ------------------------------------------------------------------------
 

@@ -56,10 +56,10 @@ def life(words: str) -> Life | None:
     match = _WORDS.fullmatch(words)
     if match is None:
         return None
-    at = 0
+    end_time = 0
     if match[5]:
         try:
-            at = int(datetime.strptime(match[5], "%Y-%m-%dT%H:%M:%S%z").timestamp())
+            end_time = int(datetime.strptime(match[5], "%Y-%m-%dT%H:%M:%S%z").timestamp())
         except ValueError:
             return None
-    return Life(int(match[1]), int(match[2] or 0), int(match[3] or 0), match[4] or "", at)
+    return Life(int(match[1]), int(match[2] or 0), int(match[3] or 0), match[4] or "", end_time)

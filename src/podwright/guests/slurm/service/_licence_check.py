@@ -146,7 +146,7 @@ def _option(job: HookJob) -> int | None:
     if not job.ipus:
         return None
     if not job.ipus.isascii() or not job.ipus.isdecimal() or len(job.ipus) > 18:
-        raise Differs(f"--ipus={job.ipus[:40]} is no number of devices")
+        raise Differs(f"--ipus={job.ipus[:40]} is not a number of devices")
     return int(job.ipus)
 
 

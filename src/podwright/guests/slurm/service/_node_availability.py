@@ -78,20 +78,22 @@ def part_need(job: JobRecord, partitions: Mapping[str, SlurmPartitionRecord]) ->
     return PartNeed(names, job.min_nodes or 1, job.min_cpus or 1, whole_nodes)
 
 
-def missing(free: Sequence[FreeNode], needs: Sequence[PartNeed]) -> str:
+def unmet_need(free: Sequence[FreeNode], needs: Sequence[PartNeed]) -> str:
     """Return why the free nodes cannot be enough for all these parts together, or "" if they may
     be.
     """
-    for names in dict.fromkeys(frozenset(need.partitions) for need in needs):
-        reachable = [node for node in free if node.cpus > 0 and names.intersection(node.partitions)]
-        inside = [need for need in needs if names.issuperset(need.partitions)]
-        name = ",".join(sorted(names))
+    for partition_names in dict.fromkeys(frozenset(need.partitions) for need in needs):
+        reachable = [
+            node for node in free if node.cpus > 0 and partition_names.intersection(node.partitions)
+        ]
+        competing_needs = [need for need in needs if partition_names.issuperset(need.partitions)]
+        name = ",".join(sorted(partition_names))
         cpus, idle = sum(node.cpus for node in reachable), sum(node.idle for node in reachable)
-        if (needed := sum(need.cpus for need in inside)) > cpus:
+        if (needed := sum(need.cpus for need in competing_needs)) > cpus:
             return f"free CPUs in {name}: {cpus}, needed: {needed}"
-        if (needed := sum(need.nodes for need in inside if need.whole_nodes)) > idle:
+        if (needed := sum(need.nodes for need in competing_needs if need.whole_nodes)) > idle:
             return f"idle nodes in {name}: {idle}, needed: {needed}"
-        if (needed := max(need.nodes for need in inside)) > len(reachable):
+        if (needed := max(need.nodes for need in competing_needs)) > len(reachable):
             return f"nodes with free CPUs in {name}: {len(reachable)}, needed: {needed}"
     return ""
 
@@ -109,7 +111,7 @@ class NodeAvailability:
         self._parts: dict[int, list[JobRecord]] = {}
         self._last_problem = ""
 
-    async def missing(self, leaders: Sequence[int]) -> str:
+    async def unmet_need(self, leaders: Sequence[int]) -> str:
         """Return why nodes are missing for these jobs together, or "" if all of them may start or
         nobody knows.
         """
@@ -123,7 +125,7 @@ class NodeAvailability:
                 for part in await self._parts_of(leader)
                 if part.state == "PENDING"
             ]
-            return missing(self._free, [need for need in needs if need])
+            return unmet_need(self._free, [need for need in needs if need])
         except (FieldNotKnown, Unavailable) as error:
             if str(error) != self._last_problem:
                 _log.warning("whether nodes are free for heterogeneous jobs: %s", error)

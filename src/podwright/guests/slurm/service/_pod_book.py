@@ -125,7 +125,7 @@ class PodBook(Book[int, JobHolding]):
         return job_of(partition)
 
     def adopted(self, info: PartitionInfo, start: int, order: int) -> JobHolding | None:
-        """Return the holding that a partition describes, or None if it is no job's."""
+        """Return the holding that a partition describes, or None if it is not a job's."""
         start_record = life(info.job)
         if start_record is None:
             return None

@@ -48,14 +48,14 @@ class QueueReport:
     def __init__(self, server: Hears, clock: Callable[[], float]) -> None:
         self._server, self._clock = server, clock
         self._sent: list[JobInfo] = []
-        self._at = -AGAIN
+        self._sent_at = -AGAIN
         self._refused = False
 
     async def send(self, waiting: Iterable[WaitingJob]) -> None:
         """Send the queue. If the server refuses the report, the rest of the sweep goes on."""
         jobs = in_order(waiting)
         now = self._clock()
-        if jobs == self._sent and now < self._at + AGAIN:
+        if jobs == self._sent and now < self._sent_at + AGAIN:
             return
         try:
             await self._server.report(jobs)
@@ -64,7 +64,7 @@ class QueueReport:
                 _log.info("the server does not show Slurm's queue: %s", error)
             self._refused = True
             return
-        self._sent, self._at, self._refused = jobs, now, False
+        self._sent, self._sent_at, self._refused = jobs, now, False
 
 
 def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:

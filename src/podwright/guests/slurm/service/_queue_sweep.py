@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from podwright.errors import PodwrightError
 from podwright.guests.shared import sweep
-from podwright.guests.slurm.service._bare import Bare
+from podwright.guests.slurm.service._deviceless_jobs import Bare
 from podwright.guests.slurm.service._job_mover import JobMover
 from podwright.guests.slurm.service._node_failure import NodeFailures
 from podwright.guests.slurm.service._pod_book import JobHolding, PodBook
@@ -79,8 +79,8 @@ class Sweep:
         since = [(book, book.tick()) for book in service.books.values()]
         jobs, ended_count = await sweep(self, service.books, service.lock)
         service.figures.swept += ended_count
-        for book, at in since:
-            book.count_as_listed(jobs, at)
+        for book, began_at in since:
+            book.count_as_listed(jobs, began_at)
         await self._without_devices.check(jobs)
         await self._heterogeneous(jobs)
         if self._mover is not None:
@@ -248,8 +248,8 @@ def sentence(book: PodBook, size: int, job: int = 0, *, reason: str = "") -> str
     order = size.bit_length() - 1
     pod = book.pod.type
     if job and book.closed_for == job:
-        emptied, of = (book.closed & book.unheld()).bit_count(), book.closed.bit_count()
-        subject = "a block is" if of == size else f"{of} devices are"
+        emptied, room_size = (book.closed & book.unheld()).bit_count(), book.closed.bit_count()
+        subject = "a block is" if room_size == size else f"{room_size} devices are"
         words = f"waits for {size} devices of {pod}: {subject} emptied for it, {emptied} are free"
         return f"{words}{_movers(book)}"
     if order < len(wholes) and wholes[order] >= size:

@@ -27,7 +27,7 @@ class RetryLimit:
 
     def __init__(self, slurm: Slurm, most: int) -> None:
         self._slurm = slurm
-        self._most = most
+        self._limit = most
         self._holding: set[asyncio.Task[None]] = set()
 
     async def refusal(
@@ -43,7 +43,7 @@ class RetryLimit:
                 return InvalidRequest(str(error))  # number must not pay for it
             before = tried(known)
             release = f"scontrol release {job.het_job or job.job}"
-            attempt = failed(before, self._most, str(error), release, final=final)
+            attempt = failed(before, self._limit, str(error), release, final=final)
             await comment(self._slurm, job, known.head + attempt.words)
         except Unavailable as silent:
             _log.warning("job %d: %s, and Slurm cannot be told: %s", job.job, error, silent)

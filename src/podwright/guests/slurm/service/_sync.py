@@ -49,7 +49,7 @@ class Counts:
             raise Unavailable(f"Slurm was not told: {self.problem or 'it is slow'}") from None
 
     def poke(self) -> None:
-        """Have the present state told to Slurm, without waiting for it."""
+        """Report the present state to Slurm soon, without waiting for it."""
         self._wanted += 1
         self._wake.set()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from podwright.errors import PodwrightError
-from podwright.guests.slurm.setup._check_cluster import SLEEP, Check, ServedCluster, is_root
+from podwright.guests.slurm.setup._served_cluster import SLEEP, Check, ServedCluster, is_root
 from podwright.slurm.reader import listing_format
 from podwright.wire import ReadyState
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from podwright.errors import FieldNotKnown, InvalidRequest
 from podwright.guests.slurm.hooks import slurm_uid
-from podwright.guests.slurm.setup._check_cluster import Check, ServedCluster, is_root
 from podwright.guests.slurm.setup._native import SUBMIT, NativePlaces, backfill_window, native
+from podwright.guests.slurm.setup._served_cluster import Check, ServedCluster, is_root
 from podwright.slurm.reader import SHOW_CONFIG, SHOW_LICENCES, SlurmConfig, read_licences
 from podwright.slurm.site.files import read
 
@@ -48,7 +48,7 @@ def _running(cluster: ServedCluster) -> SlurmConfig:
 def _configured(cluster: ServedCluster, folder: Path) -> str:
     now = _running(cluster)
     if not now:
-        return cluster.ask(*SHOW_CONFIG)[1][:200] or "scontrol says nothing"
+        return cluster.ask(*SHOW_CONFIG)[1][:200] or "scontrol printed nothing"
     for key, name in (
         ("PrologSlurmctld", "prolog-slurmctld"),
         ("EpilogSlurmctld", "epilog-slurmctld"),

@@ -9,7 +9,7 @@ from podwright.errors import PodwrightError, Unavailable
 from podwright.guests.slurm.service import parse_licences
 from podwright.guests.slurm.service._job_start import JOB
 from podwright.guests.slurm.service._sync import RESERVATION
-from podwright.guests.slurm.setup._check_cluster import ServedCluster
+from podwright.guests.slurm.setup._served_cluster import ServedCluster
 from podwright.slurm.reader import SHOW_RESERVATIONS, read_reservations
 from podwright.wire import PartitionInfo, ReadyState
 
@@ -52,15 +52,15 @@ def _hidden(cluster: ServedCluster) -> dict[str, int]:
 def _differ(cluster: ServedCluster, hidden: Mapping[str, int]) -> str:
     with cluster.partitions() as partitions:
         infos = partitions()
-    away = Counter(
+    missing_sizes = Counter(
         {fixed.licence: 0 for fixed in cluster.site.partitions},
     )
-    away.update(
+    missing_sizes.update(
         fixed.licence
         for fixed in cluster.site.partitions
         if not _usable(infos.get(fixed.name), fixed.size)
     )
-    for licence, count in away.items():
+    for licence, count in missing_sizes.items():
         if (count_hidden := hidden.get(licence, 0)) != count:
             return f"Slurm hides {count_hidden} of {licence}, and {count} cannot be handed over"
     return ""

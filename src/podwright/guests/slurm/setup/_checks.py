@@ -19,8 +19,8 @@ from podwright.guests.slurm.service._pods import HET_WAIT
 from podwright.guests.slurm.service._sync import RESERVATION
 from podwright.guests.slurm.setup import _check_changes as changes
 from podwright.guests.slurm.setup import _check_files as files
-from podwright.guests.slurm.setup._check_cluster import SLEEP, Check, ServedCluster
 from podwright.guests.slurm.setup._check_static import shelf
+from podwright.guests.slurm.setup._served_cluster import SLEEP, Check, ServedCluster
 from podwright.slurm.reader import SHOW_RESERVATIONS, read_reservations
 from podwright.wire import ReadyState
 

@@ -60,12 +60,12 @@ def chosen_site(choice: SlurmChoice) -> Site:
         raise InvalidRequest("host mapping needs a file", would_work="--mapping FILE")
     if mode not in ("native", "plugin") and choice.on_failure == "relocate":
         raise InvalidRequest(
-            f"under --mode {mode} a job's devices are where they are",
+            f"--mode {mode} cannot move a job to other devices",
             operation="--on-failure relocate",
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
     conf = Path(choice.slurm_conf).absolute()
-    at = addresses(choice.server) or (Address("localhost"),)
+    server_addresses = addresses(choice.server) or (Address("localhost"),)
     if choice.server_config and not choice.server.startswith("tcp:"):
         raise InvalidRequest(
             "by the Unix socket the kernel says who calls",
@@ -87,10 +87,12 @@ def chosen_site(choice: SlurmChoice) -> Site:
         mode=mode,
         socket=choice.hooks_socket,
         host=server_host(
-            Path(choice.slurm_conf), choice.host, at[0].host if addresses(choice.server) else None
+            Path(choice.slurm_conf),
+            choice.host,
+            server_addresses[0].host if addresses(choice.server) else None,
         ),
         window_s=window(Path(choice.slurm_conf)),
-        port=choice.port or own or at[0].port,
+        port=choice.port or own or server_addresses[0].port,
         fallen=choice.on_failure,
         room_s=choice.room_after,
         default_ipus=_default_ipus(choice, site.pods),
@@ -108,7 +110,7 @@ def _with_devices(site: Site, choice: SlurmChoice, client: Client) -> Site:
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not text"
             raise InvalidRequest(f"{path}: {reason}", operation="read the mapping") from None
         return msgspec.structs.replace(site, hosts=mapping(client, text, str(path)))
     if choice.mode == "static":

@@ -57,7 +57,7 @@ def native(places: NativePlaces, site: Site, *, trusted: Sequence[int] = (0,)) -
     made to.
     """
     conf = read(places.slurm_conf)
-    base = undone(conf, path=str(places.slurm_conf))
+    base = undone(conf, source=str(places.slurm_conf))
     now = settings(base)
     plan = FileChanges()
     wanted = _wanted(places, site, now)
@@ -98,11 +98,11 @@ def undo(places: NativePlaces) -> FileChanges:
     plan = FileChanges()
     conf = read(places.slurm_conf)
     _check_weights(places, conf)
-    plan.texts[places.slurm_conf] = undone(conf, path=str(places.slurm_conf))
+    plan.texts[places.slurm_conf] = undone(conf, source=str(places.slurm_conf))
     stack = Path(settings(conf).get("plugstackconfig", "") or places.etc / "plugstack.conf")
     if stack.exists():
         text = read(stack)
-        left = undone(text, path=str(stack))
+        left = undone(text, source=str(stack))
         plan.texts[stack] = None if _NEW in text and not left else left
     _script(plan, places.etc / SUBMIT, None)
     _script(plan, places.etc / FILTER, None)
@@ -246,8 +246,8 @@ def _wanted(places: NativePlaces, site: Site, now: Mapping[str, str]) -> dict[st
             raise InvalidRequest(
                 f"{places.slurm_conf}: there is a licence {name} already",
                 operation="add Podwright's",
-                would_work=f"give the site's own {name} another name: by this one Podwright "
-                "counts its devices",
+                would_work=f"give the site's own {name} another name, because Podwright counts "
+                "its devices by this one",
             )
     return out
 
@@ -294,7 +294,7 @@ def _check_weights(places: NativePlaces, conf: str) -> None:
 
     Without our settings slurmctld does not know that TRES, and does not start.
     """
-    base = undone(conf, path=str(places.slurm_conf))
+    base = undone(conf, source=str(places.slurm_conf))
     tres = [settings(text).get("accountingstoragetres", "").lower() for text in (conf, base)]
     ours = set(tres[0].split(",")) - set(tres[1].split(","))
     for line in base.splitlines():

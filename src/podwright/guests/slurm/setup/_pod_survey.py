@@ -26,7 +26,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
     pods: list[SlurmPod] = []
     for word in words:
         kind, _, place = word.partition("=")
-        place, at, feature = (place or kind).partition("@")
+        place, at_sign, feature = (place or kind).partition("@")
         cluster, _, allocation = place.partition("/")
         if cluster not in clusters:
             raise InvalidRequest(
@@ -35,10 +35,10 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
                 would_work=f"choose one of {', '.join(clusters)}",
             )
         if not kind.replace("_", "").isalnum():
-            raise InvalidRequest(f"{kind!r} is no type", would_work="use letters, digits and _")
-        if at and not feature.replace("_", "").isalnum():
+            raise InvalidRequest(f"{kind!r} is not a type", would_work="use letters, digits and _")
+        if at_sign and not feature.replace("_", "").isalnum():
             raise InvalidRequest(
-                f"{feature!r} is no feature of nodes",
+                f"{feature!r} is not a feature of nodes",
                 operation=f"--pod {word}",
                 would_work="choose one of slurm.conf's: NodeName=... Feature=NAME",
             )

@@ -25,8 +25,8 @@ from podwright.guests.slurm.service import (
     parse_licences,
 )
 from podwright.guests.slurm.service._queue_sweep import free_but
+from podwright.guests.slurm.waiting._free_time import soonest
 from podwright.guests.slurm.waiting._show_job import find
-from podwright.guests.slurm.waiting._when import soonest
 from podwright.slurm.reader import SHOW_CONFIG, JobRecord, SlurmConfig, known, release_note
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec
@@ -299,8 +299,8 @@ def _free_for_it(size: int) -> str:
     return f"{size} devices are free for it{_TURN}"
 
 
-def _needs(size: int, of: str, free: int, largest: int) -> str:
-    words = f"it waits for {size} devices of {of} that lie together"
+def _needs(size: int, pod_size: str, free: int, largest: int) -> str:
+    words = f"it waits for {size} devices of {pod_size} that lie together"
     return f"{words}; {free} are free, at most {largest} of them together"
 
 
@@ -316,7 +316,7 @@ def _largest(free: set[int], size: int) -> int:
     """Return the size of the largest aligned block of free devices, or 0."""
     block = size
     while block:
-        if any(free.issuperset(range(at, at + block)) for at in range(0, size, block)):
+        if any(free.issuperset(range(start, start + block)) for start in range(0, size, block)):
             return block
         block //= 2
     return 0

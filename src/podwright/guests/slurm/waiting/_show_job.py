@@ -16,7 +16,7 @@ async def find(slurm: Slurm, name: str) -> JobRecord:
     """Return the job of that number. Raises InvalidRequest, NotFound, Unavailable."""
     if not _ID.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:40]!r} is no job",
+            f"{name[:40]!r} is not a job",
             would_work="give its number, as squeue shows it: 123, 123_4, 123+1",
         )
     reply = await slurm.run("scontrol", "-o", "show", "job", name)

@@ -147,7 +147,9 @@ class HostMapping(Way):
                 async with self.lock(job):
                     if self._touched.get(job, 0) <= since:
                         await self._settle(job, allocation)
-        self._touched = {job: at for job, at in self._touched.items() if at > since}
+        self._touched = {
+            job: touched_at for job, touched_at in self._touched.items() if touched_at > since
+        }
         await self._return_hosts()
 
     def state(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class SharedBook(PodBook):
         infos = await partitions(self._server, self.pod.cluster, self.pod.allocation)
         info = next((candidate for candidate in infos if candidate.name == self._partition), None)
         usable = info is not None and info.ready_state is ReadyState.ACTIVE
-        away = 0 if usable else self.blocks.capacity
+        unusable = 0 if usable else self.blocks.capacity
         seen = set()
         for lease in info.leases if info else ():
             who = holder(lease)
@@ -60,7 +60,7 @@ class SharedBook(PodBook):
                 continue
             places = lease.devices or range(self.pod.devices)
             if who is None:
-                away |= bits(places)
+                unusable |= bits(places)
                 continue
             seen.add(who.job)
             if who.job in self.holdings or self._released.get(who.job, 0) > began:
@@ -82,9 +82,11 @@ class SharedBook(PodBook):
             if candidate.created and candidate.changed < began and candidate.job not in seen:
                 del self.holdings[candidate.job]
                 self.leases.pop(candidate.job, None)
-        self._released = {job: at for job, at in self._released.items() if at > began}
+        self._released = {
+            job: released_at for job, released_at in self._released.items() if released_at > began
+        }
         self.broken = set() if usable else set(self.holdings)
-        self.away = away
+        self.unusable = unusable
         self.count()
 
     def moved(self, holding: JobHolding, lease: LeaseInfo) -> None:

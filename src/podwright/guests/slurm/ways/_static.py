@@ -176,9 +176,11 @@ class Static(Way):
         out: dict[str, int] = {}
         counts: Counter[tuple[Life, str]] = Counter()
         for fixed in self.site.partitions:
-            away = fixed.name not in self._holdings and bool(self._unusable_reason(fixed))
-            away = away and fixed.name not in self._taking
-            out[fixed.licence] = out.get(fixed.licence, 0) + (1 if away or self._closed else 0)
+            is_unusable = fixed.name not in self._holdings and bool(self._unusable_reason(fixed))
+            is_unusable = is_unusable and fixed.name not in self._taking
+            out[fixed.licence] = out.get(fixed.licence, 0) + (
+                1 if is_unusable or self._closed else 0
+            )
             if fixed.name in self._holdings and not self._closed:
                 counts[self._holdings[fixed.name][0], fixed.licence] += 1
         for (who, licence), count in counts.items():
@@ -296,11 +298,11 @@ class Static(Way):
             free = [fixed for fixed in partitions if not self._unavailable_reason(fixed)]
             if len(free) >= count:
                 continue
-            of = f"{count} of the {len(partitions)} partitions of {size} devices"
+            partition_count = f"{count} of the {len(partitions)} partitions of {size} devices"
             rest = [
                 f"{fixed.name}: {problem}"
                 for fixed in partitions
                 if (problem := self._unavailable_reason(fixed))
             ]
-            return f"waits for {of}; {len(free)} are free; {', '.join(rest)}"
+            return f"waits for {partition_count}; {len(free)} are free; {', '.join(rest)}"
         return f"its partitions are free: {free_but(job.reason)}" if request else ""

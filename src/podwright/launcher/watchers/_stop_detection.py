@@ -24,9 +24,9 @@ class Turns:
     """The turns of a loop. clock: one that goes on while the process stands still."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._at = clock, clock()
+        self._clock, self._last_turn = clock, clock()
 
     def stood_still(self, pause: float) -> bool:
         """Return whether this turn came far later than `pause` seconds after the one before."""
-        last, self._at = self._at, self._clock()
-        return self._at - last > pause + STILL
+        last, self._last_turn = self._last_turn, self._clock()
+        return self._last_turn - last > pause + STILL

@@ -9,7 +9,7 @@ early only if all of this is so:
   in a container of the same name) it never takes for gone.
 - The lease has not been renewed for SILENT seconds; a launch renews every three.
 - LOOKS looks at all processes, LOOK_EVERY seconds apart, find none of the launch: no instance,
-  nothing in its cgroup, and none of its watchers. A single look is no instant: a process may be
+  nothing in its cgroup, and none of its watchers. A single look is not an instant: a process may be
   forked behind it while its parent ends.
 
 Then the lease ends as one that was released with the word of all its hosts. A lease within a

@@ -23,11 +23,11 @@ class StaticPartitions(MachinesGround):
     def __init__(self, name: str, size: int, stock: Sequence[tuple[int, int]]) -> None:
         super().__init__(name, size, per_machine=_MACHINE)
         self._free: dict[int, list[int]] = {}
-        at = 0
+        start = 0
         for count, devices in sorted(stock, key=lambda one: -one[1]):
             places = self._free.setdefault(devices, [])
-            places += range(at, at + count * devices, devices)
-            at += count * devices
+            places += range(start, start + count * devices, devices)
+            start += count * devices
         for places in self._free.values():
             places.sort(reverse=True)
         self._jobs: dict[int, Span] = {}
@@ -46,12 +46,12 @@ class StaticPartitions(MachinesGround):
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Take the first free partition of that size that has all its machines."""
         places = self._free[demand]
-        at = len(places) - 1
-        while at >= 0 and self._is_broken((places[at], demand)):
-            at -= 1
-        if at < 0:
+        index = len(places) - 1
+        while index >= 0 and self._is_broken((places[index], demand)):
+            index -= 1
+        if index < 0:
             return StartAnswer.LICENCES
-        self._jobs[job] = places.pop(at), demand
+        self._jobs[job] = places.pop(index), demand
         self.occupied += demand
         return StartAnswer.TAKEN
 
@@ -68,11 +68,11 @@ class StaticPartitions(MachinesGround):
         return [self._jobs[job]]
 
     def _is_broken(self, span: Span) -> bool:
-        return any(_is_on(span, machine) for machine in self._away)
+        return any(_is_on(span, machine) for machine in self._failed_machines)
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs whose partitions need it."""
-        self._away.add(machine)
+        self._failed_machines.add(machine)
         return [job for job, span in self._jobs.items() if _is_on(span, machine)]
 
 
@@ -107,7 +107,7 @@ class Mapping(MachinesGround):
 
     @property
     def lost(self) -> int:
-        """The devices of the hosts with a machine that is away."""
+        """The number of devices of the hosts with a machine that is down."""
         return len(self._broken()) * self._each
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
@@ -159,10 +159,10 @@ class Mapping(MachinesGround):
         return out
 
     def _broken(self) -> set[int]:
-        return {host for machine in self._away for host in self._of(machine)}
+        return {host for machine in self._failed_machines for host in self._of(machine)}
 
     def _free_host_count(self) -> list[int]:
-        if not self._away:
+        if not self._failed_machines:
             return self._free
         broken = self._broken()
         return [host for host in self._free if host not in broken]
@@ -174,6 +174,6 @@ class Mapping(MachinesGround):
 
     def fail(self, machine: int) -> list[int]:
         """Mark the machine as away. Returns the jobs on the hosts that need it."""
-        self._away.add(machine)
+        self._failed_machines.add(machine)
         hosts = set(self._of(machine))
         return [job for job, hosts_of_job in self._jobs.items() if hosts.intersection(hosts_of_job)]

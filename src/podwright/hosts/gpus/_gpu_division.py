@@ -29,7 +29,7 @@ class Device(NamedTuple):
 def divided(gpus: Iterable[Gpu]) -> tuple[Device, ...]:
     """Return the devices: whole ones, then slices, so that devices on one switch are neighbours.
 
-    A GPU in MIG mode without any slice is no device.
+    A GPU in MIG mode without any slice is not a device.
     """
     whole_gpus = list(gpus)
     devices: list[Device] = []

@@ -18,7 +18,7 @@ import msgspec
 
 from podwright.gpu.health._findings import HealthFinding, NodeReport, reason
 from podwright.gpu.health._gate import GateOutcome, NodeGate
-from podwright.gpu.health._gate_commands import Run, carry_out, log_line, runner
+from podwright.gpu.health._gate_actions import Run, carry_out, log_line, runner
 from podwright.gpu.health._settings import Settings
 from podwright.gpu.health._state import FOLDER, forgotten
 from podwright.gpu.health._table import run

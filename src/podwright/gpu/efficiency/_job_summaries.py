@@ -119,8 +119,8 @@ def _round(
 ) -> int:
     """Handle all noted jobs once. Returns the number of finished ones."""
     jobs: dict[str, AccountedJob] = {}
-    for at in range(0, len(noted), _AT_ONCE):
-        numbers = ",".join(path.name for path in noted[at : at + _AT_ONCE])
+    for start in range(0, len(noted), _AT_ONCE):
+        numbers = ",".join(path.name for path in noted[start : start + _AT_ONCE])
         try:
             jobs |= {job.raw: job for job in sacct(ask, [f"--jobs={numbers}"])}
         except Unavailable:

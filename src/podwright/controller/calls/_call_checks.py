@@ -1,8 +1,8 @@
-"""What is done for every call as its `Method` declares it, so that no call can forget it.
+"""Checks and records every call, as its `Method` declares.
 
-Before: the controller must be serving, and the caller's role must allow such a call at all (whose
-object it is, is known further in). After: what the row names stands in the audit, however the call
-ended.
+Before a call, the controller must be serving, and the caller's role must allow such a call at all.
+The function of the call itself checks who owns the object. After the call, the audit records what
+the row names, however the call ended.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Writer:
         self._last: list[Any] = []
         self._start = self._size = 0
 
-    def add(self, at: int, snapshot: Snapshot | None) -> Row:
+    def add(self, minute: int, snapshot: Snapshot | None) -> Row:
         """Return the row that contains the minute `at`, as far as it goes.
 
         None: nothing has changed.
@@ -56,20 +56,20 @@ class Writer:
         topics, sums = (self._known, self._last) if snapshot is None else _minute(snapshot)
         if not sums:
             raise ValueError("nothing was told yet")
-        new = not self._parts or at // LENGTH != self._start // LENGTH or self._size > LARGEST
+        new = not self._parts or minute // LENGTH != self._start // LENGTH or self._size > LARGEST
         if new:
-            self._start, self._size, self._parts, self._sums = at, 0, [], []
+            self._start, self._size, self._parts, self._sums = minute, 0, [], []
         elif snapshot is None:
-            return Row(self._start, at, b"", b"")
+            return Row(self._start, minute, b"", b"")
         difference = changes({} if new else self._known, topics)
-        part = _encode([at, difference])
+        part = _encode([minute, difference])
         self._parts.append(part)
-        self._sums.append([at, *sums])
+        self._sums.append([minute, *sums])
         self._size += len(part)
         self._known, self._last = topics, sums
         body = b"[%d,[%s]]" % (_VERSION, b",".join(self._parts))
         version = _MEASURED if any(isinstance(row[-1], tuple) for row in self._sums) else _VERSION
-        return Row(self._start, at, _packed(version, self._sums), zlib.compress(body, 6))
+        return Row(self._start, minute, _packed(version, self._sums), zlib.compress(body, 6))
 
     def forget(self) -> None:
         """Begin a new row with the next minute, because the minutes in between are not known."""
@@ -135,8 +135,8 @@ class Past:
 
 def _read(row: Row, when: int, own: str | None) -> dict[str, dict[str, Any]]:
     known: dict[str, dict[str, Any]] = {}
-    for at, difference in _unpacked(row.body):
-        if at > when:
+    for minute_number, difference in _unpacked(row.body):
+        if minute_number > when:
             break
         applied(known, difference)
     return snapshot_of(known, own=own)
@@ -147,8 +147,10 @@ def _points(rows: Iterable[Row], since: int, until: int, step: int) -> list[Poin
     readings: dict[int, list[tuple[int, list[float | None]]]] = {}
     for row in rows:
         row_sums = _unpacked(row.sums)
-        for (at, *values), after in zip(row_sums, [*row_sums[1:], [row.last + 1]], strict=True):
-            first, end = max(at, since), min(after[0], until)
+        for (first_minute, *values), after in zip(
+            row_sums, [*row_sums[1:], [row.last + 1]], strict=True
+        ):
+            first, end = max(first_minute, since), min(after[0], until)
             read = isinstance(values[-1], list)
             counts = values[:-1] if read else values
             while first < end:
@@ -189,19 +191,19 @@ def _joined(readings: list[tuple[int, list[float | None]]]) -> Measured | None:
     return Measured(*joined)
 
 
-def _add(into: list[float], values: list[int], minutes: int) -> None:
+def _add(totals: list[float], values: list[int], minutes: int) -> None:
     """Add values, weighted by minutes; of the counts of faults, keep the maximum."""
-    into[0] += minutes
-    into.extend([0.0] * (1 + len(values) - len(into)))
+    totals[0] += minutes
+    totals.extend([0.0] * (1 + len(values) - len(totals)))
     for place, value in enumerate(values):
-        old, worst = into[place + 1], 3 <= place < len(SUMS)
-        into[place + 1] = max(old, value) if worst else old + value * minutes
+        old, worst = totals[place + 1], 3 <= place < len(SUMS)
+        totals[place + 1] = max(old, value) if worst else old + value * minutes
 
 
-def _point(at: int, totals: list[float]) -> Point:
+def _point(minute: int, totals: list[float]) -> Point:
     minutes, used, free, waiting, down, failed, *fits = totals
     used, free, waiting, *fits = (round(x / minutes, 2) for x in (used, free, waiting, *fits))
-    return Point(at * 60, used, free, waiting, int(down), int(failed), fits)
+    return Point(minute * 60, used, free, waiting, int(down), int(failed), fits)
 
 
 def _packed(version: int, value: Any) -> bytes:

@@ -71,7 +71,7 @@ class PageBackend(Protocol):
         ...
 
     async def own(self, who: Who) -> str | None:
-        """Return the caller's name if it may not see all of others' things; None if it sees all.
+        """Return the caller's name if it may not see all objects of others; None if it sees all.
 
         Raises wire.PodwrightError where nothing is shown now.
         """
@@ -112,6 +112,6 @@ class Minutes(Protocol):
     async def at(self, when: int, *, own: str | None = None) -> Any:
         """Return the pod at a minute since 1970.
 
-        own: the name of a caller who may not see others' things.
+        own: the name of a caller who may not see other users' objects.
         """
         ...

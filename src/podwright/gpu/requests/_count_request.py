@@ -185,7 +185,7 @@ def _count(
     even = counts.tasks_per_node or (tasks if nodes == 1 and fixed else None)
     if even is None and tasks == nodes and fixed:
         even = 1
-    seen, binding = _seen(request, each)
+    visible_gpus, binding = _seen(request, each)
     return CountedJob(
         nodes=nodes,
         tasks=tasks,
@@ -193,7 +193,7 @@ def _count(
         fixed=fixed,
         gpus_per_node=each or None,
         tasks_per_node=even,
-        seen_by_task=seen,
+        seen_by_task=visible_gpus,
         binding=binding,
         shares=sum(gpus.total for gpus in counts.gpus if gpus.shared),
         notes=_notes(request, site),
@@ -292,13 +292,15 @@ def _beyond_nodes(
     ]
     if not fitting:
         requested = _described(gpus, kind, cpus, memory)
-        return SlurmRefusal("submit", f"no node of {where} has {requested}", _most(hardware))
+        return SlurmRefusal(
+            "submit", f"no node of {where} has {requested}", _frequent_kinds(hardware)
+        )
     total = sum(shape.nodes * shape.gpus_of(kind) for shape in fitting)
     if job.gpus > total and job.gpus_per_node is None:
         return SlurmRefusal(
             "submit",
             f"the job needs {_asked_gpus(job.gpus, kind)}, and {where} has {total}",
-            _most(hardware),
+            _frequent_kinds(hardware),
         )
     count = sum(shape.nodes for shape in fitting)
     if count < job.nodes:
@@ -338,7 +340,7 @@ def _asked_gpus(gpus: int, kind: str) -> str:
     return plural(gpus, "GPU") + (f" of type {kind}" if kind else "")
 
 
-def _most(hardware: Sequence[NodeHardware]) -> str:
+def _frequent_kinds(hardware: Sequence[NodeHardware]) -> str:
     """Describe the nodes: the three most frequent kinds."""
     kinds = sorted(hardware, key=lambda shape: -shape.nodes)[:3]
     return "Ask for what the nodes have: " + "; ".join(

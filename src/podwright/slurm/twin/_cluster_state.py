@@ -29,7 +29,7 @@ def present_copied(state_folder: Path) -> Present:
     """Return the state in StateSaveLocation, which only root and SlurmUser may read.
 
     slurmctld writes the files every few seconds, and replaces each as a whole. Raises Denied where
-    the caller may not read them, and InvalidRequest where the folder is no such folder.
+    the caller may not read them, and InvalidRequest where the folder is not such a folder.
     """
     contents: dict[str, bytes] = {}
     try:

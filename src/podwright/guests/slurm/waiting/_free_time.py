@@ -21,22 +21,22 @@ def soonest(
     """
     line = PodPlaces(devices)
     devices_of: dict[int, int] = {}
-    away = 0
+    unusable = 0
     for device in devices:
         bit = 1 << line.place(device)
         job = job_of(device.partition) if device.partition else None
         if job is not None and device.state != "DOWN":
             devices_of[job] = devices_of.get(job, 0) | bit
         elif device.state not in ("FREE", "RESETTING"):
-            away |= bit
+            unusable |= bit
     best: tuple[str, list[int]] | None = None
     order = size.bit_length() - 1
     for start in range(0, line.capacity.bit_length(), size):
         target = block(start, order)
-        if target & ~line.capacity or target & away:
+        if target & ~line.capacity or target & unusable:
             continue
-        inside = [job for job, bits in devices_of.items() if bits & target]
-        end = max((jobs[job].end if job in jobs else "" for job in inside), default="")
-        if best is None or (end, len(inside)) < (best[0], len(best[1])):
-            best = end, sorted(inside)
+        occupying_jobs = [job for job, bits in devices_of.items() if bits & target]
+        end = max((jobs[job].end if job in jobs else "" for job in occupying_jobs), default="")
+        if best is None or (end, len(occupying_jobs)) < (best[0], len(best[1])):
+            best = end, sorted(occupying_jobs)
     return best or (None, [])

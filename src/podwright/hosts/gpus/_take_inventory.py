@@ -13,7 +13,7 @@ from podwright.hosts._cores import Cores, cores_of_sys, read_list, write_list
 from podwright.hosts._local import host_name
 from podwright.hosts.gpus._library import Library, LibraryError, renumbered
 from podwright.hosts.gpus._nics import read_nics
-from podwright.hosts.gpus._open import open_libraries
+from podwright.hosts.gpus._open_libraries import open_libraries
 from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, pci_path, read_line
 from podwright.hosts.gpus._values import Gpu, Inventory
 
