@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from podwright.errors import AlreadyExists, NotFound, WrongState
+from podwright.errors import AlreadyExists, NotFound, Unavailable, WrongState
 from podwright.guests.kubernetes import PodOptions, prove, read_pod, write_worker_files
+from podwright.guests.kubernetes.pods import _worker_files
 from podwright.guests.kubernetes.pods._pod_preparation import main as prepare
 from podwright.wire import ReadyState
 from tests.certificates import JOB_KEYS
@@ -246,3 +248,26 @@ def test_worker_files_need_nothing_of_the_image(tmp_path: Path) -> None:
     assert settings["PRTE_MCA_plm_ssh_agent"] == "mine"
     with pytest.raises(AlreadyExists, match="is not empty"):
         write_worker_files(files)
+
+
+def test_worker_files_that_cannot_be_written_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "below"):
+        with pytest.raises(Unavailable, match=f"{folder} cannot be written: Not a directory"):
+            write_worker_files(folder)
+
+    def full_disk(library: Path) -> None:
+        library.mkdir()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_worker_files, "_copy_library", full_disk)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for folder in (empty, tmp_path / "missing"):
+        with pytest.raises(Unavailable, match="No space left"):
+            write_worker_files(folder)
+    assert sorted(tmp_path.iterdir()) == [empty, file]
+    assert not list(empty.iterdir())

@@ -81,11 +81,31 @@ _LINKED: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
 
 
 def write_worker_files(folder: Path, place: str = PLACE) -> None:
-    """Write the files into an empty or missing folder, for use at `place`. Raises AlreadyExists,
-    Unavailable.
+    """Write the files into an empty or missing folder, for use at `place`.
+
+    Raises AlreadyExists for a folder that is not empty, and Unavailable where the files cannot be
+    written; what was written of them is removed then.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
+    try:
+        missing = not folder.exists()
+        if not missing and any(folder.iterdir()):
+            raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
+        try:
+            _write_all(folder, place)
+        except BaseException:
+            for path in folder.iterdir() if folder.is_dir() else ():
+                shutil.rmtree(path, ignore_errors=True)
+            if missing and folder.is_dir():
+                folder.rmdir()
+            raise
+    except OSError as error:
+        raise Unavailable(
+            f"{folder} cannot be written: {error.strerror or error}",
+            would_work="choose another folder",
+        ) from error
+
+
+def _write_all(folder: Path, place: str) -> None:
     for name in ("bin", "lib", "libexec"):
         (folder / name).mkdir(parents=True)
     python = Path(os.path.realpath(sys.executable))
