@@ -34,7 +34,6 @@ EXCEPTIONS: dict[str, int] = {
     "podwright/guests/kubernetes/operator/_operator.py:Operator": 22,
     "podwright/launcher/hosts/_relay.py:_Relay": 25,
     "podwright/launcher/hosts/_relays.py:Remote": 22,
-    "podwright/server": 26,
 }
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
         make_user_certificate,
         renew_certificates,
     )
-    from podwright.server._fabrics import FabricOptions
-    from podwright.server._hardware import ServedHardware
     from podwright.server._identity import TOKEN_TTL, Identity
     from podwright.server._init import make_store
     from podwright.server._listen_options import ListenOptions, PageOptions
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from podwright.server._server import Server
     from podwright.server._serving import ServingOptions, serve
     from podwright.server._sockets import SocketPlace
+    from podwright.server.machines._fabrics import FabricOptions
+    from podwright.server.machines._hardware import ServedHardware
 
 __all__ = [
     "TOKEN_TTL",
@@ -63,8 +63,8 @@ _LATER = {
         "make_user_certificate",
         "renew_certificates",
     ),
-    "_fabrics": ("FabricOptions",),
-    "_hardware": ("ServedHardware",),
+    "machines._fabrics": ("FabricOptions",),
+    "machines._hardware": ("ServedHardware",),
     "_identity": (
         "TOKEN_TTL",
         "Identity",
