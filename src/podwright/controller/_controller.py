@@ -163,7 +163,7 @@ class Controller:
         than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
         """
         core, full = self._core, self.read_only
-        ages = {name: core.now() - at for name, (at, _) in core.queues.items()}
+        ages = self._services.reported.ages(core.now())
         return {
             "read_only": full.problem if full else "",
             "silent_schedulers": {
@@ -171,7 +171,11 @@ class Controller:
                 for key, age in ages.items()
                 if age >= AWAY
             },
-            "cabling": [list(fault) for faults in core.miscabled.values() for fault in faults],
+            "cabling": [
+                [name, machine, problem]
+                for name, site in core.inventory.sites.items()
+                for machine, problem in site.miscabled
+            ],
         }
 
     @property

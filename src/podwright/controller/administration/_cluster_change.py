@@ -180,7 +180,8 @@ def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> No
         p for p in site.index.placements() if p not in loose and name in site.parts(p.blocks)
     ]
     if remaining:
-        inside = sorted(entry.name for entry in core.on(name)) or ["a partition that is being made"]
+        inside = sorted(entry.name for entry in core.partitions.on(name))
+        inside = inside or ["a partition that is being made"]
         raise WrongState(
             f"machine {name} has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} on it",
             operation=action,

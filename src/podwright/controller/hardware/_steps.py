@@ -13,9 +13,10 @@ import msgspec
 
 from podwright.controller.hardware import _launch_sight as launch_sight
 from podwright.controller.hardware._gcd_division import Division
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease, ending, mask_of
 from podwright.controller.state._machine_calls import MachineFault, Parts
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import (
     LeaseRecord,
     PartitionRecord,
@@ -94,7 +95,7 @@ async def reset(
     changed = move(
         record,
         RESETTING if mask == full else RESETTING_PART,
-        epoch=lease.epoch if lease else core.next_epoch(),
+        epoch=lease.epoch if lease else core.epochs.next(),
         dirty=f"{record.dirty_mask | mask:x}",
         errors=(),
         auto_resets=record.auto_resets + 1 if auto else 0,
@@ -136,7 +137,7 @@ async def remove(core: Core, entry: Entry, *, force: bool) -> list[MachineFault]
     it is left in error.
     """
     ending_leases = list(entry.leases.values())
-    record = move(entry.known, REMOVING, epoch=core.next_epoch(), errors=())
+    record = move(entry.known, REMOVING, epoch=core.epochs.next(), errors=())
     with ending(ending_leases):
         await core.journal.commit([put(record), *(drop_lease(x.record.id) for x in ending_leases)])
     core.set(entry, record)

@@ -29,8 +29,9 @@ from podwright.controller.moves._move_step import shift
 from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.queue._waiter import Waiter
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import META
 from podwright.controller.state._reservation import Reservation
@@ -181,7 +182,7 @@ class LaunchMoves:
     def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
         """Ask a launch to move. room: the waiter's place. room_for: see `PendingMove`."""
         core, lease = self._core, step.lease
-        move = self._pending(step, room, f"m{core.next_epoch():x}", room_for)
+        move = self._pending(step, room, f"m{core.epochs.next():x}", room_for)
         core.moves[move.lease] = move
         lease.move, lease.move_until = move.id, move.until
         now = core.now()

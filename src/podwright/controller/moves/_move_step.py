@@ -16,9 +16,10 @@ from collections.abc import Sequence
 import msgspec
 
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._machine_calls import MachineFault
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import (
     PartitionRecord,
@@ -33,7 +34,7 @@ from podwright.placement import Block
 async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
     record, site, target = entry.known, pending.site, pending.target
-    epoch = core.next_epoch()
+    epoch = core.epochs.next()
     at_target = left_behind(site, record, target.blocks, epoch)
 
     def stays() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.launcher.instances._exit_cause import described
 
-_SAID = 8192
+_LAST_BYTES = 8192
 #: Seconds that the process has to end once the connection over it is closed.
 _LAST = 0.5
 #: Seconds from SIGKILL to its end.
@@ -34,7 +34,7 @@ class ConnectionProcess:
         self.reading, theirs_out = os.pipe()
         self._errors, theirs_err = os.pipe()
         os.set_blocking(self._errors, False)
-        self._said = b""
+        self._stderr = b""
         dup = os.POSIX_SPAWN_DUP2
         try:
             self._pid = os.posix_spawn(
@@ -57,13 +57,13 @@ class ConnectionProcess:
     def stderr_text(self) -> str:
         """Return the end of what it wrote to standard error."""
         with contextlib.suppress(OSError):
-            while data := os.read(self._errors, _SAID):
-                self._said = (self._said + data)[-_SAID:]
-        return self._said.decode(errors="replace")
+            while data := os.read(self._errors, _LAST_BYTES):
+                self._stderr = (self._stderr + data)[-_LAST_BYTES:]
+        return self._stderr.decode(errors="replace")
 
     def forget_stderr(self) -> None:
         """Forget what it wrote until now: it explains nothing any more."""
-        self._said = b""
+        self._stderr = b""
 
     def wait(self, seconds: float) -> int | None:
         """Return its exit code, negative for a signal. None: it does not end in this time."""

@@ -16,7 +16,7 @@ class InstancePipes:
     """Reads the streams of a host's instances. Reads never block.
 
     ranks: the instances. numbers: the streams of each by their names (`_exchange.streams`). wrote:
-    takes an instance, the number of a stream, and bytes. ended: takes the instance and the number
+    takes an instance, the number of a stream, and bytes. on_end: takes the instance and the number
     of a stream whose last writer has closed it.
 
     The pipes are opened before any instance starts. A pipe that nobody has opened for writing yet
@@ -31,9 +31,9 @@ class InstancePipes:
         ranks: Collection[int],
         numbers: Mapping[str, int],
         wrote: Callable[[int, int, bytes], None],
-        ended: Callable[[int, int], None] = lambda rank, number: None,
+        on_end: Callable[[int, int], None] = lambda rank, number: None,
     ) -> None:
-        self._wrote, self._ended = wrote, ended
+        self._wrote, self._on_end = wrote, on_end
         self._ready = select.epoll()
         #: The open pipes: the instance of each, and the number of the stream.
         self._pipes: dict[int, tuple[int, int]] = {}
@@ -85,7 +85,7 @@ class InstancePipes:
         if data:
             self._wrote(rank, number, data)
             return True
-        self._ended(rank, number)
+        self._on_end(rank, number)
         self._close(handle)
         return False
 
