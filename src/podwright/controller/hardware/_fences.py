@@ -27,7 +27,7 @@ from podwright.controller.state._core import Core
 from podwright.controller.state._cutoff import can_cut_off, in_words, waits_for
 from podwright.controller.state._leases import HeldLease, ending
 from podwright.controller.state._partition_index import Entry
-from podwright.controller.state._records import FenceRecord, drop_fence, drop_lease, put, put_fence
+from podwright.controller.state._records import FenceRecord, drop_fence, put, put_fence
 from podwright.errors import Held
 from podwright.store import Change
 
@@ -45,16 +45,9 @@ async def end(
     released_hosts: hosts on which the instances are known to have ended. keep: the partition stays,
     even if it was created with these leases.
     """
-    record = entry.known
     fences = [_fence(lease, released_hosts, core.now()) for lease in leases]
-    mask = record.dirty_mask
-    for lease in leases:
-        mask |= lease.record.mask
-    changes: list[Change] = [drop_lease(lease.record.id) for lease in leases]
+    record, changes = steps.without_leases(entry.known, leases)
     changes += map(put_fence, fences)
-    if mask != record.dirty_mask:
-        record = msgspec.structs.replace(record, dirty=f"{mask:x}")
-        changes.append(put(record))
     with ending(leases):
         await core.journal.commit(changes)
     core.set(entry, record)

@@ -13,7 +13,7 @@ stops. The launch then continues, or starts again, on its old devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -81,17 +81,11 @@ class LaunchMoves:
                 self.call_off(move, reason)
         if not self.allowed or not (able := movers(core, now)):
             return
-        busy = {move.waiter for move in core.moves.values()}
-        for reservation in list(core.reservations.values()):
-            if (
-                reservation.waiter not in busy
-                and (planned := self._plan(reservation, able)) is not None
-            ):
-                room, steps = planned
-                core.reservations[room.goal.pool] = room
-                room.planned_at = math.inf  # thought over when it has been called off
-                for step in steps:
-                    self.ask(step, room)
+        for _, room, steps in self._plans(able):
+            core.reservations[room.goal.pool] = room
+            room.planned_at = math.inf  # thought over when it has been called off
+            for step in steps:
+                self.ask(step, room)
         for step in on_drained(core, able):
             self.ask(step, None)
 
@@ -131,17 +125,11 @@ class LaunchMoves:
         core, now = self._core, self._core.now()
         able = movers(core, now)
         rows = [row(move, "ASKED", now) for move in core.moves.values()]
-        busy = {move.waiter for move in core.moves.values()}
-        for reservation in list(core.reservations.values()):
-            if (
-                reservation.waiter not in busy
-                and (planned := self._plan(reservation, able)) is not None
-            ):
-                room, steps = planned
-                rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
-                undo(steps)
-                room.lift()
-                reservation.absorb()
+        for reservation, room, steps in self._plans(able):
+            rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
+            undo(steps)
+            room.lift()
+            reservation.absorb()
         return MoveTable(
             allowed=self.allowed,
             moves=rows,
@@ -150,13 +138,20 @@ class LaunchMoves:
             failed=self.failed,
         )
 
-    def _plan(
-        self, reservation: Reservation, able: Mapping[str, HeldLease]
-    ) -> tuple[Reservation, list[MoveStep]] | None:
-        waiter = self._waiter(reservation.waiter)
-        if waiter is None or waiter.starting or not reservation.missing:
-            return None
-        return plan_room(self._core, reservation, waiter.spec, able)
+    def _plans(
+        self, able: Mapping[str, HeldLease]
+    ) -> Iterator[tuple[Reservation, Reservation, list[MoveStep]]]:
+        """For each waiter who could get room by moves: what is reserved for him, what would be, and
+        the moves. Each plan has taken its devices, so what becomes of one decides on the next."""
+        busy = {move.waiter for move in self._core.moves.values()}
+        for reservation in list(self._core.reservations.values()):
+            waiter = self._waiter(reservation.waiter)
+            if waiter is None or waiter.starting or not reservation.missing:
+                continue
+            if reservation.waiter not in busy and (
+                planned := plan_room(self._core, reservation, waiter.spec, able)
+            ):
+                yield reservation, *planned
 
     def _pending(
         self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""

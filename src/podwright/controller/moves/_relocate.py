@@ -11,8 +11,9 @@ is moved.
 from __future__ import annotations
 
 from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware._steps import left_behind
 from podwright.controller.moves._move_planner import shape_of
-from podwright.controller.moves._move_step import left_behind, quarantine
+from podwright.controller.moves._move_step import quarantine
 from podwright.controller.state._core import AUTO_RESETS, Core
 from podwright.controller.state._cutoff import would_cut_off
 from podwright.controller.state._journal import unless_written

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Final
 
 from podwright.errors import Denied, PodwrightError
@@ -40,7 +40,7 @@ from podwright.guests.kubernetes.partitions._job_queue import Granted
 from podwright.guests.kubernetes.partitions._sites import program_environment
 from podwright.guests.kubernetes.pods._exec_rights import exec_rights
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions, build_pod, owned_by
-from podwright.guests.shared import Locks, Room
+from podwright.guests.shared import Locks, Room, until_done
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 
@@ -87,7 +87,7 @@ class Operator:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await self._forever(self._known)
+        await until_done(self._known, RETRY_S, lambda problem: _log.warning("%s", problem))
         loops = [
             asyncio.ensure_future(work)
             for work in (self._watching(), self._refreshing(), self._sweeping(), self._queueing())
@@ -107,18 +107,6 @@ class Operator:
         await self.partitions.refresh()
         await self._look_at_nodes()
         await self._look_at_priorities()
-
-    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        last_problem = ""
-        while True:
-            try:
-                await work()
-                return
-            except PodwrightError as error:
-                if str(error) != last_problem:
-                    _log.warning("%s", error)
-                last_problem = str(error)
-                await asyncio.sleep(RETRY_S)
 
     async def _watching(self) -> None:
         await self.kube.watch(self._on_event)
