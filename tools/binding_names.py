@@ -71,7 +71,7 @@ LIMITS: dict[str, int] = {
     "podwright/hosts": 9,
     "podwright/hosts/gpus": 1,
     "podwright/http": 2,
-    "podwright/launcher/hosts": 5,
+    "podwright/launcher/hosts": 4,
     "podwright/launcher/instances": 2,
     "podwright/launcher/plan": 1,
     "podwright/launcher/run": 1,

@@ -60,25 +60,26 @@ __all__ = [
     "run_async",
     "slurm",
 ]
-_OF_WIRE = ("GatewayRouting", "PartitionSpec", "Routing", "SyncType")
-_OF_API = (
-    *("Completed", "Job", "MachineRow", "Partition", "Pod", "PodAdmin"),
-    *("connect", "launch", "partition", "run", "run_async"),
-)
+#: Each module, and the names that come from it.
+_LATER = {
+    "api": (
+        *("Completed", "Job", "MachineRow", "Partition", "Pod", "PodAdmin"),
+        *("connect", "launch", "partition", "run", "run_async"),
+    ),
+    "errors": ("PodwrightError",),
+    "wire": ("GatewayRouting", "PartitionSpec", "Routing", "SyncType"),
+}
 
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
 
-def __getattr__(name: str) -> object:
-    import importlib
+    def __getattr__(name: str) -> object:
+        if name in ("errors", "slurm"):
+            import importlib
 
-    if name in _OF_API:
-        return getattr(importlib.import_module("podwright.api"), name)
-    if name in _OF_WIRE:
-        return getattr(importlib.import_module("podwright.wire"), name)
-    if name in ("errors", "slurm"):
-        return importlib.import_module(f"podwright.{name}")
-    if name == "PodwrightError":
-        return importlib.import_module("podwright.errors").PodwrightError
-    raise AttributeError(f"module 'podwright' has no attribute {name!r}")
+            return importlib.import_module(f"podwright.{name}")
+        from podwright.lazy_imports import lazy_names  # `import podwright` loads no other
+
+        return lazy_names(__name__, _LATER)(name)
 
 
 def __dir__() -> list[str]:

@@ -407,6 +407,11 @@ async def test_a_test_of_a_cluster_says_what_is_wrong_and_where(site: Site) -> N
     site.machines["ag2"].links = {"down": "ag1", "up": "ag3"}
     site.machines["ag4"].links = {"down": "ag3"}
     assert ("topology", "", "it is cabled as mesh and none, not as torus and none") in await wrong()
+    site.machines["ag2"].links = {"down": "ag1", "up": "ag4"}
+    await wrong()
+    assert site.controller.conditions(0.0)["cabling"]
+    await site.controller.remove_cluster(ROOT, Named(name="c1"))
+    assert site.controller.conditions(0.0)["cabling"] == []  # its cables concern nobody any more
 
 
 async def test_what_was_announced_can_be_registered_by_name(site: Site) -> None:

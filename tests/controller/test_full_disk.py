@@ -176,7 +176,7 @@ class Pod(Site):
     def remembered(self) -> Table:
         """Return the state in memory in the form in which it would be written."""
         core, controller = self.controller._core, self.controller
-        puts: list[Put] = [records.put(record) for record in core.records()]
+        puts: list[Put] = [records.put(record) for record in core.partitions.records()]
         puts += [records.put_lease(lease.record) for lease in core.leases.values()]
         puts += [records.put_fence(f) for e in core.partitions.values() for f in e.fences.values()]
         puts += map(records.put_quarantine, core.quarantine.values())
@@ -218,7 +218,7 @@ class Pod(Site):
     def owed(self) -> list[tuple[str, int, int]]:
         """Return the devices that somebody has, or that are kept for somebody."""
         core = self.controller._core
-        of = [(record.cluster, record.placement) for record in core.records()]
+        of = [(record.cluster, record.placement) for record in core.partitions.records()]
         of += [(one.cluster, one.placement) for one in core.quarantine.values()]
         of += [(one.site.cluster.name, one.target) for one in core.moves.values()]
         for kept in core.reservations.values():

@@ -60,7 +60,8 @@ async def test_a_machine_that_comes_back_looks_at_its_own_partitions_alone(
     counted.parts = 0
     assert await release_strays(core, machine, report)
     assert 0 < counted.parts <= 4
-    assert {e.name for e in core.on(machine)} == set(core.owners(machine).values())
+    owners = core.partitions.owners(machine)
+    assert {e.name for e in core.partitions.on(machine)} == set(owners.values())
     await world.stop()
 
 
@@ -77,7 +78,7 @@ async def test_what_is_on_a_machine_follows_every_change() -> None:
                 for e in core.partitions.values()
                 if e.record is not None and machine in e.parts()
             }
-            assert {e.name for e in core.on(machine)} == there
+            assert {e.name for e in core.partitions.on(machine)} == there
 
     await world.create("a", 4, relocatable=True)
     await world.create("b", 8)

@@ -181,13 +181,13 @@ async def test_a_fault_in_one_tick_lets_no_lease_live_for_ever(
 
 async def test_leases_that_were_released_are_not_watched_until_their_end(world: World) -> None:
     """A lease may be granted for an hour and held for a moment, again and again."""
-    expiries = world.controller._core.expiries
+    leases = world.controller._core.leases
     kept = await world.acquire("p1", 4, create=True, ttl=3000)
     await world.create("p2", 4)
-    for _ in range(4 * expiries.SPARE):
+    for _ in range(4 * leases.SPARE):
         reply = await world.acquire("p2", 4, ttl=3600)
         await world.controller.release(ROOT, claim(reply))
-    assert len(expiries) <= expiries.SPARE + 6
+    assert leases.watched <= leases.SPARE + 6
     await world.time.advance(3001)
     with pytest.raises(Fenced, match="the lease is over"):
         await world.controller.renew(ROOT, claim(kept))

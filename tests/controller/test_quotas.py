@@ -212,7 +212,7 @@ async def _lives(
 
     def within() -> None:
         """Check the records against the quota, at any moment."""
-        records = list(controller._core.records())
+        records = list(controller._core.partitions.records())
         mine = [r.size for r in records if r.owner == "alice"]
         assert sum(mine) <= devices
         assert len([r for r in records if r.owner == "bob"]) <= partitions
@@ -264,7 +264,7 @@ async def _lives(
     within()
     assert controller._core.admitted == set()
     for quota in (await controller.list_quotas(ROOT, ALL)).quotas:
-        mine = [r for r in controller._core.records() if quota.user in ("", r.owner)]
+        mine = [r for r in controller._core.partitions.records() if quota.user in ("", r.owner)]
         assert (quota.used_devices, quota.used_partitions) == (
             sum(r.size for r in mine),
             len(mine),

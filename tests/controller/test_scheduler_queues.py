@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.controller.calls._scheduler_queues import AWAY, MOST, SCHEDULERS, SILENT
+from podwright.controller.calls._scheduler_queues import AWAY, MOST
+from podwright.controller.queue._reported_queues import SCHEDULERS, SILENT
 from podwright.errors import Denied, InvalidRequest
 from podwright.wire import JobInfo, JobReport, ListRequest
 from tests.controller.test_privacy import SCHEDULER, call, visible

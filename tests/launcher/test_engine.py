@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.errors import InvalidRequest, NotFound
-from podwright.launcher import FakeEngine, Mpirun, make_plan, parse
+from podwright.launcher import Mpirun, make_plan, parse
 from podwright.launcher.instances._folder import RunFolder
 from podwright.launcher.run._mpi_arguments import own_variables
 
@@ -108,14 +108,6 @@ def test_no_mpirun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plan = make_plan(parse([*LINE, "t"]), {})
     with pytest.raises(NotFound, match="there is no mpirun"):
         Mpirun({"PATH": str(tmp_path)}).command(plan, FOLDER, WRAPPER, ["t"])
-
-
-def test_the_fake_fills_in_what_it_is_given() -> None:
-    plan = make_plan(parse([*LINE, "t"]), {})
-    command = FakeEngine("sh", "-c", "{wrapper} 0 true; ls {folder}").command(
-        plan, FOLDER, WRAPPER, ["t"]
-    )
-    assert command.argv == ("sh", "-c", "/bin/sh /tmp/run/wrapper 0 true; ls /tmp/run")
 
 
 @pytest.mark.parametrize(

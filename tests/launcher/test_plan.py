@@ -26,7 +26,6 @@ def test_the_guides_example() -> None:
                 rank=i,
                 host="localhost",
                 local_index=i,
-                first_replica=16 * i,
                 replicas=16,
                 environment=(
                     ("POPDIST_REPLICA_INDEX_OFFSET", str(16 * i)),

@@ -118,7 +118,7 @@ def test_a_fabric_is_driven_by_its_name(installed: Path) -> None:
         "from acme_pods.fabric import SWITCH\n"
         "from podwright.agents import FabricSite, MemoryFabricJournal\n"
         "from podwright.cli import vipu_server\n"
-        "from podwright.server._fabrics import fabric_driver\n"
+        "from podwright.server.machines._fabrics import fabric_driver\n"
         "from podwright.server.command._serving_choice import fabric_options\n"
         "arguments = vipu_server.parse(['--fabric', 'acme'])\n"
         "options = fabric_options(arguments)\n"

@@ -11,7 +11,7 @@ from podwright.fabric import preset
 from podwright.server import ServedHardware
 from podwright.server import _faults as faults
 from podwright.server._faults import KillPoint
-from podwright.server._served_hardware import Source
+from podwright.server.machines._served_hardware import Source
 
 SIMULATED = ServedHardware((preset("pod4"),), Source(preset="pod4"))
 

@@ -12,8 +12,8 @@ from podwright.agents import SimulatedMachine
 from podwright.agents.gpu import GpuMachine
 from podwright.errors import WrongState
 from podwright.fabric import IPU, preset
-from podwright.server import _served_hardware
-from podwright.server._served_hardware import ServedHardware, Source, choose
+from podwright.server.machines import _served_hardware
+from podwright.server.machines._served_hardware import ServedHardware, Source, choose
 from podwright.store import MemoryStore
 
 Records = Mapping[tuple[str, str], bytes]

@@ -17,7 +17,7 @@ from podwright.cli import vipu_server
 from podwright.controller import find_faults
 from podwright.errors import Unavailable
 from podwright.fabric import preset
-from podwright.server._served_hardware import choose
+from podwright.server.machines._served_hardware import choose
 from podwright.store import MemoryStore, SQLiteStore, backup_text
 from tests.controller.world import World, virtually
 

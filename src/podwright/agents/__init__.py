@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.agents._agent_client import RemoteMachine
@@ -59,6 +60,7 @@ __all__ = [
     "machine_key",
     "read_key",
 ]
+#: Each module, and the names that come from it.
 _LATER = {
     "_agent_client": ("RemoteMachine",),
     "_agent_metrics": ("figures",),
@@ -96,11 +98,5 @@ _LATER = {
     "_state_file": ("SavedMachine",),
 }
 
-
-if not TYPE_CHECKING:  # a type checker that sees __getattr__ finds no misspelt names
-
-    def __getattr__(name: str) -> Any:
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

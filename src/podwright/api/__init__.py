@@ -5,8 +5,9 @@ A name is loaded when it is first used, so that `import podwright` costs nothing
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.api._job import Job, launch
@@ -30,6 +31,7 @@ __all__ = [
     "run",
     "run_async",
 ]
+#: Each module, and the names that come from it.
 _LATER = {
     "_job": ("Job", "launch"),
     "_partition": ("Partition",),
@@ -39,9 +41,5 @@ _LATER = {
     "_walk": ("plan_launch",),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(importlib.import_module(f"podwright.api.{module}"), name)
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

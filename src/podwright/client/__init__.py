@@ -6,7 +6,7 @@ first used. So are the functions that wait in the queue, since few commands wait
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright.client._addresses import (
     HOST_VARIABLE,
@@ -24,11 +24,17 @@ from podwright.client._local_servers import contexts_path
 from podwright.client._start import start_server
 from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from podwright.client._contexts import Context, Contexts, read_contexts, write_contexts
-    from podwright.client._contexts import as_toml as contexts_as_toml
-    from podwright.client._contexts import schema as contexts_schema
+    from podwright.client._contexts import (
+        Context,
+        Contexts,
+        contexts_as_toml,
+        contexts_schema,
+        read_contexts,
+        write_contexts,
+    )
     from podwright.client._grpc_transport import GrpcTransport
     from podwright.client._port_forward import PortForwarder, run_through
     from podwright.client._queue_waits import (
@@ -85,42 +91,20 @@ __all__ = [
     "write_contexts",
 ]
 
-_QUEUE_WAIT_NAMES = (
-    "OUR_TURN",
-    "QUESTION",
-    "RECOVERY",
-    "acquire_in_line",
-    "acquire_now",
-    "span",
-    "take_back",
-    "wait_in_line",
-    "withdraw",
-)
+#: Each module, and the names that come from it.
+_LATER = {
+    "_contexts": (
+        *("Context", "Contexts", "contexts_as_toml", "contexts_schema", "read_contexts"),
+        "write_contexts",
+    ),
+    "_grpc_transport": ("GrpcTransport",),
+    "_port_forward": ("PortForwarder", "run_through"),
+    "_virm_transport": ("VirmTransport",),
+    "_queue_waits": (
+        *("OUR_TURN", "QUESTION", "RECOVERY", "acquire_in_line", "acquire_now", "span"),
+        *("take_back", "wait_in_line", "withdraw"),
+    ),
+}
 
-
-def __getattr__(name: str) -> Any:
-    if name == "GrpcTransport":
-        from podwright.client._grpc_transport import GrpcTransport
-
-        return GrpcTransport
-    if name == "VirmTransport":
-        from podwright.client._virm_transport import VirmTransport
-
-        return VirmTransport
-    if name in ("PortForwarder", "run_through"):
-        from podwright.client import _port_forward
-
-        return getattr(_port_forward, name)
-    if name in ("Context", "Contexts", "read_contexts", "write_contexts"):
-        from podwright.client import _contexts
-
-        return getattr(_contexts, name)
-    if name in ("contexts_as_toml", "contexts_schema"):
-        from podwright.client import _contexts
-
-        return {"contexts_as_toml": _contexts.as_toml, "contexts_schema": _contexts.schema}[name]
-    if name in _QUEUE_WAIT_NAMES:
-        from podwright.client import _queue_waits
-
-        return getattr(_queue_waits, name)
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

@@ -165,7 +165,7 @@ def write_contexts(path: str, contexts: Contexts) -> None:
         number, temporary = tempfile.mkstemp(dir=folder, prefix=".config-")
         try:
             with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(as_toml(contexts))
+                file.write(contexts_as_toml(contexts))
                 os.fchmod(file.fileno(), _PRIVATE)
                 file.flush()
                 os.fsync(file.fileno())
@@ -177,7 +177,7 @@ def write_contexts(path: str, contexts: Contexts) -> None:
         raise InvalidRequest(f"cannot write {path}: {(error.strerror or '').lower()}") from None
 
 
-def as_toml(contexts: Contexts) -> str:
+def contexts_as_toml(contexts: Contexts) -> str:
     """Return the file's text. Its values are strings, which TOML writes as JSON does."""
     import json
 
@@ -191,6 +191,6 @@ def as_toml(contexts: Contexts) -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def schema() -> dict[str, Any]:
+def contexts_schema() -> dict[str, Any]:
     """Return the JSON Schema of the file, by which editors check TOML as well."""
     return msgspec.json.schema(Contexts)

@@ -163,7 +163,7 @@ class Controller:
         than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
         """
         core, refusal = self._core, self.read_only
-        ages = {name: core.now() - reported_at for name, (reported_at, _) in core.queues.items()}
+        ages = self._services.reported.ages(core.now())
         return {
             "read_only": refusal.problem if refusal else "",
             "silent_schedulers": {
@@ -171,7 +171,11 @@ class Controller:
                 for key, age in ages.items()
                 if age >= AWAY
             },
-            "cabling": [list(fault) for faults in core.miscabled.values() for fault in faults],
+            "cabling": [
+                [name, machine, problem]
+                for name, site in core.inventory.sites.items()
+                for machine, problem in site.miscabled
+            ],
         }
 
     @property

@@ -17,7 +17,8 @@ from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._abandoned_leases import AbandonedLaunches
 from podwright.controller.moves._relocate import may_move, relocate
 from podwright.controller.partitions._lease_expiry import expire
-from podwright.controller.state._core import AUTO_RESETS, Core, Entry
+from podwright.controller.state._core import AUTO_RESETS, Core
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._states import BROKEN, state_of
 from podwright.errors import PodwrightError
 
@@ -65,12 +66,12 @@ class Reconciler:
         if still > STANDSTILL:  # nobody could renew meanwhile: our own down time is added
             for lease in core.leases.values():
                 lease.expires += still
-        for lease in core.expiries.due(now, core.leases):
+        for lease in core.leases.due(now):
             core.spawn(_quietly(partial(expire, core, lease)))
         if core.own_host is not None and core.leases and not self._looking:
             self._looking = True
             core.spawn(_quietly(self._check_abandoned))
-        for name in list(core.broken):
+        for name in list(core.partitions.broken):
             entry = core.partitions.get(name)
             if entry is not None and _may_reset(core, entry, now):
                 entry.retry_at = float("inf")  # until the attempt says otherwise
@@ -146,7 +147,7 @@ class Reconciler:
             if not await recovery.release_strays(core, machine, report):
                 return
             core.mark_up(machine)
-            for entry in core.on(machine):
+            for entry in core.partitions.on(machine):
                 await self._verify(entry, machine)
         finally:
             self._asking.discard(machine)

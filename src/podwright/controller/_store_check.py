@@ -31,7 +31,7 @@ from podwright.controller.hardware._registry import AGENT, CLUSTER, AgentRecord,
 from podwright.controller.queue._stored_weights import SHARE, ShareRecord
 from podwright.controller.queue._waiter import WaiterRecord
 from podwright.controller.requests._quotas import QUOTA
-from podwright.controller.state._core import EPOCH_SHIFT
+from podwright.controller.state._device_epochs import EPOCH_SHIFT
 from podwright.controller.state._records import (
     FENCE,
     LEASE,

@@ -7,8 +7,9 @@ first use, since a plain launch needs only the variables' names.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.functions._call import dump_call
@@ -28,15 +29,12 @@ __all__ = [
     "private_folder",
     "read_outcome",
 ]
+#: Each module, and the names that come from it.
 _LATER = {
     "_call": ("dump_call",),
     "_trusted_files": ("private_folder",),
     "_call_outcome": ("CallOutcome", "finished", "read_outcome"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(importlib.import_module(f"podwright.functions.{module}"), name)
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

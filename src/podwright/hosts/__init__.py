@@ -5,8 +5,7 @@ Parts that a launch on one host does not need are loaded on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright.hosts._cores import (
     Cores,
@@ -77,6 +76,7 @@ from podwright.hosts._srun import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import NetworkSwitch, read_switches, scattered
 from podwright.hosts._systemd import tell_ready
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.hosts._copies import Copied, copy_folder, show_percents
@@ -203,6 +203,7 @@ __all__ = [
     "write_list",
 ]
 
+#: Each module, and the names that come from it.
 _LATER = {
     "_copies": ("Copied", "copy_folder", "show_percents"),
     "_device_cgroups": (
@@ -217,11 +218,5 @@ _LATER = {
     "_munge": ("FakeMunge", "Munge", "MungeError", "Vouched", "Vouches"),
 }
 
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise miss misspelt names
-
-    def __getattr__(name: str) -> Any:
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(importlib.import_module(f"podwright.hosts.{module}"), name)
-        raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

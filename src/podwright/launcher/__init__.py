@@ -10,7 +10,7 @@ from podwright.launcher.options._option_table import OPTIONS, help_text
 from podwright.launcher.options._options import Options
 from podwright.launcher.plan._dry_run import would_run
 from podwright.launcher.plan._plan import Instance, Plan, make_plan, places_instances
-from podwright.launcher.run._engine import Command, Engine, FakeEngine, Mpirun
+from podwright.launcher.run._engine import Command, Engine, Mpirun
 from podwright.launcher.run._launch import LaunchResult, launch, run_plan
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Command",
     "Engine",
     "Exchange",
-    "FakeEngine",
     "Instance",
     "LaunchResult",
     "Mpirun",

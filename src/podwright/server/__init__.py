@@ -5,8 +5,9 @@ A name is loaded when it is first used, so that `vipu-server --help` loads no se
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.server._backups import back_up, check, compare, restore_from
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
         make_user_certificate,
         renew_certificates,
     )
-    from podwright.server._fabrics import FabricOptions
     from podwright.server._identity import TOKEN_TTL, Identity
     from podwright.server._init import make_store
     from podwright.server._listen_options import ListenOptions, PageOptions
     from podwright.server._other_pods import parse_other_pods
-    from podwright.server._served_hardware import ServedHardware
     from podwright.server._server import Server
     from podwright.server._serving import ServingOptions, serve
     from podwright.server._sockets import SocketPlace
+    from podwright.server.machines._fabrics import FabricOptions
+    from podwright.server.machines._served_hardware import ServedHardware
 
 __all__ = [
     "TOKEN_TTL",
@@ -48,6 +49,7 @@ __all__ = [
     "restore_from",
     "serve",
 ]
+#: Each module, and the names that come from it.
 _LATER = {
     "_backups": (
         "back_up",
@@ -61,8 +63,8 @@ _LATER = {
         "make_user_certificate",
         "renew_certificates",
     ),
-    "_fabrics": ("FabricOptions",),
-    "_served_hardware": ("ServedHardware",),
+    "machines._fabrics": ("FabricOptions",),
+    "machines._served_hardware": ("ServedHardware",),
     "_identity": (
         "TOKEN_TTL",
         "Identity",
@@ -81,11 +83,5 @@ _LATER = {
     "_sockets": ("SocketPlace",),
 }
 
-
 if not TYPE_CHECKING:  # with it, no misspelt name would be found
-
-    def __getattr__(name: str) -> Any:
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(__name__, _LATER)

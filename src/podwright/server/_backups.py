@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from podwright.controller import StoreFault, find_faults, with_new_chains
-from podwright.server._served_hardware import HARDWARE, Source
 from podwright.server._shared_store import LEASE, owner_name
 from podwright.server._sockets import Lock, prepare_folder
+from podwright.server.machines._served_hardware import HARDWARE, Source
 from podwright.store import (
     backup_text,
     open_store,

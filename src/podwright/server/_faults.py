@@ -20,7 +20,7 @@ from podwright.store import Change
 if TYPE_CHECKING:
     import sqlite3
 
-    from podwright.server._served_hardware import ServedHardware
+    from podwright.server.machines._served_hardware import ServedHardware
 
 VARIABLE = "PODWRIGHT_FAULT"
 _KINDS = ("commit", "driver", "statement")

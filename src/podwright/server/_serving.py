@@ -20,16 +20,13 @@ from podwright.controller import Controller, Machines, Sharing, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.page import SiteProxy
-from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
-from podwright.server._fabrics import FabricOptions, fabric_driver
 from podwright.server._faults import KillPoint
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
 from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._metrics import pod_name
-from podwright.server._served_hardware import ServedHardware, choose
 from podwright.server._server import Server
 from podwright.server._shared_store import (
     LEASE,
@@ -41,6 +38,9 @@ from podwright.server._shared_store import (
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
 from podwright.server._traces import open_traces
+from podwright.server.machines._agents import reach
+from podwright.server.machines._fabrics import FabricOptions, fabric_driver
+from podwright.server.machines._served_hardware import ServedHardware, choose
 from podwright.store import (
     Opened,
     ReadOnlyStore,

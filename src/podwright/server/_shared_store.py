@@ -26,8 +26,8 @@ from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Sharing, Visible
 from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable
 from podwright.server._collection import start_without_collection
-from podwright.server._served_hardware import ServedHardware
 from podwright.server._standby import Standby
+from podwright.server.machines._served_hardware import ServedHardware
 from podwright.store import Opened, ReadOnlyStore, Snapshot, Store, Turn
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SlurmJob", "attach", "submit"]
 
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'podwright.slurm' has no attribute {name!r}")
-    from podwright.slurm import jobs
+    def __getattr__(name: str) -> object:
+        from podwright.lazy_imports import lazy_names  # `import podwright.slurm` loads no other
 
-    return getattr(jobs, name)
+        return lazy_names(__name__, {"jobs": __all__})(name)
 
 
 def __dir__() -> list[str]:

@@ -7,8 +7,9 @@ must not pay for the others.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.testing._amd_standin import AmdStandIn
@@ -53,7 +54,8 @@ __all__ = [
 ]
 
 #: Each module, and the names that it exports.
-_NAMES = {
+#: Each module, and the names that come from it.
+_LATER = {
     "_amd_standin": ("AmdStandIn",),
     "_fabric_check": ("FabricRun", "check_fabric_driver"),
     "_fabric_rig": (
@@ -76,10 +78,5 @@ _NAMES = {
     ),
 }
 
-if not TYPE_CHECKING:  # otherwise type checkers would accept any name
-
-    def __getattr__(name: str) -> Any:
-        for module, names in _NAMES.items():
-            if name in names:
-                return getattr(importlib.import_module(f"podwright.testing.{module}"), name)
-        raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

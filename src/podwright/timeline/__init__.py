@@ -5,8 +5,9 @@ The modules that read are loaded on first use, since a launch does not need them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from podwright.lazy_imports import lazy_names
 from podwright.timeline._clocks import HostClock
 from podwright.timeline._trace_writer import LIMIT, OFF, TraceWriter, clock, open_file
 
@@ -54,6 +55,7 @@ __all__ = [
     "trace_text",
     "trace_values",
 ]
+#: Each module, and the names that come from it.
 _LATER = {
     "_account": (*("Account", "Slowest", "account", "in_sentences", "seconds_text", "size_text"),),
     "_known_traces": ("find_trace", "note"),
@@ -62,11 +64,5 @@ _LATER = {
     "_read_back": ("Instant", "Timeline", "TrackSlice", "parse_timeline", "read_timeline"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(importlib.import_module(f"podwright.timeline.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

@@ -5,8 +5,9 @@ The app itself draws with Textual, and is loaded on first use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from podwright.lazy_imports import lazy_names
 from podwright.top._feed import Feed
 from podwright.top._picture import Cell, Domain, draw, legend
 from podwright.top._rows import TABS, Tab, rows
@@ -16,10 +17,5 @@ if TYPE_CHECKING:
 
 __all__ = ["TABS", "Cell", "Domain", "Feed", "Tab", "TopApp", "draw", "legend", "rows"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "TopApp":
-        from podwright.top._app import TopApp
-
-        return TopApp
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, {"_app": ("TopApp",)})

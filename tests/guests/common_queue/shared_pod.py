@@ -326,4 +326,4 @@ class SharedPod:
                 user = users.get(name.rpartition("-")[0])
                 if user is not None:  # and no waiter of the server's own queue
                     self.kept[name] = Kept(self.now, beside, user)
-        self.used += sum(record.size for record in core.records())
+        self.used += sum(record.size for record in core.partitions.records())

@@ -112,6 +112,6 @@ async def test_one_that_ends_looks_no_more(world: World, monkeypatch: pytest.Mon
     world.kube.create(job())
     async with asyncio.timeout(300):
         await looks.wait()
-    operator.poke(next(iter(operator._keys.values())))  # news meanwhile
+    operator.jobs.poke(next(iter(operator.jobs._keys.values())))  # news meanwhile
     await world.kill()
-    assert (operator._timers, operator._tasks) == ({}, set())
+    assert operator.jobs.quiet

@@ -176,7 +176,8 @@ async def test_a_pod_that_could_not_be_prepared_is_no_program_s_failure(equipped
     view = read_pod(pod)
     assert (view.code, view.note) == (None, "there is no partition p")
     equipped.kube.node("node0")  # somebody looks
-    equipped.operator.poke(next(iter(equipped.operator._keys.values())))  # type: ignore[union-attr]
+    jobs = equipped.operator.jobs  # type: ignore[union-attr]
+    jobs.poke(next(iter(jobs._keys.values())))
     await equipped.until(lambda: equipped.status().get("restartCount") == 1, "started anew")
 
 

@@ -169,7 +169,8 @@ async def test_another_pod_of_its_name_is_named(world: World) -> None:
     await world.until(lambda: world.status().get("lastMessage") == words, "what is in the way")
     writes = len(world.kube.writes)
     await world.kube.delete_pod("team", "job-worker-0", "other")
-    world.operator.poke(next(iter(world.operator._keys.values())))  # type: ignore[union-attr]
+    jobs = world.operator.jobs  # type: ignore[union-attr]
+    jobs.poke(next(iter(jobs._keys.values())))
     await world.until(lambda: world.status()["lastMessage"] == "its pods are starting", "pods")
     pod = world.kube.objects["Pod", "team", "job-worker-0"]
     assert pod["metadata"]["uid"] != "other"

@@ -144,7 +144,7 @@ def removable(core: Core, name: str, action: str) -> IndexedCluster:
 def names_in(core: Core, site: IndexedCluster, allocation: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
     pool = (site.cluster.name, allocation)
-    standing = {r.name for r in core.records() if (r.cluster, r.allocation) == pool}
+    standing = {r.name for r in core.partitions.records() if (r.cluster, r.allocation) == pool}
     left = {q.partition for q in core.quarantine.values() if (q.cluster, q.allocation) == pool}
     return sorted(standing | left)
 

@@ -180,7 +180,7 @@ def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> No
         p for p in site.index.placements() if p not in loose and name in site.parts(p.blocks)
     ]
     if remaining:
-        partitions = sorted(entry.name for entry in core.on(name)) or [
+        partitions = sorted(entry.name for entry in core.partitions.on(name)) or [
             "a partition that is being made"
         ]
         raise WrongState(

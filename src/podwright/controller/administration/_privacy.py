@@ -32,7 +32,8 @@ from podwright.wire import (
 )
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core, Entry
+    from podwright.controller.state._core import Core
+    from podwright.controller.state._partition_index import Entry
 
 _V = TypeVar("_V", bound=Value)
 #: What can be private: others' partitions (and who is in the way), leases, places in line, whose

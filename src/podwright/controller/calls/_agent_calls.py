@@ -69,8 +69,8 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
         certificate = request.certificate or (before.record.certificate if before else "")
         record, fence = await _met(services, request.name, host, port, certificate, action)
         changes = [registry.put_agent(record)]
-        if services.core.raise_floor(fence):
-            changes.append(registry.put_floor(services.core.epoch_floor))
+        if services.core.epochs.raise_floor(fence):
+            changes.append(registry.put_floor(services.core.epochs.floor))
         await services.core.journal.commit(changes)
         await let_go(services.core.hardware.remove(request.name))
         known = services.registry.add(record)
@@ -231,8 +231,8 @@ def _agent_info(services: Services, known: Known) -> AgentInfo:
     elif not known.last_seen or quiet >= services.heartbeats.silence or record.name in core.down:
         state = "DOWN"
         reason = f"silent for {quiet:.0f} s" if known.last_seen else "never answered"
-        if record.name in core.strangers:
-            reason = f"wrong key: {core.strangers[record.name]}"
+        if problem := services.heartbeats.strangers.get(record.name):
+            reason = f"wrong key: {problem}"
     return AgentInfo(
         name=record.name,
         host=record.host,

@@ -16,8 +16,10 @@ from podwright.controller.hardware._fabric_journal import StoredFabricJournal
 from podwright.controller.hardware._heartbeats import Heartbeats
 from podwright.controller.hardware._registry import Registry
 from podwright.controller.moves._launch_moves import LaunchMoves
+from podwright.controller.queue._reported_queues import ReportedQueues
 from podwright.controller.queue._waiting import Waiting
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._request_ids import Requests
 from podwright.controller.state._shielded import shielded
 from podwright.wire import PartitionInfo
@@ -31,7 +33,7 @@ class Services:
 
     introduce: called with the server's name, which its store keeps, and the number of this start.
     changing: what an administrator changes, one change at a time. starting: seconds in which an
-    agent that is to be registered may come up.
+    agent that is to be registered may come up. reported: the queues of schedulers.
     """
 
     version: str
@@ -48,6 +50,7 @@ class Services:
     introduce: Callable[[str, int], None]
     fabric_journal: StoredFabricJournal
     starting: float
+    reported: ReportedQueues = field(default_factory=ReportedQueues)
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -130,9 +130,7 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
     site = _named(services, request.name, action)
     results = await clusters.tested(services.core, services.registry, site)
     faults = [check for check in results if check.check == "cabling" and check.ok is False]
-    services.core.miscabled[request.name] = [
-        (request.name, fault.machine, fault.problem) for fault in faults
-    ]
+    site.miscabled = [(fault.machine, fault.problem) for fault in faults]
     services.core.journal.changes += 1
     return ClusterTest(cluster=request.name, results=results)
 
@@ -197,7 +195,7 @@ async def _welcome(services: Services, machine: str) -> None:
         return
     core.inventory.by_machine[machine].learn(machine, report)
     everything = {machine: [d.index for d in report.devices if d.healthy]}
-    if not await core.hardware.release(core.next_epoch(), everything) and (
+    if not await core.hardware.release(core.epochs.next(), everything) and (
         await recovery.release_strays(core, machine, report._replace(configured={}))
     ):
         core.mark_up(machine, announce=False)

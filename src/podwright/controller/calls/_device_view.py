@@ -98,7 +98,7 @@ class _Look:
     def info(self, site: IndexedCluster, ref: DeviceRef, allocation: str) -> DeviceInfo:
         """A device, complete."""
         if ref.machine != self._machine:
-            self._machine, self._owners = ref.machine, self._core.owners(ref.machine)
+            self._machine, self._owners = ref.machine, self._core.partitions.owners(ref.machine)
         partition = self._owners.get(ref.index, "")
         known = site.attributes.get(ref.machine, ())
         attributes = dict(known[ref.index]) if ref.index < len(known) else {}

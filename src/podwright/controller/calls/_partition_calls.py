@@ -12,7 +12,7 @@ from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.requests._reserve import guest_key
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller, Role, in_name_of
-from podwright.controller.state._core import Entry
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._request_ids import Remembered, RequestId
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.wire import CreateRequest, Empty, PartitionInfo, RemoveRequest, ResetRequest

@@ -15,7 +15,8 @@ from podwright.controller.moves._launch_moves import row
 from podwright.controller.moves._move_planner import MoveStep, movable, movers, shape_of
 from podwright.controller.requests._spec import blocks_of
 from podwright.controller.state._caller import Caller, Role, check_change
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import PartitionRecord
 from podwright.errors import NotFound

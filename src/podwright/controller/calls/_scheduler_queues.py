@@ -36,8 +36,6 @@ from podwright.wire import (
 )
 
 MOST: Final = 2000  #: jobs of a scheduler
-SCHEDULERS: Final = 16  #: who spoke last stays
-SILENT: Final = 300.0  #: seconds
 AWAY: Final = 150.0  #: seconds without a report; a service reports each minute at least
 POOLS: Final = 64  #: of one scheduler
 BLOCKS: Final = 64  #: of one job in one pool
@@ -60,16 +58,10 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
             operation="report jobs",
             would_work=f"send the first {MOST}",
         )
-    queues = services.core.queues
-    guest = request.guest or _UNNAMED
-    key = guest_key(caller.name, guest)
-    before = queues.pop(key, (0.0, []))[1]
+    core, guest = services.core, request.guest or _UNNAMED
     jobs = [_short(job, guest, place) for place, job in enumerate(request.jobs, 1)]
-    queues[key] = (services.core.now(), jobs)
-    while len(queues) > SCHEDULERS:
-        queues.popitem(last=False)
-    if jobs != before:
-        services.core.journal.changes += 1
+    if services.reported.report(guest_key(caller.name, guest), jobs, core.now()):
+        core.journal.changes += 1
     return Empty()
 
 
@@ -168,18 +160,16 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
     views.check_filters(services.core, request, "list jobs")
     page = ListPage[JobInfo](request)
     behind = _behind(request.page_token)
-    now = services.core.now()
-    for name, (reported_at, jobs) in sorted(services.core.queues.items()):
-        for job in jobs if now - reported_at < SILENT else ():
-            if (name, job.place) <= behind or not (
-                services.core.sight.waiter(caller, job.owner)
-                and request.cluster in ("", job.cluster)
-                and request.allocation in ("", job.allocation)
-            ):
-                continue
-            if page.full:
-                return JobList(jobs=page.items, next_page_token=page.token)
-            page.add(f"{job.place}/{name}", _with_place(services, name, job))
+    for name, job in services.reported.jobs(services.core.now()):
+        if (name, job.place) <= behind or not (
+            services.core.sight.waiter(caller, job.owner)
+            and request.cluster in ("", job.cluster)
+            and request.allocation in ("", job.allocation)
+        ):
+            continue
+        if page.full:
+            break
+        page.add(f"{job.place}/{name}", _with_place(services, name, job))
     return JobList(jobs=page.items, next_page_token=page.token)
 
 

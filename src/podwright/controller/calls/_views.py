@@ -13,9 +13,10 @@ import msgspec
 from podwright.controller.calls._list_pages import ListPage, after, defined_after
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import AUTO_RESETS, Core, Entry
+from podwright.controller.state._core import AUTO_RESETS, Core
 from podwright.controller.state._cutoff import waits_for
 from podwright.controller.state._leases import HeldLease, mask_of, to_info
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import FenceRecord, PartitionRecord
 from podwright.wire import (
     AllocationInfo,
@@ -81,7 +82,8 @@ def check_filters(core: Core, request: ListRequest, action: str) -> None:
         return
     if not any(
         request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
-        for record in core.records()  # those of clusters that are gone can still be listed
+        # Those of clusters that are gone can still be listed.
+        for record in core.partitions.records()
     ):
         core.inventory.candidates(request.cluster, request.allocation, action)
 

@@ -23,10 +23,11 @@ import msgspec
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.requests._refusals import fencing
 from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._cutoff import can_cut_off, in_words, waits_for
 from podwright.controller.state._leases import HeldLease, ending
-from podwright.controller.state._records import FenceRecord, drop_fence, drop_lease, put, put_fence
+from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._records import FenceRecord, drop_fence, put, put_fence
 from podwright.errors import Held
 from podwright.store import Change
 
@@ -44,21 +45,14 @@ async def end(
     released_hosts: hosts on which the instances are known to have ended. keep: the partition stays,
     even if it was created with these leases.
     """
-    record = entry.known
     fences = [_fence(lease, released_hosts, core.now()) for lease in leases]
-    mask = record.dirty_mask
-    for lease in leases:
-        mask |= lease.record.mask
-    changes: list[Change] = [drop_lease(lease.record.id) for lease in leases]
+    record, changes = steps.without_leases(entry.known, leases)
     changes += map(put_fence, fences)
-    if mask != record.dirty_mask:
-        record = msgspec.structs.replace(record, dirty=f"{mask:x}")
-        changes.append(put(record))
     with ending(leases):
         await core.journal.commit(changes)
     core.set(entry, record)
     for fence in fences:
-        core.add_fence(entry, fence)
+        core.fences.add(entry, fence)
     core.drop_leases(entry, leases)
     await settle(core, entry, keep=keep)
     for fence in fences:
@@ -105,7 +99,7 @@ async def lift(core: Core, entry: Entry, fences: Sequence[FenceRecord]) -> None:
     record, ids = entry.known, {fence.id for fence in fences}
     clean = 0
     for fence in fences:
-        if core.cut[fence.id].issuperset(entry.parts(fence.lease.mask)):
+        if core.fences.cut(fence.id) >= entry.parts(fence.lease.mask).keys():
             clean |= fence.lease.mask
     for other in entry.fences.values():
         if other.id not in ids:
@@ -174,8 +168,8 @@ async def _cut_off(core: Core, entry: Entry, fence: FenceRecord) -> None:
         if can_cut_off(core, machine, fence.lease)
     }
     if able:
-        faults = await core.hardware.fence(core.next_epoch(), able, run=fence.lease.run)
-        core.cut[fence.id] |= able.keys() - {fault.machine for fault in faults}
+        faults = await core.hardware.fence(core.epochs.next(), able, run=fence.lease.run)
+        core.fences.note_cut(fence.id, able.keys() - {fault.machine for fault in faults})
 
 
 def _seen_here(core: Core, entry: Entry, fence: FenceRecord, machines: Sequence[str]) -> bool:

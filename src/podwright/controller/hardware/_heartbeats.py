@@ -16,8 +16,9 @@ from contextlib import suppress
 from podwright.agents import MachineReport
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._registry import Registry
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._machine_calls import MachineFault
+from podwright.controller.state._partition_index import Entry
 from podwright.errors import PodwrightError, Unauthenticated, Unavailable, WrongState
 from podwright.wire import OperationState, ReadyState
 
@@ -38,6 +39,8 @@ class Heartbeats:
         self._sleep = sleep
         self.silence = silence
         self._beats: dict[str, asyncio.Task[None]] = {}
+        #: By machine: why it does not accept this server, where it answers and refuses.
+        self.strangers: dict[str, str] = {}
 
     def begin(self, machine: str) -> None:
         """Start watching an agent."""
@@ -88,7 +91,7 @@ class Heartbeats:
                         await self._lost(machine, reason)
                     settled = True
             else:
-                core.strangers.pop(machine, None)
+                self.strangers.pop(machine, None)
                 heard, settled = core.now(), False
                 with suppress(PodwrightError):
                     await self._compare(machine, report)
@@ -100,9 +103,9 @@ class Heartbeats:
     def _note_stranger(self, machine: str, error: PodwrightError) -> None:
         """Keep why a machine does not accept this server. Silence says nothing new."""
         if isinstance(error, Unauthenticated) or error.data.get("stranger"):
-            self._core.strangers[machine] = error.problem
+            self.strangers[machine] = error.problem
         elif not isinstance(error, Unavailable):
-            self._core.strangers.pop(machine, None)
+            self.strangers.pop(machine, None)
 
     def _stood_still(self, since: float, seconds: float) -> float:
         """How much longer than it meant to this process waited: stopped, it hears nobody, and what
@@ -137,7 +140,8 @@ class Heartbeats:
         if machine in core.hardware.foreign:
             return
         core.hardware.give_up(machine, reason)
-        await asyncio.gather(*(self._settle(e, machine, reason) for e in core.on(machine)))
+        entries = core.partitions.on(machine)
+        await asyncio.gather(*(self._settle(entry, machine, reason) for entry in entries))
 
     async def _settle(self, entry: Entry, machine: str, reason: str) -> None:
         with suppress(PodwrightError):
@@ -155,7 +159,7 @@ class Heartbeats:
         if site is None or machine in core.down:
             return
         site.learn(machine, report)
-        for entry in core.on(machine):
+        for entry in core.partitions.on(machine):
             if _forgotten(entry, machine, report):
                 async with entry.lock:
                     if entry.removed:

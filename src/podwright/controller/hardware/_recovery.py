@@ -13,8 +13,9 @@ import asyncio
 from podwright.agents import MachineReport
 from podwright.controller.hardware import _machines as machines
 from podwright.controller.hardware import _steps as steps
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._machine_calls import MachineFault
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import (
     FENCE,
     LEASE,
@@ -45,7 +46,7 @@ Reports = dict[str, MachineReport]
 async def recover(core: Core, opened: Opened) -> None:
     """Bring memory, store and machines together. Raises wire.Unavailable for a store that a
     newer Podwright has written."""
-    core.begin_epoch(opened.epoch)
+    core.epochs.begin(opened.epoch)
     await _load(core, opened)
     if core.journal.full is not None:
         return  # no step can be finished or undone that cannot be written down
@@ -84,7 +85,7 @@ async def release_strays(core: Core, machine: str, report: MachineReport) -> boo
     Nothing is written first: what is left undone is seen again at the next look. Returns
     whether the machine now holds only what it should.
     """
-    owners = core.owners(machine)
+    owners = core.partitions.owners(machine)
     ours = [q for q in core.quarantine.values() if q.machine == machine]
     per = core.inventory.by_machine[machine].cluster.family.devices_per_machine
     strays = {
@@ -93,7 +94,7 @@ async def release_strays(core: Core, machine: str, report: MachineReport) -> boo
         if owners.get(index) != partition
     }
     strays |= {(q.block.offset + i) % per for q in ours for i in range(q.block.size)}
-    if strays and await core.hardware.release(core.next_epoch(), {machine: sorted(strays)}):
+    if strays and await core.hardware.release(core.epochs.next(), {machine: sorted(strays)}):
         return False
     if ours:
         await core.journal.commit([drop_quarantine(q) for q in ours])
@@ -145,7 +146,7 @@ async def _load(core: Core, opened: Opened) -> None:
             except (ValueError, IndexError):
                 site = None  # the cluster or its allocations were defined anew
             entry = Entry(record.name, site, record)
-            core.partitions[record.name] = entry
+            core.partitions.add(entry)
             core.set(entry, record)
             if site is None:
                 broken.append(entry)
@@ -167,7 +168,7 @@ async def _load(core: Core, opened: Opened) -> None:
             if owner is None:
                 changes.append(drop_fence(key))
             else:
-                core.add_fence(owner, fence)
+                core.fences.add(owner, fence)
     for entry in broken:
         record = entry.known
         if record.operation is not OperationState.REMOVING:
@@ -233,7 +234,7 @@ def _done(entry: Entry, record: PartitionRecord, reports: Reports) -> bool:
 
 async def _repeat_step(core: Core, entry: Entry, record: PartitionRecord) -> None:
     """The step once more, under a new epoch."""
-    repeated = move(record, state_of(record), epoch=core.next_epoch())
+    repeated = move(record, state_of(record), epoch=core.epochs.next())
     # A lease that began with the step stays: whether its holder ever heard of it cannot be told,
     # and it runs out if nobody renews it.
     await core.journal.commit([put(repeated)])
@@ -248,7 +249,7 @@ async def _remove(core: Core, entry: Entry, silent: list[str]) -> None:
     if state_of(entry.known) != REMOVING:
         await steps.remove(core, entry, force=True)
         return
-    removal = move(entry.known, REMOVING, epoch=core.next_epoch())
+    removal = move(entry.known, REMOVING, epoch=core.epochs.next())
     await core.journal.commit([put(removal)])
     core.set(entry, removal)
     faults = await steps.release_devices(core, entry)

@@ -79,7 +79,7 @@ class Registry:
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Take over what is written, before anything else is."""
         floor = records.get((_META, _FLOOR))
-        self._core.epoch_floor = msgspec.json.decode(floor, type=int) if floor else 0
+        self._core.epochs.floor = msgspec.json.decode(floor, type=int) if floor else 0
         for (kind, _), body in sorted(records.items()):
             if kind == AGENT:
                 self.add(decode(AgentRecord, body))

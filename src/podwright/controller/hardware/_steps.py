@@ -13,9 +13,11 @@ import msgspec
 
 from podwright.controller.hardware import _launch_sight as launch_sight
 from podwright.controller.hardware._gcd_division import Division
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease, ending, mask_of
 from podwright.controller.state._machine_calls import MachineFault, Parts
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import (
     LeaseRecord,
     PartitionRecord,
@@ -34,6 +36,7 @@ from podwright.controller.state._states import (
     RESETTING_PART,
     move,
 )
+from podwright.placement import Block
 from podwright.store import Change
 from podwright.wire import ReadyState
 
@@ -94,7 +97,7 @@ async def reset(
     changed = move(
         record,
         RESETTING if mask == all_devices else RESETTING_PART,
-        epoch=lease.epoch if lease else core.next_epoch(),
+        epoch=lease.epoch if lease else core.epochs.next(),
         dirty=f"{record.dirty_mask | mask:x}",
         errors=(),
         auto_resets=record.auto_resets + 1 if auto else 0,
@@ -136,7 +139,7 @@ async def remove(core: Core, entry: Entry, *, force: bool) -> list[MachineFault]
     it is left in error.
     """
     ending_leases = list(entry.leases.values())
-    record = move(entry.known, REMOVING, epoch=core.next_epoch(), errors=())
+    record = move(entry.known, REMOVING, epoch=core.epochs.next(), errors=())
     with ending(ending_leases):
         await core.journal.commit([put(record), *(drop_lease(x.record.id) for x in ending_leases)])
     core.set(entry, record)
@@ -204,17 +207,26 @@ async def end_leases(core: Core, entry: Entry, leases: Sequence[HeldLease]) -> N
     if record.transient and ids >= entry.leases.keys() and not entry.fences:
         await remove(core, entry, force=True)
         return
-    mask = record.dirty_mask
-    for lease in leases:
-        mask |= lease.record.mask
-    changes: list[Change] = [drop_lease(name) for name in ids]
-    if mask != record.dirty_mask:
-        record = msgspec.structs.replace(record, dirty=f"{mask:x}")
-        changes.append(put(record))
+    record, changes = without_leases(record, leases)
     with ending(leases):
         await core.journal.commit(changes)
     core.set(entry, record)
     core.drop_leases(entry, leases)
+
+
+def without_leases(
+    record: PartitionRecord, leases: Sequence[HeldLease]
+) -> tuple[PartitionRecord, list[Change]]:
+    """The record of a partition after the end of leases, whose devices are then dirty, and what
+    has to be written down."""
+    changes: list[Change] = [drop_lease(lease.record.id) for lease in leases]
+    mask = record.dirty_mask
+    for lease in leases:
+        mask |= lease.record.mask
+    if mask != record.dirty_mask:
+        record = msgspec.structs.replace(record, dirty=f"{mask:x}")
+        changes.append(put(record))
+    return record, changes
 
 
 def quarantines(entry: Entry, faults: Sequence[MachineFault]) -> list[QuarantineRecord]:
@@ -222,17 +234,24 @@ def quarantines(entry: Entry, faults: Sequence[MachineFault]) -> list[Quarantine
     if entry.site is None or not faults:
         return []
     record, faulty = entry.known, {fault.machine for fault in faults}
+    left = left_behind(entry.site, record, record.blocks, record.epoch)
+    return [quarantined for quarantined in left if quarantined.machine in faulty]
+
+
+def left_behind(
+    site: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
+) -> list[QuarantineRecord]:
+    """Devices that a partition has had, or nearly, and that must be reset: a record a machine."""
     return [
         QuarantineRecord(
             cluster=record.cluster,
             allocation=record.allocation,
             machine=machine,
             block=block,
-            epoch=record.epoch,
+            epoch=epoch,
             partition=record.name,
         )
-        for machine, block in entry.site.blocks_by_machine(record.blocks)
-        if machine in faulty
+        for machine, block in site.blocks_by_machine(blocks)
     ]
 
 

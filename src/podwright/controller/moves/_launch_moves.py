@@ -13,7 +13,7 @@ stops. The launch then continues, or starts again, on its old devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -29,8 +29,9 @@ from podwright.controller.moves._move_step import shift
 from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.queue._waiter import Waiter
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import META
 from podwright.controller.state._reservation import Reservation
@@ -80,17 +81,11 @@ class LaunchMoves:
                 self.call_off(move, reason)
         if not self.allowed or not (able := movers(core, now)):
             return
-        busy = {move.waiter for move in core.moves.values()}
-        for reservation in list(core.reservations.values()):
-            if (
-                reservation.waiter not in busy
-                and (planned := self._plan(reservation, able)) is not None
-            ):
-                room, steps = planned
-                core.reservations[room.goal.pool] = room
-                room.planned_at = math.inf  # thought over when it has been called off
-                for step in steps:
-                    self.ask(step, room)
+        for _, room, steps in self._plans(able):
+            core.reservations[room.goal.pool] = room
+            room.planned_at = math.inf  # thought over when it has been called off
+            for step in steps:
+                self.ask(step, room)
         for step in on_drained(core, able):
             self.ask(step, None)
 
@@ -130,17 +125,11 @@ class LaunchMoves:
         core, now = self._core, self._core.now()
         able = movers(core, now)
         rows = [row(move, "ASKED", now) for move in core.moves.values()]
-        busy = {move.waiter for move in core.moves.values()}
-        for reservation in list(core.reservations.values()):
-            if (
-                reservation.waiter not in busy
-                and (planned := self._plan(reservation, able)) is not None
-            ):
-                room, steps = planned
-                rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
-                undo(steps)
-                room.lift()
-                reservation.absorb()
+        for reservation, room, steps in self._plans(able):
+            rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
+            undo(steps)
+            room.lift()
+            reservation.absorb()
         return MoveTable(
             allowed=self.allowed,
             moves=rows,
@@ -149,13 +138,20 @@ class LaunchMoves:
             failed=self.failed,
         )
 
-    def _plan(
-        self, reservation: Reservation, able: Mapping[str, HeldLease]
-    ) -> tuple[Reservation, list[MoveStep]] | None:
-        waiter = self._waiter(reservation.waiter)
-        if waiter is None or waiter.starting or not reservation.missing:
-            return None
-        return plan_room(self._core, reservation, waiter.spec, able)
+    def _plans(
+        self, able: Mapping[str, HeldLease]
+    ) -> Iterator[tuple[Reservation, Reservation, list[MoveStep]]]:
+        """For each waiter who could get room by moves: what is reserved for him, what would be, and
+        the moves. Each plan has taken its devices, so what becomes of one decides on the next."""
+        busy = {move.waiter for move in self._core.moves.values()}
+        for reservation in list(self._core.reservations.values()):
+            waiter = self._waiter(reservation.waiter)
+            if waiter is None or waiter.starting or not reservation.missing:
+                continue
+            if reservation.waiter not in busy and (
+                planned := plan_room(self._core, reservation, waiter.spec, able)
+            ):
+                yield reservation, *planned
 
     def _pending(
         self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""
@@ -181,7 +177,7 @@ class LaunchMoves:
     def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
         """Ask a launch to move. room: the waiter's place. room_for: see `PendingMove`."""
         core, lease = self._core, step.lease
-        move = self._pending(step, room, f"m{core.next_epoch():x}", room_for)
+        move = self._pending(step, room, f"m{core.epochs.next():x}", room_for)
         core.moves[move.lease] = move
         lease.move, lease.move_until = move.id, move.until
         now = core.now()

@@ -16,8 +16,9 @@ from podwright.placement import Block, Placement, Request
 from podwright.placement.move_plans import InTheWay, cheapest, may_be_asked
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core, Entry
+    from podwright.controller.state._core import Core
     from podwright.controller.state._leases import HeldLease
+    from podwright.controller.state._partition_index import Entry
     from podwright.wire import PartitionSpec
 
 
@@ -137,7 +138,7 @@ def _placed(
 def _occupied(core: Core, cluster: str, allocation: str) -> dict[int, list[tuple[Block, str]]]:
     """The blocks that partitions occupy, with the partition's name, by link domain."""
     occupied: dict[int, list[tuple[Block, str]]] = {}
-    for record in core.records():
+    for record in core.partitions.records():
         if record.cluster == cluster and record.allocation == allocation:
             for block in record.blocks:
                 occupied.setdefault(block.domain, []).append((block, record.name))
@@ -170,7 +171,7 @@ def on_drained(core: Core, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:
     one by one."""
     for site in core.inventory.sites.values():
         for machine in sorted(site.drained):
-            for entry in core.on(machine):
+            for entry in core.partitions.on(machine):
                 lease = able.get(entry.name)
                 if lease is None or lease.move:
                     continue

@@ -15,25 +15,25 @@ from collections.abc import Sequence
 
 import msgspec
 
+from podwright.controller.hardware._steps import left_behind
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._machine_calls import MachineFault
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import (
-    PartitionRecord,
     QuarantineRecord,
     drop_quarantine,
     put,
     put_quarantine,
 )
-from podwright.placement import Block
 
 
 async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
     record, site, target = entry.known, pending.site, pending.target
-    epoch = core.next_epoch()
+    epoch = core.epochs.next()
     at_target = left_behind(site, record, target.blocks, epoch)
 
     def stays() -> None:
@@ -60,23 +60,6 @@ async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineF
     quarantine(core, site, left)
     core.set(entry, moved)
     return []
-
-
-def left_behind(
-    site: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
-) -> list[QuarantineRecord]:
-    """Devices that a partition has had, or nearly, and that must be reset: a record a machine."""
-    return [
-        QuarantineRecord(
-            cluster=record.cluster,
-            allocation=record.allocation,
-            machine=machine,
-            block=block,
-            epoch=epoch,
-            partition=record.name,
-        )
-        for machine, block in site.blocks_by_machine(blocks)
-    ]
 
 
 def quarantine(core: Core, site: IndexedCluster, left: Sequence[QuarantineRecord]) -> None:

@@ -11,12 +11,14 @@ is moved.
 from __future__ import annotations
 
 from podwright.controller.hardware import _steps as steps
+from podwright.controller.hardware._steps import left_behind
 from podwright.controller.moves._move_planner import shape_of
-from podwright.controller.moves._move_step import left_behind, quarantine
-from podwright.controller.state._core import AUTO_RESETS, Core, Entry
+from podwright.controller.moves._move_step import quarantine
+from podwright.controller.state._core import AUTO_RESETS, Core
 from podwright.controller.state._cutoff import would_cut_off
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import ending
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import drop_lease, put, put_quarantine
 from podwright.controller.state._states import BROKEN, CREATING, move, state_of
 
@@ -55,7 +57,7 @@ async def relocate(core: Core, entry: Entry) -> bool:
         CREATING,
         blocks=target.blocks,
         gcds=target.gcds,
-        epoch=core.next_epoch(),
+        epoch=core.epochs.next(),
         errors=(),
         dirty="",
         auto_resets=0,

@@ -31,8 +31,9 @@ from podwright.controller.state._caller import (
     in_name_of,
     may_change,
 )
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease, ancestors, free_subset, mask_of
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.errors import Held, InvalidRequest, WrongState
@@ -227,7 +228,7 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
         await fences.end(core, entry, late, keep=True)
         record = entry.known
         share = _share(wanted, entry)
-    epoch = core.next_epoch()
+    epoch = core.epochs.next()
     lease_record = msgspec.structs.replace(
         wanted.draft,
         id=f"l{epoch:x}",
@@ -403,7 +404,7 @@ def _only_one(core: Core, caller: Caller, spec: PartitionSpec, action: str) -> s
     """
     names = sorted(
         record.name
-        for record in core.records()
+        for record in core.partitions.records()
         if may_change(caller, record.owner)
         and not record.transient
         and record.operation is not OperationState.REMOVING
@@ -431,7 +432,7 @@ def _new_name(core: Core) -> str:
 def _missing(wanted: Acquisition) -> Exception:
     core, name = wanted.core, wanted.name
     allow = "let it be created with --update-partition=yes"
-    usable = sorted(r.name for r in core.records() if may_change(wanted.caller, r.owner))
+    usable = sorted(r.name for r in core.partitions.records() if may_change(wanted.caller, r.owner))
     if usable:
         allow = f"use {' or '.join(usable[:5])}, or {allow}"
     return core.missing(name or "to use", wanted.action, wanted.caller, would_work=allow)

@@ -9,8 +9,9 @@ import msgspec
 from podwright.controller.hardware import _fences as fences
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.state._caller import Caller, Role, check_change
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease, descendants, to_info
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import put_lease
 from podwright.errors import Denied, Fenced, InvalidRequest
 from podwright.wire import LeaseInfo, LeaseRequest
@@ -47,7 +48,7 @@ async def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     lease.expires, lease.move_seconds = core.now() + lease.record.ttl, request.move_seconds
     if lease.late:
         lease.late = False
-        core.expiries.add(lease, core.leases)
+        core.leases.watch(lease)
     if request.hosts and tuple(request.hosts) != lease.record.hosts:
         check_hosts(request.hosts, f"renew lease {request.id[:80]}")
         changed = msgspec.structs.replace(lease.record, hosts=tuple(request.hosts))
@@ -124,7 +125,7 @@ async def expire(core: Core, lease: HeldLease) -> None:
         if lease.ending:
             return
         if lease.expires > core.now():
-            core.expiries.add(lease, core.leases)
+            core.leases.watch(lease)
             return
         if _goes_on(core, entry, lease):
             lease.late = True

@@ -22,7 +22,8 @@ from podwright.controller.state._caller import (
     check_job,
 )
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.controller.state._states import CREATING
@@ -126,7 +127,7 @@ def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> t
     if not hosts:
         return ()
     hosts = known_hosts(hosts, core.hardware.pool_hosts, site.cluster.name, spec.action)
-    for record in core.records():
+    for record in core.partitions.records():
         if record.owner != owner and (both := set(record.hosts).intersection(hosts)):
             raise WrongState(
                 f"host {min(both)} has devices of another user, and nothing keeps them apart there",
@@ -200,7 +201,7 @@ def make_record(
         owner_uid=owner.owner_uid if owner else -1 if caller.uid is None else caller.uid,
         creator=creator or caller.name,
         job=job,
-        epoch=core.next_epoch(),
+        epoch=core.epochs.next(),
         created_at=core.wall(),
         placed_at=core.now(),
         reconfigurable=spec.reconfigurable,
@@ -244,7 +245,8 @@ async def begin_create(
         give_back(core, claim)
         raise
     name = checked.spec.name
-    entry = core.partitions[name] = Entry(name, claim.site, makers=(caller.name, creator))
+    entry = Entry(name, claim.site, makers=(caller.name, creator))
+    core.partitions.add(entry)
     try:
         await entry.lock.acquire()  # nobody else knows it yet: this does not wait
         record = make_record(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.requests._refusals import failed
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._request_ids import Remembered
 from podwright.errors import NotFound
 from podwright.wire import Empty, ReadyState

@@ -15,9 +15,10 @@ from podwright.controller.requests._refusals import failed
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import LeaseRecord, put
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.controller.state._states import REMOVING, move
@@ -77,7 +78,7 @@ async def _exchange(core: Core, entry: Entry, new: Successor, claim: DeviceClaim
         if old_site is not None:
             old_site.index.take(old.placement)
 
-    removing = move(old, REMOVING, epoch=core.next_epoch(), errors=())
+    removing = move(old, REMOVING, epoch=core.epochs.next(), errors=())
     with unless_written(take_back):
         await core.journal.commit([put(removing)])
     core.set(entry, removing)

@@ -259,7 +259,7 @@ class GuestQueue:
         devices: Counter[str] = Counter()
         self._contested = len(waiting) > 1
         if self._contested:
-            for record in self._core.records():
+            for record in self._core.partitions.records():
                 devices[record.guest] += record.size
             for reservation in self._core.reservations.values():
                 devices[reservation.guest] += reservation.reserved

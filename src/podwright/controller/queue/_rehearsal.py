@@ -21,7 +21,8 @@ from podwright.controller.queue._waiting_queue import WaitingQueue
 from podwright.controller.requests._reserve import guest_key, lent_to
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._reservation import DeviceClaim, Reservation
 from podwright.fabric import Cluster
 from podwright.placement import Block
@@ -175,7 +176,8 @@ class PodRehearsal:
         self, checked: CheckedSpec, claim: DeviceClaim, caller: Caller, key: str, seconds: float
     ) -> None:
         core, name = self._core, checked.spec.name
-        entry = core.partitions[name] = Entry(name, claim.site)
+        entry = Entry(name, claim.site)
+        core.partitions.add(entry)
         core.set(entry, make_record(core, caller, checked, claim, guest=key, duration=seconds))
         core.admitted.discard(claim.admitted)
 

@@ -28,8 +28,9 @@ from podwright.controller.queue._waiter_view import waiter_info, wanted_in_words
 from podwright.controller.queue._waiting_queue import WaitingQueue
 from podwright.controller.state._audit_intents import intended
 from podwright.controller.state._caller import Caller, Role, check_change, check_creator
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
 from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import WAITER, decode
 from podwright.controller.state._request_ids import (
     REQUEST,
@@ -235,7 +236,7 @@ class Waiting:
         if len(self._waiters) >= MOST:
             raise NoCapacity(f"{MOST} wait already", operation="wait", would_work="try again later")
         record = WaiterRecord(
-            id=f"w{core.next_epoch():x}",
+            id=f"w{core.epochs.next():x}",
             since=core.now(),
             name=caller.name,
             role=caller.role,

@@ -12,7 +12,8 @@ import msgspec
 
 from podwright.controller.state._caller import Caller, Role, may_change
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core, Entry
+from podwright.controller.state._core import Core
+from podwright.controller.state._partition_index import Entry
 from podwright.errors import Denied, InvalidRequest
 from podwright.placement import Placement
 from podwright.wire import (
@@ -117,7 +118,7 @@ def _will_create(core: Core, caller: Caller, request: AcquireRequest) -> bool:
         return False
     if request.spec.name:
         return request.spec.name not in core.partitions
-    return not any(record.owner == caller.name for record in core.records())
+    return not any(record.owner == caller.name for record in core.partitions.records())
 
 
 def _with_spec(core: Core, caller: Caller, request: Value, spec: PartitionSpec) -> Value:

@@ -21,7 +21,8 @@ from podwright.placement import Placement, Refusal
 from podwright.wire import Explanation, PartitionSpec, ReadyState, Standing
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core, Entry
+    from podwright.controller.state._core import Core
+    from podwright.controller.state._partition_index import Entry
     from podwright.controller.state._records import PartitionRecord
 
 SHOWN: Final = 5  #: partitions that a refusal names, the largest first

@@ -141,7 +141,7 @@ def _used(core: Core, quota: QuotaRecord, without: PartitionRecord | None) -> tu
     def counts(record: PartitionRecord | Admission) -> bool:
         return quota.user in ("", record.owner) and quota.allocation in ("", record.allocation)
 
-    sizes = {record.name: record.size for record in core.records() if counts(record)}
+    sizes = {record.name: record.size for record in core.partitions.records() if counts(record)}
     fresh: list[int] = []
     for admission in filter(counts, core.admitted):
         if admission.instead_of:

@@ -157,7 +157,7 @@ def _occupied(
     """The devices in use, by link domain. owner, end_times: see `goal_for` and `guest_goal`."""
     now = core.now()
     busy: dict[int, list[Occupied]] = {}
-    for record in core.records():
+    for record in core.partitions.records():
         if record.cluster == site.cluster.name and record.allocation == allocation:
             end, known = end_of(record, now, seen=core.sight.partition_to(owner, record))
             if now < end_times.get(record.name, 0.0):

@@ -30,6 +30,8 @@ class IndexedCluster:
         self.unhealthy: dict[str, frozenset[int]] = {}
         self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
         self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
+        #: What its last test found of its cables: machine and problem.
+        self.miscabled: list[tuple[str, str]] = []
         self._lay_out()
 
     def _lay_out(self) -> None:

@@ -8,7 +8,8 @@ from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._records import FenceRecord, LeaseRecord
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core, Entry
+    from podwright.controller.state._core import Core
+    from podwright.controller.state._partition_index import Entry
 
 ROOT: Final = 0
 
@@ -37,7 +38,7 @@ def can_cut_off(core: Core, machine: str, lease: LeaseRecord) -> bool:
 
 def waits_for(core: Core, entry: Entry, fence: FenceRecord) -> list[str]:
     """The machines that have not cut a fence's old epoch off, by name."""
-    cut = core.cut[fence.id]
+    cut = core.fences.cut(fence.id)
     return [machine for machine in entry.parts(fence.lease.mask) if machine not in cut]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import LeaseRecord
 from podwright.wire import LeaseInfo
 
@@ -39,31 +40,50 @@ class HeldLease:
     missed: int = 0
 
 
-class Expiries:
-    """When leases end, soonest first. One that was released goes from here when its end comes,
-    or when half of what is here are such: a lease may be given for an hour and kept a moment."""
+class LeaseIndex(ReadOnlyMapping[HeldLease]):
+    """All live leases by id, and a heap of their ends.
+
+    Renewing changes `expires` alone, so the heap may have an end that is too early, and never one
+    that is too late. `due` puts such a lease back under its new end. A lease that it returns is no
+    longer in the heap: its end is under way. Whoever then finds that it was renewed meanwhile, or
+    renews one that is `late`, calls `watch` again. So every lease is in the heap, is being ended,
+    or is late. One that was released stays in the heap until its end comes, or until half of the
+    heap are such: a lease may be given for an hour and end in a moment.
+    """
 
     SPARE = 64  #: released ones that are not worth a look
 
     def __init__(self) -> None:
+        super().__init__()
         self._heap: list[tuple[float, str]] = []
 
-    def __len__(self) -> int:
+    @property
+    def watched(self) -> int:
+        """The number of ends in the heap."""
         return len(self._heap)
 
-    def add(self, lease: HeldLease, leases: Mapping[str, HeldLease]) -> None:
-        """Watch a lease. leases: all that live."""
-        if len(self._heap) > 2 * len(leases) + self.SPARE:
-            self._heap = [entry for entry in self._heap if entry[1] in leases]
+    def add(self, lease: HeldLease) -> None:
+        """Add a lease, and watch it."""
+        self._by_name[lease.record.id] = lease
+        self.watch(lease)
+
+    def remove(self, name: str) -> None:
+        """Forget a lease by its id, if it is there."""
+        self._by_name.pop(name, None)
+
+    def watch(self, lease: HeldLease) -> None:
+        """Watch for the end of a lease, as it is now."""
+        if len(self._heap) > 2 * len(self) + self.SPARE:
+            self._heap = [entry for entry in self._heap if entry[1] in self._by_name]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (lease.expires, lease.record.id))
 
-    def due(self, now: float, leases: dict[str, HeldLease]) -> list[HeldLease]:
-        """The leases that have expired; each is returned once, unless it is added again."""
+    def due(self, now: float) -> list[HeldLease]:
+        """The leases that have expired; each is returned once, unless it is watched again."""
         out = []
         while self._heap and self._heap[0][0] <= now:
             _, name = heapq.heappop(self._heap)
-            lease = leases.get(name)
+            lease = self._by_name.get(name)
             if lease is None or lease.ending:
                 continue
             if lease.expires > now:
@@ -91,7 +111,7 @@ def mask_of(first: int, count: int) -> int:
     return ((1 << count) - 1) << first
 
 
-def ancestors(lease: str, leases: dict[str, HeldLease]) -> set[str]:
+def ancestors(lease: str, leases: Mapping[str, HeldLease]) -> set[str]:
     """The lease and those it lies in."""
     out: set[str] = set()
     while lease and lease not in out:

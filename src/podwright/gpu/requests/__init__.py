@@ -5,7 +5,7 @@ Importing this package is quick: whatever answers a request is loaded on first u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podwright.gpu.requests._request import (
     Gpus,
@@ -28,6 +28,7 @@ from podwright.gpu.requests._slurm_options import (
     parse_options,
 )
 from podwright.gpu.requests._units import is_number
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.gpu.requests._ask_twin import (
@@ -125,6 +126,7 @@ __all__ = [
     "twin_submission",
 ]
 
+#: Each module, and the names that come from it.
 _LATER = {
     "_ask_twin": ("AskedSite", "ask_slurm", "ask_twin_service", "asked_site"),
     "_assumed_nodes": ("assumed_site",),
@@ -145,13 +147,5 @@ _LATER = {
     "_words": ("advice", "as_json", "counts_picture", "picture", "sentence"),
 }
 
-
 if not TYPE_CHECKING:  # with it, no misspelt name would be found
-
-    def __getattr__(name: str) -> Any:
-        import importlib
-
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-        raise AttributeError(name)
+    __getattr__ = lazy_names(__name__, _LATER)

@@ -10,8 +10,9 @@ extra `kubernetes`, and a worker of a job needs `workers` alone.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from podwright.guests.kubernetes.cluster._kube import Kube
@@ -94,7 +95,7 @@ __all__ = [
 ]
 
 #: Each module, and the names that come from it.
-_NAMES = {
+_LATER = {
     "cluster._kube": ("Kube",),
     "cluster._kube_api": (
         "KubeApi",
@@ -166,11 +167,4 @@ _NAMES = {
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found
-
-    def __getattr__(name: str) -> Any:
-        for module, names in _NAMES.items():
-            if name in names:
-                return getattr(
-                    importlib.import_module(f"podwright.guests.kubernetes.{module}"), name
-                )
-        raise AttributeError(name)
+    __getattr__ = lazy_names(__name__, _LATER)

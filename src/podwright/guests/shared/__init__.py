@@ -8,6 +8,7 @@ devices there are and owns every partition. Between the two stands what this roo
   moves is closed for it as well, and so is where they go (`Book.empty`);
 - the sweep: the guest's own list of jobs against the book, for what was missed (`sweep`);
 - one thing at a time for a job (`Locks`), and a wait for what others give back (`Freed`);
+- what is repeated until the server, or the scheduler, answers (`until_done`);
 - how often a start may fail before a job is held, in words that are the record (`FailedStart`).
 
 What a guest must say about its jobs is `Guest`. No module here knows any guest.
@@ -19,6 +20,7 @@ from podwright.guests.shared._guest import Guest
 from podwright.guests.shared._guest_server import CALL_TIMEOUT, GuestServer, ThreadedServer
 from podwright.guests.shared._locks import Freed, Locks
 from podwright.guests.shared._pod_places import PodPlaces
+from podwright.guests.shared._retries import until_done
 from podwright.guests.shared._room import Room, Waits, first_in_line
 from podwright.guests.shared._sweep import sweep
 
@@ -40,4 +42,5 @@ __all__ = [
     "failed",
     "first_in_line",
     "sweep",
+    "until_done",
 ]

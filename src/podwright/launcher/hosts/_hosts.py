@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from podwright.launcher.hosts._host_states import FENCE
+from podwright.launcher.hosts._peer_liveness import BEAT_EVERY
 from podwright.launcher.hosts._relay import (
-    BEAT_EVERY,
     CLOCK,
     EVENTS,
     LAUNCH,
@@ -270,10 +270,11 @@ class Remotes:
 
     def close(self, seconds: float = 3.0) -> None:
         """Close all connections."""
-        for remote in self._all:
+        started = [remote for remote in self._all if remote.started]
+        for remote in started:
             remote.line.close()
         until = time.monotonic() + seconds
-        for remote in self._all:
+        for remote in started:
             remote.close(max(until - time.monotonic(), 0.0))
 
 

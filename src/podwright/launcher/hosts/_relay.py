@@ -27,6 +27,7 @@ from podwright.hosts import (
     reap,
     subnets,
 )
+from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, PeerLiveness
 from podwright.launcher.hosts._relay_protocol import HostTask, RelayConnection
 from podwright.launcher.instances._exchange import TRACE_STREAM, add_piece, streams
 from podwright.launcher.instances._failures import read_said
@@ -39,12 +40,11 @@ from podwright.launcher.instances._folder import (
 )
 from podwright.launcher.instances._gpus import OF_HOST, TooFewGpus
 from podwright.launcher.instances._instance_binding import bind
+from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import (
     Own,
+    StatusPipe,
     make_wrapper,
-    open_status,
-    open_stream,
-    read_events,
     restore,
 )
 from podwright.launcher.instances._profiling import listed, report_folder
@@ -62,16 +62,11 @@ from podwright.launcher.watchers._guardian import (
     placed,
 )
 from podwright.launcher.watchers._lease_keeper import SLACK
-from podwright.launcher.watchers._stop_detection import Turns, boottime
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, LAUNCH, LOST = "words", "launch", "lost"
 PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
 CLOCK, REPORT = "clock", "report"
-#: Seconds from one sign of life to the next, and the silence after which the other end counts as
-#: gone.
-BEAT_EVERY = 2.0
-SILENCE = 12.0
 _CHUNK = 65536
 #: Bytes that may wait for the connection before the instances have to wait.
 _FULL = 1 << 20
@@ -154,11 +149,7 @@ class _Relay:
         self._line, self._task = line, task
         self._started: dict[str, str] = {}
         self._owns = dict(task.owns)
-        # Slurm gives each host only its own GPUs, so the relay's own variables count.
-        self._own_names = OWN_VARIABLES | OF_HOST if task.gpus else OWN_VARIABLES
-        own = self._environ_of_host()
-        rest = {n: v for n, v in task.environ.items() if n not in self._own_names}
-        self._environ = {**rest, **own}
+        self._environ = _with_own_variables(task.environ, task)
         _enter(task.folder)
         _check(task.program, self._environ)
         sweep(self._environ)
@@ -208,23 +199,12 @@ class _Relay:
         given = {"returns": self._task.returns, "traces": self._task.traces}
         self._wrapper = make_wrapper(folder, self._bind(), instead, **given)
         self._restore = restore(folder, self._environ)
-        self._status = open_status(folder)
-        self._rest = b""
-        self._open = select.epoll()
-        self._streams: dict[int, tuple[int, int]] = {}
-        for rank in self._owns:
-            for name, stream in streams(**given).items():
-                handle = open_stream(folder, f"{name}.{rank}")
-                self._streams[handle] = (rank, stream)
-                self._open.register(handle, select.EPOLLIN)
+        self._status = StatusPipe(folder)
+        self._pipes = InstancePipes(folder, self._owns, streams(**given), self._line.send_output)
         self._ending: Ending | None = None
-        self._done = self._cut = self._paused = self._forced = False
+        self._done = self._cut = self._forced = False
         self._kill_at = math.inf
-        self._heard, self._beat = boottime(), time.monotonic()
-        self._turns = Turns(boottime)
-
-    def _silent(self, now: float) -> bool:
-        return not self._paused and now - self._heard > SILENCE
+        self._poprun = PeerLiveness()
 
     def _bind(self) -> dict[int, Own]:
         try:
@@ -236,12 +216,7 @@ class _Relay:
         """Pass messages and output on until the guardian and the line have ended."""
         while not self._done:
             self._turn()
-        while self._streams:
-            for handle in list(self._streams):
-                while self._read_stream(handle):
-                    _flush(self._line)
-                if handle in self._streams:
-                    self._forget(handle)
+        self._pipes.close(lambda: _flush(self._line))
         self._read_words()
         self._read_status()
         self._folder.remove()
@@ -252,40 +227,36 @@ class _Relay:
     def _turn(self) -> None:
         line, channel = self._line, self._channel
         ready = self._ready()
-        now, awake = boottime(), time.monotonic()
-        if self._turns.stood_still(BEAT_EVERY):
-            self._heard = boottime()  # it may have stood still since `now`
+        self._poprun.begin_turn()
         if line.handle in ready and not line.closed:
-            self._heard, self._paused = now, False
+            self._poprun.heard()
             self._listen()
         if line.writing in ready:
             line.pump()
-        if not self._cut and (line.closed or self._silent(now)):
+        if not self._cut and (line.closed or self._poprun.silent):
             self._cut = line.closed = True
             self._end(0.0, ORPHAN_GRACE, False)
-        if self._status in ready:
+        if self._status.handle in ready:
             self._read_status()
         if self._words in ready:
             self._read_words()
-        if self._open.fileno() in ready:
-            for handle, _ in self._open.poll(0):
-                self._read_stream(handle)
+        if self._pipes.handle in ready:
+            self._pipes.read()
         if not channel.closed and channel.handle in ready:
             self._read_guardian()
-        if awake > self._kill_at and not channel.closed:
+        if time.monotonic() > self._kill_at and not channel.closed:
             self._forced = True
             os.kill(self._guardian, signal.SIGKILL)  # it may have been stopped
         if self._ending:
             reap(lambda pid, code: None)
             self._done = self._done or self._ending.step()
-        if awake - self._beat > BEAT_EVERY:
-            self._beat = awake
+        if self._poprun.beat_due():
             line.send(BEAT)
 
     def _ready(self) -> set[int]:
         line, channel = self._line, self._channel
         poll = select.poll()
-        poll.register(self._status, select.POLLIN)
+        poll.register(self._status.handle, select.POLLIN)
         poll.register(self._words, select.POLLIN)
         if not line.closed:
             poll.register(line.handle, select.POLLIN)
@@ -294,7 +265,7 @@ class _Relay:
         if not channel.closed:
             poll.register(channel.handle, select.POLLIN)
         if line.waiting < _FULL:
-            poll.register(self._open.fileno(), select.POLLIN)
+            poll.register(self._pipes.handle, select.POLLIN)
         pause = min(self._ending.pause if self._ending else BEAT_EVERY, BEAT_EVERY)
         return {handle for handle, _ in poll.poll(pause * 1000)}
 
@@ -315,7 +286,7 @@ class _Relay:
             elif kind == END:
                 self._end(*values)
             elif kind == PAUSE:
-                self._paused = True
+                self._poprun.announce_silence()
             elif kind == CLOCK:
                 self._line.send(CLOCK, values[0], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
             elif kind not in (BEAT, HELLO):
@@ -333,15 +304,11 @@ class _Relay:
         """Start these instances. There are none when mpirun starts them."""
         own = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
         own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
-        theirs = {n: v for n, v in environ.items() if n not in self._own_names}
-        self._started = {**theirs, **self._environ_of_host(), **own}
+        self._started = {**_with_own_variables(environ, self._task), **own}
         words = [
             [rank, [*self._wrapper, str(rank), *self._restore, *program], {}] for rank in ranks
         ]
         self._channel.send(START, words, self._started)
-
-    def _environ_of_host(self) -> dict[str, str]:
-        return {n: v for n, v in os.environ.items() if n in self._own_names}
 
     def _end(self, patience: float, grace: float, hold: bool) -> None:
         at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
@@ -370,7 +337,7 @@ class _Relay:
                 self._line.send(LOST, "its guardian process was ended")
 
     def _read_status(self) -> None:
-        events, self._rest = read_events(self._status, self._rest)
+        events = self._status.read()
         for event in events:
             path = self._folder.local_path(self._folder.stream(f"error.{event.rank}"))
             text = read_said(path) if event.failed else ""
@@ -383,10 +350,7 @@ class _Relay:
 
     def _last_records(self, rank: int) -> None:
         """Send the error text and the reports of an instance before the message of its end."""
-        number = streams(returns=True, traces=True)[TRACE_STREAM]
-        for handle in [h for h, of in self._streams.items() if of == (rank, number)]:
-            while self._read_stream(handle):
-                pass
+        self._pipes.read_rest(rank, streams(returns=True, traces=True)[TRACE_STREAM])
         folder = report_folder({**self._started, **self._owns.get(rank, {})}, rank)
         if folder:
             self._line.send(REPORT, rank, folder, *listed(folder))
@@ -396,21 +360,13 @@ class _Relay:
             while data := os.read(self._words, _CHUNK):
                 self._line.send(WORDS, data.decode(errors="replace"))
 
-    def _read_stream(self, handle: int) -> bool:
-        try:
-            data = os.read(handle, _CHUNK)
-        except BlockingIOError:
-            return False
-        if data:
-            self._line.send_output(*self._streams[handle], data)
-        else:
-            self._forget(handle)
-        return bool(data)
 
-    def _forget(self, handle: int) -> None:
-        self._open.unregister(handle)
-        os.close(handle)
-        del self._streams[handle]
+def _with_own_variables(environ: Mapping[str, str], task: HostTask) -> dict[str, str]:
+    """Return an environment in which this host's own variables are as they are here."""
+    # Slurm gives each host only its own GPUs, so the relay's own variables count.
+    own = OWN_VARIABLES | OF_HOST if task.gpus else OWN_VARIABLES
+    theirs = {name: value for name, value in environ.items() if name not in own}
+    return theirs | {name: value for name, value in os.environ.items() if name in own}
 
 
 def _enter(folder: str) -> None:

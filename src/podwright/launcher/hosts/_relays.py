@@ -4,10 +4,7 @@ one.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +12,10 @@ from typing import Any
 
 from podwright._version import __version__
 from podwright.hosts import WAY, Subnet, explain
-from podwright.launcher.hosts._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
+from podwright.launcher.hosts._connection_process import ConnectionProcess
+from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, SILENCE
+from podwright.launcher.hosts._relay import BEAT, HELLO, READY, REFUSED
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask, RelayConnection
-from podwright.launcher.instances._exit_cause import described
 from podwright.launcher.watchers._guardian import ENDED
 
 #: The command of a relay, as its host runs it.
@@ -26,9 +24,6 @@ RELAY = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "r
 LIMIT = 40.0
 #: Seconds that a relay has beyond the time that it was given to end everything.
 SLACK = 6.0
-_SAID = 8192
-#: Seconds that ssh or srun has to end once the connection over it is closed.
-_LAST = 0.5
 
 #: Makes the command that runs words on a host.
 Starter = Callable[[str, Sequence[str]], list[str]]
@@ -58,33 +53,23 @@ class Remote:
         self.reached = 0
         self.problem: tuple[str, str, int] | None = None
         self.heard = 0.0
-        self._pid = 0
-        self._program = ""
-        self._stderr = b""
-        self._errors = -1
+        self._process: ConnectionProcess | None = None
 
     def start(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start ssh or srun to the host. Raises OSError."""
-        theirs_in, ours_out = os.pipe()
-        ours_in, theirs_out = os.pipe()
-        self._errors, theirs_err = os.pipe()
-        self._program = argv[0]
-        os.set_blocking(self._errors, False)
-        self.line = RelayConnection(ours_in, ours_out)
-        dup = os.POSIX_SPAWN_DUP2
-        try:
-            self._pid = os.posix_spawn(
-                argv[0],
-                list(argv),
-                dict(environ),
-                file_actions=[(dup, theirs_in, 0), (dup, theirs_out, 1), (dup, theirs_err, 2)],
-                setpgroup=0,
-                setsigmask=[],
-                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
-            )
-        finally:
-            for handle in (theirs_in, theirs_out, theirs_err):
-                os.close(handle)
+        self._process = ConnectionProcess(argv, environ)
+        self.line = RelayConnection(self._process.reading, self._process.writing)
+
+    @property
+    def started(self) -> bool:
+        """Whether ssh or srun was started."""
+        return self._process is not None
+
+    @property
+    def process(self) -> ConnectionProcess:
+        """ssh or srun, once it was started."""
+        assert self._process is not None
+        return self._process
 
     def register(self, poll: select.poll, *, reading: bool) -> None:
         """Register this host's connection with a poll."""
@@ -94,13 +79,6 @@ class Remote:
             poll.register(self.line.handle, select.POLLIN)
         if self.line.waiting:
             poll.register(self.line.writing, select.POLLOUT)
-
-    def stderr_text(self) -> str:
-        """Return the end of what ssh or srun wrote to standard error."""
-        with contextlib.suppress(OSError):
-            while data := os.read(self._errors, _SAID):
-                self._stderr = (self._stderr + data)[-_SAID:]
-        return self._stderr.decode(errors="replace")
 
     def hear(self) -> list[tuple[Any, ...]]:
         """Return the messages since the last call. Signs of life and of the end are recorded."""
@@ -122,8 +100,8 @@ class Remote:
                 self.subnets = tuple(Subnet(*words) for words in greeting["subnets"])
                 self.port = greeting["port"]
                 self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-                self.note = _note(self.stderr_text())
-                self._stderr = b""  # the output of login scripts explains nothing any more
+                self.note = _note(self.process.stderr_text())
+                self.process.forget_stderr()  # what login scripts say explains nothing any more
             elif kind == REFUSED:
                 self.problem = (values[0], values[1], values[2])
         if self.ready or self.problem:
@@ -138,57 +116,24 @@ class Remote:
             self.heard = time.monotonic()
             self.line.send(HELLO, task._asdict())
         if self.line.closed and not self.problem:
-            self.fail(self._wait(2.0))
+            self.fail(self.process.wait(2.0))
 
     def reason(self) -> str:
-        """Return why the connection closed: the text on standard error, or how ssh or srun
-        ended.
-        """
-        code = self._wait(_LAST)
-        program = os.path.basename(self._program)
-        if code is not None and code < 0:
-            return f"its {program} {described(128 - code)}"
-        lines = [line for line in self.stderr_text().splitlines() if line.strip()]
-        if lines:
-            return lines[-1].strip()[:300]
-        return "its relay process was ended, or the connection to it was cut"
+        """Return why the connection closed."""
+        return self.process.reason()
 
     def fail(self, code: int | None) -> None:
         """Record that the host cannot be used, with the reason from its standard error."""
         see = "kubectl logs {host}" if self.address else "ssh {host} true"
         problem = explain(
-            self.host, self.stderr_text(), code, see=f"See: {see.format(host=self.host)}"
+            self.host, self.process.stderr_text(), code, see=f"See: {see.format(host=self.host)}"
         )
         self.problem = (*problem, HostsUnusable.exit_code)
 
-    def _wait(self, seconds: float) -> int | None:
-        """Return the exit code of ssh or srun. None: it does not end."""
-        until = time.monotonic() + seconds
-        while self._pid:
-            try:
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
-            except ChildProcessError:  # reaped with the others
-                self._pid = 0
-                break
-            if pid:
-                self._pid = 0
-                return os.waitstatus_to_exitcode(status)
-            if time.monotonic() > until:
-                return None
-            time.sleep(0.005)
-        return 0
-
     def close(self, seconds: float = 0.0) -> None:
         """Close the connection, and wait for the end of ssh or srun."""
-        if self._errors < 0:
-            return
         self.line.close()
-        if self._wait(seconds) is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            self._wait(5.0)
-        os.close(self._errors)
-        self._errors = -1
+        self.process.close(seconds)
 
 
 def _note(stderr_text: str) -> str:

@@ -6,8 +6,6 @@ Instances of this host write into pipes. Output of others comes over the connect
 
 from __future__ import annotations
 
-import os
-import select
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,14 +18,13 @@ from podwright.launcher.instances._exchange import (
 )
 from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.instances._folder import RunFolder
-from podwright.launcher.instances._instance_wrapper import open_stream
+from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._logs import Logs, allow_open_files
 from podwright.launcher.instances._output import Output
 from podwright.launcher.instances._profiling import listed, report_folder
 from podwright.launcher.instances._streams import Stream, last_lines
 from podwright.timeline import OFF, TraceWriter
 
-_CHUNK = 65536
 _NUMBERS = streams(returns=True, traces=True)
 _RESULT, _TRACE = _NUMBERS[RESULT_STREAM], _NUMBERS[TRACE_STREAM]
 
@@ -77,15 +74,9 @@ class InstanceOutput:
             ]
             for index in range(count)
         ]
-        self._ready = select.epoll()
-        #: The open pipes: the instance of each, and the number of the stream.
-        self._pipes: dict[int, tuple[int, int]] = {}
-        wanted = streams(returns=results is not None, traces=trace.on)
-        for index in range(count):
-            for name, number in wanted.items() if index not in far else ():
-                handle = open_stream(folder, f"{name}.{index}")
-                self._pipes[handle] = index, number
-                self._ready.register(handle, select.EPOLLIN)
+        own = [index for index in range(count) if index not in far]
+        numbers = streams(returns=results is not None, traces=trace.on)
+        self._pipes = InstancePipes(folder, own, numbers, self.wrote, self._finish)
 
     def watch(self, report: Callable[[Cause], None]) -> None:
         """Report failures to this function from now on."""
@@ -94,33 +85,16 @@ class InstanceOutput:
     @property
     def handle(self) -> int:
         """Readable when an instance of this host has written."""
-        return self._ready.fileno()
+        return self._pipes.handle
 
     def read(self) -> None:
-        """Read everything that is ready."""
-        for handle, _ in self._ready.poll(0):
-            if handle in self._pipes:
-                self._read(handle)
+        """Read what is ready."""
+        self._pipes.read()
 
-    def _read(self, handle: int) -> bool:
-        """Read once. Returns whether there was anything."""
-        index, number = self._pipes[handle]
-        try:
-            data = os.read(handle, _CHUNK)
-        except BlockingIOError:
-            return False
-        if data:
-            self.wrote(index, number, data)
-            return True
+    def _finish(self, index: int, number: int) -> None:
+        """Pass on the last line of an instance's stream, although no newline ends it."""
         if number < len(STREAMS):
             self._pass_on(index, number, self._by_instance[index][number].finish())
-        self._ready.unregister(handle)
-        self._close(handle)
-        return False
-
-    def _close(self, handle: int) -> None:
-        os.close(handle)
-        del self._pipes[handle]
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
         """Take an instance's bytes, from here or another host. number: of the stream."""
@@ -156,9 +130,7 @@ class InstanceOutput:
         """Add an instance's remaining records, its report and its end to the timeline."""
         if not self.trace.on:
             return
-        for handle in [h for h, source in self._pipes.items() if source == (index, _TRACE)]:
-            while self._read(handle):
-                pass
+        self._pipes.read_rest(index, _TRACE)
         if index not in self._far:
             folder = report_folder(self._variables(index), index)
             if folder:
@@ -173,19 +145,17 @@ class InstanceOutput:
         """Return the last lines that an instance wrote."""
         return last_lines(self._by_instance[index])
 
+    def _make_room(self) -> None:
+        if self._output.out.full or self._output.err.full:
+            self._output.flush()
+
     def close(self) -> None:
         """Read the rest of all pipes. All writers are gone, so nothing more will come."""
-        for handle, (_, number) in list(self._pipes.items()):
-            while number != _TRACE and self._read(handle):
-                if self._output.out.full or self._output.err.full:
-                    self._output.flush()
-            if handle in self._pipes:
-                self._close(handle)
+        self._pipes.close(self._make_room, unread=(_TRACE,))
         if self._results:
             self._results.close()
         for index in self._far:
-            for number, stream in enumerate(self._by_instance[index]):
-                self._pass_on(index, number, stream.finish())
-        self._ready.close()
+            for number in range(len(STREAMS)):
+                self._finish(index, number)
         if self._logs:
             self._logs.close()

@@ -176,25 +176,36 @@ def open_stream(folder: RunFolder, name: str) -> int:
     return os.open(folder.local_path(folder.stream(name)), _READ)
 
 
-def open_status(folder: RunFolder) -> int:
-    """Open the status stream for reading. It stays open when no instance has it open."""
-    return os.open(
-        folder.local_path(folder.stream("status")), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
-    )
+class StatusPipe:
+    """What the scripts in front of a host's instances report. handle: readable when one has.
 
+    The pipe is open for writing here too, so it does not read as ended while no instance has it
+    open.
+    """
 
-def read_events(handle: int, rest: bytes) -> tuple[list[Event], bytes]:
-    """Return the events since the last call, and the beginning of an incomplete one."""
-    with contextlib.suppress(BlockingIOError):
-        while chunk := os.read(handle, 65536):
-            rest += chunk
-    *lines, rest = rest.split(b"\n")
-    events = []
-    for line in lines:
-        words = line.split()
-        if len(words) == 3 and words[0].isdigit() and words[2].isdigit():
-            events.append(Event(int(words[0]), words[1].decode(), int(words[2])))
-    return events, rest
+    def __init__(self, folder: RunFolder) -> None:
+        self.handle = os.open(
+            folder.local_path(folder.stream("status")), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        self._partial = b""
+
+    def read(self) -> list[Event]:
+        """Return the reports since the last call. What is no report is passed over."""
+        data = self._partial
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self.handle, 65536):
+                data += chunk
+        *lines, self._partial = data.split(b"\n")
+        events = []
+        for line in lines:
+            words = line.split()
+            if len(words) == 3 and words[0].isdigit() and words[2].isdigit():
+                events.append(Event(int(words[0]), words[1].decode(), int(words[2])))
+        return events
+
+    def close(self) -> None:
+        """Close the pipe."""
+        os.close(self.handle)
 
 
 def _write(path: str, content: bytes) -> None:

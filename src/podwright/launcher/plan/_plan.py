@@ -71,7 +71,6 @@ class Instance(NamedTuple):
     rank: int
     host: str
     local_index: int
-    first_replica: int
     replicas: int
     environment: tuple[tuple[str, str], ...]
     mpi_arguments: tuple[str, ...] = ()
@@ -423,7 +422,6 @@ def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
             rank=i,
             host=hosts[i // share],
             local_index=i % share,
-            first_replica=i * local,
             replicas=local,
             environment=tuple(instance_environment(i, i % share, local).items()),
             mpi_arguments=common + own.get(i, ()),

@@ -1,4 +1,4 @@
-"""Starts instances: the seam, Open MPI's mpirun behind it, and a fake that ships.
+"""Starts instances: by Open MPI's mpirun, or without it.
 
 Facts about Open MPI 5, as measured. More ranks than cores need --oversubscribe.
 `oob_tcp_if_include` is now PRRTE's `prte_if_include`. Variables can move its session folder and the
@@ -66,28 +66,6 @@ class Engine(Protocol):
         remotes: Remotes = NOWHERE,
     ) -> Command:
         """Return the command. Raises NotFound, InvalidRequest or Denied if it cannot be started."""
-
-
-class FakeEngine:
-    """Runs one command for every plan, in tests. {wrapper} and {folder} are replaced in it."""
-
-    def __init__(self, *argv: str) -> None:
-        self.argv = argv
-
-    def command(
-        self,
-        plan: Plan,
-        folder: RunFolder,
-        wrapper: Sequence[str],
-        program: Sequence[str],
-        remotes: Remotes = NOWHERE,
-    ) -> Command:
-        """Return the command."""
-        fill = {"{wrapper}": " ".join(wrapper), "{folder}": folder.path}
-        words = list(self.argv)
-        for name, value in fill.items():
-            words = [word.replace(name, value) for word in words]
-        return Command(tuple(words), {})
 
 
 class Local:

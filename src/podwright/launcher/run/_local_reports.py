@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from podwright.hosts import outside
-from podwright.launcher.instances._instance_wrapper import open_status, read_events
+from podwright.launcher.instances._instance_wrapper import StatusPipe
 from podwright.launcher.instances._output import Output
 from podwright.launcher.run._attempt import Attempt
 from podwright.launcher.watchers import _launch_events as on
@@ -59,12 +59,12 @@ class LocalReports:
     def __init__(self, attempt: Attempt, output: Output, lease: LeaseClock) -> None:
         self._attempt, self._output, self._lease = attempt, output, lease
         self._guardian, self._keeper = attempt.keeper.guardian, attempt.keeper.channel
-        self._status, self._rest = open_status(attempt.folder), b""
+        self._status = StatusPipe(attempt.folder)
         self._words = attempt.words
 
     def handles(self) -> Iterator[int]:
         """The descriptors to poll."""
-        yield self._status
+        yield self._status.handle
         if self._words >= 0:
             yield self._words
         for channel in (self._guardian, self._keeper):
@@ -89,7 +89,7 @@ class LocalReports:
         events = list(self.read_words())
         if self._words >= 0:
             os.close(self._words)
-        os.close(self._status)
+        self._status.close()
         return events
 
     def read_words(self) -> Iterator[Event]:
@@ -103,8 +103,7 @@ class LocalReports:
             self._words = -1
 
     def _read_status(self) -> Iterator[Event]:
-        reports, self._rest = read_events(self._status, self._rest)
-        for rank, kind, number in reports:
+        for rank, kind, number in self._status.read():
             if kind == "daemon":
                 if problem := self._attempt.remotes.launch(self._attempt.folder, number):
                     yield on.RelayFailed(1, problem)

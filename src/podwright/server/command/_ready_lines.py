@@ -6,9 +6,9 @@ import os
 
 from podwright._version import __version__
 from podwright.hosts._state_folders import state_folder
-from podwright.server._served_hardware import ServedHardware
 from podwright.server._server import Server
 from podwright.server._serving import ServingOptions
+from podwright.server.machines._served_hardware import ServedHardware
 from podwright.store import shown_place
 
 

@@ -10,10 +10,10 @@ from podwright.controller import Sharing, Visible, private_kinds, weights_of
 from podwright.errors import InvalidRequest
 from podwright.hosts._state_folders import own_key, state_folder
 from podwright.page import SiteProxy
-from podwright.server._fabrics import FabricOptions
 from podwright.server._other_pods import parse_other_pods
 from podwright.server._serving import ServingOptions
 from podwright.server.command._server_arguments import ServerArguments
+from podwright.server.machines._fabrics import FabricOptions
 from podwright.store import shows_password, storage_file
 from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Final
 
-from podwright.errors import Denied, PodwrightError, WrongState
+from podwright.errors import Denied, PodwrightError
 from podwright.guests.kubernetes.cluster._kube import Kube, Object
 from podwright.guests.kubernetes.cluster._request_queue import LATER, NOW, SOON, ranked
 from podwright.guests.kubernetes.job._crd import KIND
@@ -34,18 +34,17 @@ from podwright.guests.kubernetes.job._reconcile import (
 )
 from podwright.guests.kubernetes.job._sightings import UID_LABEL, PodView, read_pod
 from podwright.guests.kubernetes.operator._operator_metrics import OperatorCounts
+from podwright.guests.kubernetes.operator._work_queue import RETRY_S, WorkQueue
 from podwright.guests.kubernetes.partitions._job_partitions import Partitions
 from podwright.guests.kubernetes.partitions._job_queue import Granted
 from podwright.guests.kubernetes.partitions._sites import program_environment
 from podwright.guests.kubernetes.pods._exec_rights import exec_rights
 from podwright.guests.kubernetes.pods._pod_objects import PodOptions, build_pod, owned_by
-from podwright.guests.shared import Locks, Room
+from podwright.guests.shared import Locks, Room, until_done
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 
 _STEPS: Final = 8  # steps for one job without a pause
-_RETRY_S: Final = 1.0
-_SLOWEST_S: Final = 60.0
 
 
 class Operator:
@@ -75,26 +74,20 @@ class Operator:
         self.kube, self.partitions = kube, partitions
         self.options = options or PodOptions()
         self.counts = counts or OperatorCounts()
-        self._wall, self._clock, self._decide = wall, clock, decide
+        self._wall, self._decide = wall, decide
         self._refresh_s, self._sweep_s = refresh_s, sweep_s
         self._locks: Locks[str] = Locks()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._reconciling: dict[str, asyncio.Task[None]] = {}  # uid -> reconciling now, or soon
-        self._requested: set[str] = set()  # uids to reconcile once more after that
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._failures: dict[str, int] = {}
-        self._keys: dict[str, JobKey] = {}
+        self.jobs = WorkQueue(self.reconcile, wall=wall, clock=clock, counts=self.counts)
         self._nodes: dict[str, set[str]] = {}  # node -> uids of jobs with pods there
         self._taken_names: dict[str, str] = {}  # uid -> the name of its pod that another pod has
         self._created: set[tuple[str, str]] = set()  # uids, each with a secret or right that exists
         self._lost: frozenset[str] = frozenset()
-        self._over = False
         self._queue_wanted = asyncio.Event()
         self.partitions.room = Room(self.partitions.books, room_s, clock, self._queue_wanted.set)
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await self._forever(self._known)
+        await until_done(self._known, RETRY_S, lambda problem: _log.warning("%s", problem))
         loops = [
             asyncio.ensure_future(work)
             for work in (self._watching(), self._refreshing(), self._sweeping(), self._queueing())
@@ -102,13 +95,10 @@ class Operator:
         try:
             await asyncio.gather(*loops)
         finally:
-            self._over = True  # tasks that end now request nothing more: another operator may act
-            for timer in self._timers.values():
-                timer.cancel()
-            ending = [*loops, *self._tasks]
-            for task in ending:
-                task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            for loop in loops:
+                loop.cancel()
+            await self.jobs.stop()  # at once: no loop goes on before nothing can be requested
+            await asyncio.gather(*loops, return_exceptions=True)
 
     # -- what goes on beside -----------------------------------------------------------------
 
@@ -118,29 +108,17 @@ class Operator:
         await self._look_at_nodes()
         await self._look_at_priorities()
 
-    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        last_problem = ""
-        while True:
-            try:
-                await work()
-                return
-            except PodwrightError as error:
-                if str(error) != last_problem:
-                    _log.warning("%s", error)
-                last_problem = str(error)
-                await asyncio.sleep(_RETRY_S)
-
     async def _watching(self) -> None:
         await self.kube.watch(self._on_event)
 
     def _on_event(self, kind: str, event: str, item: Object) -> None:
         meta = item.get("metadata") or {}
         if kind == KIND:
-            self.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))
+            self.jobs.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))
         elif kind == "Pod":
             uid = (meta.get("labels") or {}).get(UID_LABEL, "")
-            if key := self._keys.get(uid):
-                self.poke(key)
+            if key := self.jobs.key_of(uid):
+                self.jobs.poke(key)
         elif kind == "Node":
             self._on_node(meta["name"], event != "DELETED" and not _is_lost(item))
 
@@ -149,8 +127,8 @@ class Operator:
         self._lost = before - {name} if well else before | {name}
         if self._lost != before:
             for uid in self._nodes.get(name, ()):
-                if key := self._keys.get(uid):
-                    self.poke(key)
+                if key := self.jobs.key_of(uid):
+                    self.jobs.poke(key)
 
     async def _look_at_nodes(self) -> None:
         nodes = await self.kube.nodes()
@@ -185,8 +163,8 @@ class Operator:
                 continue
             last_problem = ""
             for uid in changed:
-                if key := self._keys.get(uid) or self.partitions.key_of(uid):
-                    self.poke(key)
+                if key := self.jobs.key_of(uid) or self.partitions.key_of(uid):
+                    self.jobs.poke(key)
             self._queue_wanted.set()
 
     async def _sweeping(self) -> None:
@@ -210,12 +188,12 @@ class Operator:
         await self._look_at_priorities()
         for item in jobs:
             meta = item["metadata"]
-            self.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))
+            self.jobs.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))
         uids = {item["metadata"]["uid"] for item in jobs}
         for uid, key in holders.items():
             if uid not in uids:
-                self.poke(key)
-        for uid in self._keys.keys() - uids - self._reconciling.keys():
+                self.jobs.poke(key)
+        for uid in self.jobs.idle_uids() - uids:
             if uid not in self.partitions.holders():
                 self._forget(uid)
 
@@ -224,66 +202,13 @@ class Operator:
             await self._queue_wanted.wait()
             self._queue_wanted.clear()
             for granted in self.partitions.grant():
-                self._begin(self._make(granted))
+                self.jobs.begin(self._make(granted))
             for key in self.partitions.unexplained():
-                self.poke(key)
+                self.jobs.poke(key)
             with contextlib.suppress(PodwrightError):
                 await self.partitions.report()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     # -- one job -----------------------------------------------------------------------------
-
-    def poke(self, key: JobKey) -> None:
-        """Reconcile a job now, or as soon as the reconciliation that is under way has finished."""
-        if self._over:
-            return
-        self._keys[key.uid] = key
-        if key.uid in self._reconciling:
-            self._requested.add(key.uid)
-            return
-        if timer := self._timers.pop(key.uid, None):
-            timer.cancel()
-        self._reconciling[key.uid] = self._begin(self._reconcile_soon(key))
-
-    def _later(self, key: JobKey, seconds: float) -> None:
-        if self._over:
-            return
-        if timer := self._timers.pop(key.uid, None):
-            timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timers[key.uid] = loop.call_later(max(seconds, 0.05), self.poke, key)
-
-    async def _reconcile_soon(self, key: JobKey) -> None:
-        uid, begin = key.uid, self._clock()
-        try:
-            look_at = await self.reconcile(key)
-            self._failures.pop(uid, None)
-            if look_at:
-                self._later(key, look_at - self._wall())
-        except WrongState:
-            self._requested.add(uid)  # it was changed meanwhile
-        except PodwrightError as error:
-            count = self._failures[uid] = self._failures.get(uid, 0) + 1
-            pause = min(_RETRY_S * 2 ** (count - 1), _SLOWEST_S)
-            self.counts.errors += 1
-            _log.warning("job %s/%s: %s", key.namespace, key.name, error)
-            self._later(key, pause)
-        except Exception:
-            self.counts.errors += 1
-            _log.exception("job %s/%s", key.namespace, key.name)
-            self._later(key, _SLOWEST_S)
-        finally:
-            self.counts.reconciles += 1
-            self.counts.reconcile_s += self._clock() - begin
-            self._reconciling.pop(uid, None)
-            if uid in self._requested:
-                self._requested.discard(uid)
-                self._later(key, 0.0)
 
     async def reconcile(self, key: JobKey) -> float:
         """Do what a job needs now.
@@ -297,7 +222,7 @@ class Operator:
                     look_at = await self._step(key)
                 if look_at is not None:
                     return look_at
-        return self._wall() + _RETRY_S
+        return self._wall() + RETRY_S
 
     def _rank(self, uid: str) -> int:
         if self.partitions.fresh(uid):
@@ -340,7 +265,7 @@ class Operator:
             if not pod.deleting:
                 await self.kube.delete_pod(key.namespace, pod.name, pod.uid)
         if any(pod.live for pod in pods):
-            self._later(key, _RETRY_S)
+            self.jobs.later(key, RETRY_S)
             return
         for holding in self.partitions.holdings_of(key.uid).values():
             _log.warning("job %s/%s is gone: %s is given back", *key[:2], holding.name)
@@ -357,14 +282,11 @@ class Operator:
                 del self._taken_names[job.key.uid]  # the pod of that name is the job's own
 
     def _forget(self, uid: str) -> None:
-        self._keys.pop(uid, None)
+        self.jobs.forget(uid)
         self._created = {mark for mark in self._created if mark[0] != uid}
         self.counts.states.pop(uid, None)
-        self._failures.pop(uid, None)
         self._taken_names.pop(uid, None)
         self.partitions.forget(uid)
-        if timer := self._timers.pop(uid, None):
-            timer.cancel()
         for uids in self._nodes.values():
             uids.discard(uid)
 
@@ -381,7 +303,7 @@ class Operator:
         if todo.status is not None:
             await self.kube.set_status(namespace, name, job.version, todo.status)
             if events := events_of(job, todo.status, self._wall()):
-                self._begin(self._make_events(namespace, events))
+                self.jobs.begin(self._make_events(namespace, events))
             if todo.status.get("startTime") and not job.started:
                 self.counts.waits += 1
                 self.counts.wait_s += max(0.0, self._wall() - job.created)
@@ -472,7 +394,7 @@ class Operator:
         async with self._locks(key.uid):
             with contextlib.suppress(PodwrightError):
                 await self.partitions.make(granted)
-        self.poke(key)
+        self.jobs.poke(key)
 
 
 def _is_lost(node: Object) -> bool:

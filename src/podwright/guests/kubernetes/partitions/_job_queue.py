@@ -7,7 +7,7 @@ partitions or none, and all from one controller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -119,13 +119,3 @@ def never(book: ClaimBook, queued: QueuedJob) -> str:
         f"{len(queued.instances)} partitions of {size} IPUs do not fit into"
         f" {book.blocks.capacity.bit_count()} IPUs"
     )
-
-
-def unowned(books: Collection[ClaimBook], uids: Collection[str]) -> list[tuple[ClaimBook, Claim]]:
-    """Return the claims of jobs that are not among these."""
-    return [
-        (book, claim)
-        for book in books
-        for claim in book.holdings.values()
-        if claim.owner.job.uid not in uids
-    ]

@@ -7,13 +7,13 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podwright.errors import PodwrightError, Unavailable
-from podwright.guests.shared import CALL_TIMEOUT, ThreadedServer
+from podwright.errors import Unavailable
+from podwright.guests.shared import CALL_TIMEOUT, ThreadedServer, until_done
 from podwright.guests.slurm.hooks._hook_identity import HookIdentity, KeyProofs, Proofs, read_key
 from podwright.guests.slurm.hooks._hook_metrics import figures
 from podwright.guests.slurm.hooks._hook_server import Front
@@ -113,11 +113,11 @@ async def _duty(work: Work, post: Post, doors: Doors, ready: Callable[[], None])
     """Serve until cancelled. Steps are answered when the server has been read, and hooks when Slurm
     has been read as well.
     """
-    await _until_done(work.read_server)
+    await until_done(work.read_server, _RETRY_S, _warn)
     post.proving = work
     if not doors.opened:
         await doors.open(post)
-    await _until_done(work.known)
+    await until_done(work.known, _RETRY_S, _warn)
     post.working = work
     _log.info("answers hooks")
     ready()
@@ -180,18 +180,8 @@ def proofs(site: Site) -> HookIdentity:
     return Proofs(munge, callers(site))
 
 
-async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
-    """Repeat `work` until it succeeds."""
-    last_problem = ""
-    while True:
-        try:
-            await work()
-            return
-        except PodwrightError as error:
-            if str(error) != last_problem:
-                _log.warning("waits: %s", error)
-                last_problem = str(error)
-            await asyncio.sleep(_RETRY_S)
+def _warn(problem: str) -> None:
+    _log.warning("waits: %s", problem)
 
 
 async def _first(

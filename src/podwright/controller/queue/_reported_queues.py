@@ -1,0 +1,41 @@
+"""The queues of schedulers as these last reported them. They are shown, and never stored."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from podwright.wire import JobInfo
+
+SCHEDULERS: Final = 16  #: who spoke last stays
+SILENT: Final = 300.0  #: seconds without a report after which a scheduler has no queue
+
+
+class ReportedQueues:
+    """The last report of each scheduler, by its `guest_key`. Times are those of `Core.now`."""
+
+    def __init__(self) -> None:
+        self._reports: OrderedDict[str, tuple[float, Sequence[JobInfo]]] = OrderedDict()
+
+    def report(self, scheduler: str, jobs: Sequence[JobInfo], now: float) -> bool:
+        """Replace a scheduler's queue. Returns whether it is another than before.
+
+        Where there are too many schedulers, the one that has been silent the longest is forgotten.
+        """
+        before = self._reports.pop(scheduler, (0.0, []))[1]
+        self._reports[scheduler] = now, jobs
+        while len(self._reports) > SCHEDULERS:
+            self._reports.popitem(last=False)
+        return jobs != before
+
+    def jobs(self, now: float) -> Iterator[tuple[str, JobInfo]]:
+        """Each job that waits, with its scheduler: by the scheduler's key, then as reported."""
+        for scheduler, (reported_at, jobs) in sorted(self._reports.items()):
+            if now - reported_at < SILENT:
+                for job in jobs:
+                    yield scheduler, job
+
+    def ages(self, now: float) -> dict[str, float]:
+        """The seconds since each scheduler's last report."""
+        return {name: now - reported_at for name, (reported_at, _) in self._reports.items()}

@@ -1,0 +1,151 @@
+"""Partitions in memory: by name, by the machines that they are on, and those in error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from podwright.agents import attached_name
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._leases import HeldLease
+from podwright.controller.state._machine_calls import Parts
+from podwright.controller.state._read_only_mapping import ReadOnlyMapping
+from podwright.controller.state._records import FenceRecord, PartitionRecord
+from podwright.wire import ReadyState
+
+
+class Entry:
+    """A partition in memory. `lock` is held by whoever takes it through a step.
+
+    record: None until it is durable, and again when it is gone. retry_at: when the server may
+    reset it by itself. machines: where its devices are, as `PartitionIndex.on` has it. makers:
+    who may know of it before it is durable: its owner to be, and who requested it.
+    """
+
+    __slots__ = (
+        "fences", "leases", "lock", "machines", "makers", "name", "record", "removed", "retry_at",
+        "site",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        site: IndexedCluster | None,
+        record: PartitionRecord | None = None,
+        makers: tuple[str, ...] = (),
+    ) -> None:
+        self.makers = makers
+        self.name = name
+        self.site = site
+        self.record = record
+        self.lock = asyncio.Lock()
+        self.leases: dict[str, HeldLease] = {}
+        #: What leases left behind that are over, by their ids (`_fences`).
+        self.fences: dict[str, FenceRecord] = {}
+        self.machines: tuple[str, ...] = ()
+        self.removed = False
+        self.retry_at = 0.0
+
+    @property
+    def known(self) -> PartitionRecord:
+        """The record of a partition whose lock is held and that was not removed."""
+        assert self.record is not None
+        return self.record
+
+    def parts(self, mask: int | None = None) -> dict[str, list[int]]:
+        """Its devices by machine: all of them, or those in a mask over the routing order."""
+        if self.site is None:
+            return {}
+        record = self.known
+        if mask is None:
+            return self.site.parts(record.blocks)
+        return self.site.parts(self.site.span(record.gcds, mask))
+
+    def joins(self, parts: Parts) -> dict[str, Parts]:
+        """Some of its devices as the fabric joins them: by the fabric's name of the partition.
+
+        Devices of a pool are joined for each host apart, since two hosts in one zone would reach
+        each other's devices. All others are joined under the partition's own name.
+        """
+        hosts = self.known.hosts
+        if not hosts:
+            return {self.name: parts}
+        share = self.known.size // len(hosts)
+        joins: dict[str, Parts] = {}
+        for place, host in enumerate(hosts):
+            attached = self.parts(((1 << share) - 1) << place * share)
+            chosen = {
+                machine: [index for index in indices if index in parts.get(machine, ())]
+                for machine, indices in attached.items()
+            }
+            if own := {machine: indices for machine, indices in chosen.items() if indices}:
+                joins[attached_name(self.name, host)] = own
+        return joins
+
+
+class PartitionIndex(ReadOnlyMapping[Entry]):
+    """All partitions by name, also those whose first record is being written down.
+
+    `on`, `owners` and `broken` follow from the records. Only `set_record` and `remove` change a
+    record, and they change what follows from it without waiting. So whoever does not wait sees all
+    of it as of one moment. A partition without a record is on no machine, although its devices are
+    taken already.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on: dict[str, dict[Entry, None]] = {}
+        self._broken: set[str] = set()
+
+    @property
+    def broken(self) -> AbstractSet[str]:
+        """The names of those in error."""
+        return self._broken
+
+    def records(self) -> Iterable[PartitionRecord]:
+        """All partitions that are durable."""
+        return (entry.record for entry in self.values() if entry.record is not None)
+
+    def on(self, machine: str) -> list[Entry]:
+        """The partitions that have devices in a machine. It costs what they are, not what all
+        are: every machine is looked at again and again."""
+        return list(self._on.get(machine, ()))
+
+    def owners(self, machine: str) -> dict[int, str]:
+        """Index -> partition, for all devices of a machine that a partition has."""
+        return {
+            index: entry.name
+            for entry in self._on.get(machine, ())
+            for index in entry.parts().get(machine, ())
+        }
+
+    def add(self, entry: Entry) -> None:
+        """Give a partition its name. One that is being removed may have had it."""
+        self._by_name[entry.name] = entry
+
+    def set_record(self, entry: Entry, record: PartitionRecord) -> None:
+        """Replace a partition's record, which is durable or derivable from what is."""
+        old, entry.record = entry.record, record
+        if old is None or not entry.machines or old.blocks is not record.blocks:
+            self._put_on(entry, tuple(entry.parts()))
+        if record.ready is ReadyState.ERROR:
+            self._broken.add(entry.name)
+        elif self._broken:
+            self._broken.discard(entry.name)
+
+    def remove(self, entry: Entry) -> None:
+        """Remove a partition. Another that has its name by now stays."""
+        self._put_on(entry, ())
+        entry.record = None
+        entry.removed = True
+        self._broken.discard(entry.name)
+        if self._by_name.get(entry.name) is entry:
+            del self._by_name[entry.name]
+
+    def _put_on(self, entry: Entry, machines: tuple[str, ...]) -> None:
+        for machine in entry.machines:
+            del self._on[machine][entry]
+        for machine in machines:
+            self._on.setdefault(machine, {})[entry] = None
+        entry.machines = machines

@@ -1,0 +1,146 @@
+"""When each job is reconciled: now, once more, later, or after a pause because it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from podwright.errors import PodwrightError, WrongState
+from podwright.guests.kubernetes.job._ipu_job import JobKey
+from podwright.guests.kubernetes.operator._operator_metrics import OperatorCounts
+
+_log = logging.getLogger("podwright.guests.kubernetes")
+
+#: Seconds after which a failed reconciliation is repeated. Each further failure doubles the pause.
+RETRY_S: Final = 1.0
+_SLOWEST_S: Final = 60.0
+_SHORTEST_S: Final = 0.05
+
+
+class WorkQueue:
+    """Reconciles jobs one by one, each as often as something of it changes.
+
+    reconcile: does what a job needs now. Returns when to look at it again although nothing changes,
+    in seconds since 1970 by `wall`, or 0 if that is not needed. It may raise WrongState when the
+    job was changed meanwhile, and PodwrightError. clock: returns seconds and never goes backwards.
+    counts: what is counted for /metrics.
+
+    A job is reconciled at most once at a time, and no change is lost. `poke` either starts a
+    reconciliation, which reads the job after the call, or one is under way, which may have read the
+    job before the change. Then the job is marked, and reconciled again afterwards. The end of a
+    reconciliation removes its task and looks at the mark without giving way in between. So there is
+    no instant in which a change finds a task that no longer looks. What a mark requests comes
+    before any pause of the reconciliation that has ended. Each job has at most one timer, and a
+    reconciliation that starts cancels it.
+
+    After `stop` nothing starts: another operator may act already.
+    """
+
+    def __init__(
+        self,
+        reconcile: Callable[[JobKey], Awaitable[float]],
+        *,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+        counts: OperatorCounts,
+    ) -> None:
+        self._reconcile = reconcile
+        self._wall, self._clock, self._counts = wall, clock, counts
+        self._keys: dict[str, JobKey] = {}
+        self._reconciling: set[str] = set()  # uids of jobs with a task that is under way
+        self._marked: set[str] = set()  # uids to reconcile once more after that
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._failures: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = False
+
+    def key_of(self, uid: str) -> JobKey | None:
+        """Return the key of a job that was poked and not forgotten since."""
+        return self._keys.get(uid)
+
+    def idle_uids(self) -> set[str]:
+        """Return the uids of known jobs that are not being reconciled."""
+        return self._keys.keys() - self._reconciling
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way and nothing is due later."""
+        return not (self._tasks or self._timers)
+
+    def poke(self, key: JobKey) -> None:
+        """Reconcile a job now, or as soon as the reconciliation that is under way has finished."""
+        if self._over:
+            return
+        self._keys[key.uid] = key
+        if key.uid in self._reconciling:
+            self._marked.add(key.uid)
+            return
+        self._cancel_timer(key.uid)
+        self._reconciling.add(key.uid)
+        self.begin(self._reconcile_soon(key))
+
+    def later(self, key: JobKey, seconds: float) -> None:
+        """Poke a job after a time. An earlier call for the job no longer counts."""
+        if self._over:
+            return
+        self._cancel_timer(key.uid)
+        loop = asyncio.get_running_loop()
+        self._timers[key.uid] = loop.call_later(max(seconds, _SHORTEST_S), self.poke, key)
+
+    def forget(self, uid: str) -> None:
+        """Forget a job that is gone. What is under way for it ends by itself."""
+        self._keys.pop(uid, None)
+        self._failures.pop(uid, None)
+        self._cancel_timer(uid)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine beside, until its end or `stop`."""
+        if self._over:
+            work.close()
+            return
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Cancel everything, and wait until it has ended."""
+        self._over = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        ending = list(self._tasks)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    def _cancel_timer(self, uid: str) -> None:
+        if timer := self._timers.pop(uid, None):
+            timer.cancel()
+
+    async def _reconcile_soon(self, key: JobKey) -> None:
+        uid, began_at = key.uid, self._clock()
+        try:
+            look_at = await self._reconcile(key)
+            self._failures.pop(uid, None)
+            if look_at:
+                self.later(key, look_at - self._wall())
+        except WrongState:
+            self._marked.add(uid)  # it was changed meanwhile
+        except PodwrightError as error:
+            count = self._failures[uid] = self._failures.get(uid, 0) + 1
+            self._counts.errors += 1
+            _log.warning("job %s/%s: %s", key.namespace, key.name, error)
+            self.later(key, min(RETRY_S * 2 ** (count - 1), _SLOWEST_S))
+        except Exception:
+            self._counts.errors += 1
+            _log.exception("job %s/%s", key.namespace, key.name)
+            self.later(key, _SLOWEST_S)
+        finally:
+            self._counts.reconciles += 1
+            self._counts.reconcile_s += self._clock() - began_at
+            self._reconciling.discard(uid)
+            if uid in self._marked:
+                self._marked.discard(uid)
+                self.later(key, 0.0)

@@ -1,0 +1,216 @@
+"""The parts of the controller's state, each alone: epochs, leases, partitions, fences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwright.controller.state._cluster_index import IndexedCluster
+from podwright.controller.state._device_epochs import EPOCH_SHIFT, DeviceEpochs
+from podwright.controller.state._fence_index import FenceIndex
+from podwright.controller.state._leases import HeldLease, LeaseIndex
+from podwright.controller.state._partition_index import Entry, PartitionIndex
+from podwright.controller.state._records import FenceRecord, LeaseRecord, PartitionRecord
+from podwright.placement import Block
+from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
+
+# -- epochs ----------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(1, 1000).map(lambda count: ("give", count)),
+            st.integers(0, 2**40).map(lambda above: ("meet", above)),
+            st.booleans().map(lambda durable: ("start", durable)),
+        ),
+        max_size=30,
+    )
+)
+def test_an_epoch_is_higher_than_all_that_any_device_has_seen(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Devices come that served another store, and the server starts again, before or after what
+    they brought was written down. If it was not, they were not taken over."""
+    server_epoch, floor, highest = 1, 0, 0
+    epochs = DeviceEpochs()
+    epochs.begin(server_epoch)
+    before: tuple[int, int] | None = (
+        None  # the floor and the highest epoch, before the last meeting
+    )
+    for what, number in steps:
+        if what == "give":
+            for _ in range(number):
+                last, highest = highest, epochs.next()
+                assert highest > last
+            floor, before = epochs.floor, None
+        elif what == "meet":
+            before = floor, highest
+            seen = max(0, highest - 2**39 + number)
+            raised = epochs.raise_floor(seen)
+            assert raised or seen < epochs.next()
+            highest, floor = max(highest, seen), epochs.floor
+        else:
+            if not number and before is not None:
+                floor, highest = before
+            server_epoch, before = server_epoch + 1, None
+            epochs = DeviceEpochs()
+            epochs.floor = floor
+            epochs.begin(server_epoch)
+    assert epochs.next() > highest
+
+
+def test_the_counter_of_each_start_begins_anew() -> None:
+    epochs = DeviceEpochs()
+    epochs.begin(3)
+    assert [epochs.next(), epochs.next()] == [(3 << EPOCH_SHIFT) + 1, (3 << EPOCH_SHIFT) + 2]
+    assert not epochs.raise_floor((3 << EPOCH_SHIFT) + 1)
+    assert epochs.raise_floor(7 << EPOCH_SHIFT)
+    assert epochs.next() == (7 << EPOCH_SHIFT) + (3 << EPOCH_SHIFT) + 3
+
+
+# -- leases ----------------------------------------------------------------------------------
+
+
+def lease_record(name: str, **more: Any) -> LeaseRecord:
+    return LeaseRecord(
+        id=name, partition="p", epoch=1, owner="ada", first=0, count=4, ttl=9.0, **more
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "renew", "release", "wait"]), st.integers(0, 20)),
+        max_size=200,
+    )
+)
+def test_every_lease_is_due_when_it_ends_and_not_before(steps: list[tuple[str, int]]) -> None:
+    leases, now = LeaseIndex(), 0.0
+    ends: dict[str, float] = {}
+    for number, (what, seconds) in enumerate(steps):
+        names = sorted(ends)
+        if what == "add":
+            lease = HeldLease(lease_record(f"l{number}"), now + seconds + 1)
+            leases.add(lease)
+            ends[f"l{number}"] = lease.expires
+            assert leases.watched <= 2 * len(leases) + LeaseIndex.SPARE + 1
+        elif what == "renew" and names:
+            name = names[seconds % len(names)]
+            leases[name].expires = ends[name] = max(ends[name], now + seconds + 1)
+        elif what == "release" and names:
+            leases.remove(names[seconds % len(names)])
+            del ends[names[seconds % len(names)]]
+        elif what == "wait":
+            now += seconds
+            due = {lease.record.id for lease in leases.due(now)}
+            assert due == {name for name, end in ends.items() if end <= now}
+            assert leases.due(now) == []  # each is returned once
+            for name in due:
+                leases.remove(name)
+                del ends[name]
+    assert set(leases) == set(ends)
+
+
+def test_one_that_was_renewed_while_its_end_was_under_way_is_watched_again() -> None:
+    leases = LeaseIndex()
+    lease = HeldLease(lease_record("l1"), 5.0)
+    leases.add(lease)
+    assert leases.due(4.9) == []
+    assert leases.due(5.0) == [lease]
+    lease.expires = 14.0
+    assert leases.due(20.0) == []  # nobody watches it: whoever ends it decides
+    leases.watch(lease)
+    assert leases.due(13.0) == []
+    assert leases.due(14.0) == [lease]
+    leases.watch(lease)
+    lease.ending = True
+    assert leases.due(20.0) == []
+
+
+# -- partitions ------------------------------------------------------------------------------
+
+
+class Site:
+    """A cluster of which only the machines of blocks count: a machine has four devices."""
+
+    def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
+        return {
+            f"m{block.offset // 4}": [block.offset % 4 + i for i in range(block.size)]
+            for block in blocks
+        }
+
+
+def entry_of(name: str) -> Entry:
+    return Entry(name, cast(IndexedCluster, Site()))
+
+
+def record(name: str, *blocks: Block, ready: ReadyState = ReadyState.ACTIVE) -> PartitionRecord:
+    return PartitionRecord(
+        name=name,
+        cluster="pod",
+        allocation="pod",
+        size=4,
+        num_gcds=1,
+        num_replicas=4,
+        num_ilds=1,
+        routing=Routing.DNC,
+        gw_routing=GatewayRouting.DEFAULT,
+        sync_type=SyncType.DEFAULT,
+        blocks=blocks,
+        gcds=blocks,
+        ready=ready,
+        operation=OperationState.IDLE,
+        owner="ada",
+        creator="",
+        epoch=1,
+        created_at=0.0,
+    )
+
+
+def test_what_follows_from_a_record_follows_at_once() -> None:
+    partitions = PartitionIndex()
+    entry = entry_of("a")
+    partitions.add(entry)
+    assert (partitions["a"], list(partitions.records()), partitions.on("m0")) == (entry, [], [])
+    partitions.set_record(entry, record("a", Block(0, 2, 2)))
+    assert (partitions.on("m0"), partitions.owners("m0")) == ([entry], {2: "a", 3: "a"})
+    partitions.set_record(entry, record("a", Block(0, 4, 2), ready=ReadyState.ERROR))
+    assert (partitions.on("m0"), partitions.on("m1")) == ([], [entry])
+    assert partitions.broken == {"a"}
+    partitions.set_record(entry, record("a", Block(0, 4, 2)))
+    assert partitions.broken == set()
+
+
+def test_a_partition_that_goes_leaves_another_of_its_name() -> None:
+    partitions = PartitionIndex()
+    old, new = entry_of("a"), entry_of("a")
+    partitions.add(old)
+    partitions.set_record(old, record("a", Block(0, 0, 4), ready=ReadyState.ERROR))
+    partitions.add(new)
+    partitions.set_record(new, record("a", Block(0, 4, 4)))
+    partitions.remove(old)
+    assert (old.removed, old.record, partitions.on("m0")) == (True, None, [])
+    assert (partitions["a"], partitions.on("m1")) == (new, [new])
+    partitions.remove(new)
+    assert (dict(partitions), partitions.on("m1"), partitions.broken) == ({}, [], set())
+
+
+# -- fences ----------------------------------------------------------------------------------
+
+
+def test_a_fence_begins_uncut_and_leaves_nothing() -> None:
+    fences, entry = FenceIndex(), entry_of("a")
+    first, second = (FenceRecord(lease=lease_record(n), hosts=(), since=0.0) for n in ("l1", "l2"))
+    fences.add(entry, first)
+    fences.add(entry, second)
+    fences.note_cut("l1", ["m0"])
+    fences.note_cut("l1", ["m1"])
+    assert (fences.cut("l1"), fences.cut("l2")) == ({"m0", "m1"}, set())
+    assert (dict(fences), entry.fences) == ({"l1": entry, "l2": entry}, {"l1": first, "l2": second})
+    fences.remove(entry, ["l1"])
+    assert (dict(fences), entry.fences) == ({"l2": entry}, {"l2": second})
+    fences.add(entry, first)  # the same lease's fence, as after a restart
+    assert fences.cut("l1") == set()
