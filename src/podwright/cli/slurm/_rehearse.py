@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
+from podwright.cli.shared._waiting import ProgressLine
 from podwright.errors import InvalidRequest
 from podwright.option_rows import positive
 
@@ -97,24 +96,17 @@ def _run(arguments: _RehearseOptions) -> int:
     return 1 if changed else 0
 
 
-class _Progress:
-    """The number of answered submissions, on a terminal's line."""
+class _Progress(ProgressLine):
+    """The number of answered submissions."""
 
     def __init__(self, total: int) -> None:
+        super().__init__()
         self._total = total
-        self._shown = sys.stderr.isatty()
         self.show(0)
 
     def show(self, count: int) -> None:
         """Show how many are answered."""
-        if self._shown:
-            text = f"\rAsked both twins about {count} of {self._total} submissions"
-            print(text, end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.write(f"Asked both twins about {count} of {self._total} submissions")
 
 
 VERBS = (
