@@ -34,7 +34,6 @@ LIMITS: dict[str, int] = {
     "podwright/cli": 1,
     "podwright/cli/replay": 2,
     "podwright/cli/serve": 1,
-    "podwright/cli/shared": 1,
     "podwright/client": 3,
     "podwright/controller/administration": 1,
     "podwright/fabric": 1,

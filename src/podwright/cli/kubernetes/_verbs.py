@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import log_to_stderr, needing
 from podwright.cli.shared._verb import Verb, VerbGroup
 from podwright.guests.kubernetes.command import _kubernetes_options as options
 
@@ -73,14 +74,11 @@ def _write(name: str, files: Mapping[str, str]) -> None:
 
 def _run_operator(arguments: options.OperatorOptions) -> int:
     import asyncio
-    import logging
 
     from podwright.guests.kubernetes import serve
     from podwright.guests.kubernetes.command._chosen_values import operator_serving
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_stderr()
     return asyncio.run(serve(operator_serving(arguments)))
 
 
@@ -129,16 +127,8 @@ def _verb(
     """Return a verb that says what to install where a package is missing."""
 
     def run_installed(arguments: _Options) -> int:
-        try:
+        with needing("kubernetes", "podwright kubernetes"):
             return run(arguments)
-        except ImportError as error:
-            from podwright.errors import Unavailable
-
-            raise Unavailable(
-                f"{error.name} is not installed",
-                operation="podwright kubernetes",
-                would_work="pip install 'podwright[kubernetes]'",
-            ) from None
 
     return Verb(name, kind, run_installed, summary, description)
 

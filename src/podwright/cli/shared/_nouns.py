@@ -1,13 +1,14 @@
 """The grammar of `vipu` and `vipu-admin` as a table: verbs, nouns, and the options of each."""
 
 # Annotations are not postponed: NamedTuple would compile each from its text, at every start.
+import importlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._server import JsonEverywhere, parent_parser
+from podwright.cli.shared._server import Connect, JsonEverywhere, parent_parser
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 _OUTPUT = opt.choice(
@@ -20,14 +21,14 @@ _OUTPUT = opt.choice(
 _WATCH = opt.flag("go on, and print what changes; Ctrl-C ends it", name="-w --watch")
 
 
-class GroupedListOptions(opt.OptionTable):
+class GroupedListOptions(JsonEverywhere):
     """The options of a list whose rows belong together."""
 
     output = _OUTPUT
     watch = _WATCH
 
 
-class ListOptions(opt.OptionTable):
+class ListOptions(JsonEverywhere):
     """The options of a list that can be sorted."""
 
     output = _OUTPUT
@@ -35,17 +36,23 @@ class ListOptions(opt.OptionTable):
     watch = _WATCH
 
 
-class Noun(NamedTuple):
-    """A noun below a verb; with an s it means the same.
+class NamedOptions(JsonEverywhere):
+    """The options of a verb for something by its name."""
 
-    action: its function in the modules that carry verbs out. named: the word after it is a name.
-    """
+    name = opt.argument("", "NAME")
+
+
+class Noun(NamedTuple):
+    """A noun below a verb; with an s it means the same."""
 
     name: str
-    action: str
     summary: str
-    options: type[opt.OptionTable] = opt.OptionTable
-    named: bool = True
+    options: type[JsonEverywhere] = NamedOptions
+
+
+def list_noun(name: str, options: type[JsonEverywhere] = ListOptions, summary: str = "") -> Noun:
+    """Return the noun of a list."""
+    return Noun(name, summary or f"List {name}s.", options)
 
 
 class NounVerb(NamedTuple):
@@ -61,16 +68,18 @@ class PlainVerb(NamedTuple):
     """A verb without nouns. help: its line in the list of verbs, if it is not the summary."""
 
     name: str
-    action: str
     summary: str
-    options: type[opt.OptionTable]
+    options: type[JsonEverywhere]
     help: str = ""
 
 
 def noun_parser(
     prog: str, description: str, epilog: str, verbs: Sequence[NounVerb | PlainVerb]
 ) -> Parser:
-    """Return the parser of a command that has these verbs."""
+    """Return the parser of a command that has these verbs.
+
+    `action` in its result is the verb and the noun, such as `list partition`.
+    """
     common = parent_parser(JsonEverywhere)
     parser = Parser(prog, description, epilog, parents=[common])
     parser.add_argument("--version", action="version", version=f"{prog} (Podwright) {__version__}")
@@ -86,8 +95,8 @@ def noun_parser(
                 description=verb.summary,
                 parents=[common],
             )
-            child.set_defaults(action=verb.action)
-            verb.options.add_to(child)
+            child.set_defaults(action=verb.name)
+            verb.options.add_to(child, without=NamedOptions)
             continue
         word = places.add_parser(
             verb.name, help=verb.summary, description=verb.summary, aliases=verb.aliases
@@ -101,8 +110,29 @@ def noun_parser(
                 description=noun.summary,
                 parents=[common],
             )
-            child.set_defaults(action=noun.action)
-            if noun.named:
+            child.set_defaults(action=f"{verb.name} {noun.name}")
+            if issubclass(noun.options, NamedOptions):
                 child.add_argument("name", metavar="NAME", help=f"the {noun.name}'s name")
-            noun.options.add_to(child)
+            noun.options.add_to(child, without=NamedOptions)
     return parser
+
+
+def run_noun(
+    parser: Parser, argv: Sequence[str] | None, connect: Connect, verbs: str, module: str
+) -> int:
+    """Carry out what the words say. Returns the exit code; raises PodwrightError.
+
+    verbs: those that a message names where none is given. module: its ACTIONS has the functions. It
+    is loaded after the words are known to be right.
+    """
+    parsed = parser.parse_args(argv)
+    if parsed.server_version:
+        arguments = JsonEverywhere(parsed)
+        server = connect(arguments)
+        with server.client:
+            print(f"version: {server.info.version}\nhost: {server.address}")
+        return 0
+    if parsed.verb is None:
+        parser.error(f"missing VERB: {verbs}; see --help")
+    code: int = importlib.import_module(module).ACTIONS[parsed.action](parsed, connect)
+    return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 from podwright.cli.shared._waiting import ProgressLine
 from podwright.errors import InvalidRequest
@@ -87,12 +88,7 @@ def _run(arguments: _RehearseOptions) -> int:
         progress.clear()
     changed = differences(cases)
     report = as_json((before, after), submissions, chosen, changed)
-    if arguments.json:
-        import json
-
-        print(json.dumps(report, indent=2))
-    else:
-        print(as_text(report))
+    show_result(arguments.json, report, lambda: as_text(report))
     return 1 if changed else 0
 
 

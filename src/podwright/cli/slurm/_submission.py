@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import log_to_stderr
 from podwright.cli.shared._verb import Verb
 from podwright.option_rows import positive
 
@@ -16,9 +17,7 @@ class _ServeLintOptions(opt.OptionTable):
 
 
 def _run(arguments: _ServeLintOptions) -> int:
-    import logging
     import os
-    import sys
     import time
     from pathlib import Path
 
@@ -28,9 +27,7 @@ def _run(arguments: _ServeLintOptions) -> int:
     from podwright.hosts import tell_ready
     from podwright.slurm.site.ask import ask_slurm
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_stderr()
     # Slurm itself reports limits of partitions at submission.
     site = find_site(ask_slurm, cache_path(), time.time())._replace(partitions={})
     askers = frozenset({0, os.geteuid(), _slurm_user(arguments.slurm_user)})
