@@ -31,7 +31,6 @@ VAGUE = frozenset({
 #: Vague names that a room may still have, by room.
 LIMITS: dict[str, int] = {
     "podwright/api": 2,
-    "podwright/cli": 1,
     "podwright/cli/replay": 2,
     "podwright/cli/serve": 1,
     "podwright/client": 3,

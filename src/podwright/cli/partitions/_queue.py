@@ -143,7 +143,7 @@ def _of_job(arguments: ExplainOptions, client: Client) -> Explanation:
     import asyncio
     from pathlib import Path
 
-    from podwright.cli.slurm._serve import FOLDER
+    from podwright.guests.slurm.command._pod_options import FOLDER
     from podwright.guests.slurm.service import load
     from podwright.guests.slurm.waiting import explain_job
     from podwright.slurm.site.commands import SlurmCommands

@@ -5,7 +5,8 @@ from __future__ import annotations
 from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
 from podwright.cli.slurm import _gpus as _slurm_gpus
-from podwright.cli.slurm._configure_options import NATIVE, SetupOptions
+from podwright.cli.slurm._gpus import SetupOptions
+from podwright.guests.slurm.command._pod_options import NATIVE
 
 
 class _BuildOptions(opt.OptionTable):
@@ -20,6 +21,7 @@ def _configure(arguments: SetupOptions) -> int:
     from pathlib import Path
 
     from podwright.guests.slurm import setup
+    from podwright.guests.slurm.command._chosen_site import chosen_site, trusted_uids
     from podwright.slurm.site.changes import as_diff, carry_out, summary
 
     places = setup.NativePlaces(
@@ -30,8 +32,8 @@ def _configure(arguments: SetupOptions) -> int:
     if arguments.undo:
         plan = setup.undo(places)
     else:
-        site = setup.chosen_site(arguments)
-        trusted = setup.trusted_uids(arguments.slurm_user, site)
+        site = chosen_site(arguments)
+        trusted = trusted_uids(arguments.slurm_user, site)
         plan = setup.native(places, site, trusted=trusted)
     print(as_diff(plan) if arguments.diff else summary(plan), end="")
     if not (arguments.undo or arguments.write):

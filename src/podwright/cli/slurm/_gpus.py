@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
-from podwright.cli.slurm._configure_options import SetupOptions
-from podwright.cli.slurm._serve import FOLDER
+from podwright.gpu.command._cluster_options import GpuClusterOptions
+from podwright.guests.slurm.command._pod_options import FOLDER, PodSetupOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+class SetupOptions(GpuClusterOptions, PodSetupOptions):
+    """The options of `configure`: those about a pod come first."""
+
+    diff = opt.flag("print every line that would change")
+    write = opt.flag("do it", rivals="group")
+    undo = opt.flag("take it back", rivals="group")
 
 
 class CheckOptions(opt.OptionTable):
@@ -29,6 +37,7 @@ def configure(arguments: SetupOptions) -> int:
     from pathlib import Path
 
     from podwright.gpu import configure
+    from podwright.gpu.command import _chosen_options as chosen
     from podwright.gpu.proof import proved
     from podwright.slurm.site.changes import as_diff, carry_out
 
@@ -42,8 +51,8 @@ def configure(arguments: SetupOptions) -> int:
         plan = configure.take_back(conf)
     else:
         inventory = configure.read_inventory(_file(arguments.gpus))
-        options = configure.chosen_options(arguments)
-        version = configure.chosen_version(arguments.slurm_version)
+        options = chosen.chosen_options(arguments, arguments.folder)
+        version = chosen.chosen_version(arguments.slurm_version)
         plan, notes = configure.configure(conf, inventory, version, options)
     print(as_diff(plan), end="")
     for note in notes:

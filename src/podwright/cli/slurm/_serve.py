@@ -5,8 +5,7 @@ from __future__ import annotations
 from podwright import option_rows as opt
 from podwright.cli.shared._results import log_to_stderr, needing
 from podwright.cli.shared._verb import Verb
-
-FOLDER = "/etc/podwright/slurm"
+from podwright.guests.slurm.command._pod_options import FOLDER
 
 
 class _ServeOptions(opt.OptionTable):

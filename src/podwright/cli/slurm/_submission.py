@@ -5,13 +5,12 @@ from __future__ import annotations
 from podwright import option_rows as opt
 from podwright.cli.shared._results import log_to_stderr
 from podwright.cli.shared._verb import Verb
+from podwright.gpu.command._cluster_options import LINT_SOCKET
 from podwright.option_rows import positive
-
-SOCKET = "/run/podwright-lint/lint.sock"
 
 
 class _ServeLintOptions(opt.OptionTable):
-    socket = opt.text("", "PATH", SOCKET)
+    socket = opt.text("", "PATH", LINT_SOCKET)
     slurm_user = opt.optional("who runs slurmctld (SlurmUser, or the user slurm)", "USER")
     workers = opt.value("scripts read at a time (2)", "N", positive, 2)
 
