@@ -90,9 +90,9 @@ def _version(arguments: _VersionOptions) -> int:
 
 
 def _plugins(arguments: _PluginOptions) -> int:
-    from podwright.cli.about._plugins import show
+    from podwright.cli.about._plugins import show_plugins
 
-    print(show(as_json=arguments.json))
+    show_plugins(as_json=arguments.json)
     return 0
 
 

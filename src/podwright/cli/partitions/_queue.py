@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from podwright.api import Pod
@@ -92,21 +92,17 @@ def list_queue(_: ListOptions, pod: Pod) -> ListView:
     from podwright.client import span
 
     rows = queue_rows(pod.waiters(), pod.jobs())
-    header = ("Guest", "Place", "Id", "Owner", "For", "Kept", "Estimate", "Needs")
-    cells: list[tuple[object, ...]] = [
-        (
-            row.guest,
-            row.place,
-            row.id,
-            row.owner,
-            row.devices,
-            row.reserved or "",
-            span(row.estimate) if row.estimate else "",
-            row.needs,
-        )
-        for row in rows
-    ]
-    table = Table(header, cells, "Id", ("Estimate", "Kept", "Owner"))
+    columns: dict[str, Callable[[QueueRow], object]] = {
+        "Guest": lambda row: row.guest,
+        "Place": lambda row: row.place,
+        "Id": lambda row: row.id,
+        "Owner": lambda row: row.owner,
+        "For": lambda row: row.devices,
+        "Kept": lambda row: row.reserved or "",
+        "Estimate": lambda row: span(row.estimate) if row.estimate else "",
+        "Needs": lambda row: row.needs,
+    }
+    table = table_of(rows, columns, "Id", ("Estimate", "Kept", "Owner"))
     return ListView([row._asdict() for row in rows], table)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from podwright.api import Pod
 from podwright.cli.partitions import _options as options
 from podwright.cli.partitions import _queue
@@ -28,6 +31,8 @@ from podwright.cli.shared._server import JsonEverywhere
 from podwright.cli.shared._waiting import waiting
 from podwright.errors import NotFound
 from podwright.wire import PartitionInfo, ReadyState, ipuof_gcds
+
+_Info = TypeVar("_Info")
 
 
 def _create_partition(arguments: options.CreateOptions, pod: Pod) -> int:
@@ -152,24 +157,20 @@ def _ipuof(arguments: options.PartitionOptions, info: PartitionInfo) -> int:
 
 
 def _get_cluster(arguments: NamedOptions, pod: Pod) -> int:
-    clusters = pod.clusters()
-    info = next((c for c in clusters if c.name == arguments.name), None)
-    if info is None:
-        raise _missing("cluster", arguments.name, [c.name for c in clusters])
+    info = _named("cluster", arguments.name, {c.name: c for c in pod.clusters()})
     return show(arguments, _json.cluster(info), lambda: cluster_card(info))
 
 
 def _get_allocation(arguments: NamedOptions, pod: Pod) -> int:
-    allocations = pod.allocations()
-    info = next((a for a in allocations if a.name == arguments.name), None)
-    if info is None:
-        raise _missing("allocation", arguments.name, [a.name for a in allocations])
+    info = _named("allocation", arguments.name, {a.name: a for a in pod.allocations()})
     return show(arguments, _json.allocation(info), lambda: allocation_card(info))
 
 
-def _missing(kind: str, name: str, known: list[str]) -> NotFound:
+def _named(kind: str, name: str, known: Mapping[str, _Info]) -> _Info:
+    if name in known:
+        return known[name]
     there_are = f"there are: {', '.join(known)}" if known else f"there is no {kind} at all"
-    return NotFound(f"there is no {kind} {name!r}", would_work=there_are)
+    raise NotFound(f"there is no {kind} {name!r}", would_work=there_are)
 
 
 def _check_request(arguments: options.CreateOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from podwright.cli.shared._arguments import Parser, complain, run
@@ -94,16 +94,13 @@ def connect_to_one(named: ServerNames) -> FoundServer:
     It starts no server, because what these commands change must last.
     """
     from podwright.client import LocalServers
+    from podwright.errors import Unavailable
 
-    def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-        from podwright.errors import Unavailable
-
-        raise Unavailable(
-            "there is no server to administer",
-            would_work="start it (systemctl start vipu-server), or name one with --api-host",
-        )
-
-    server = _find(chosen(named), named.timeout, LocalServers(start=none))
+    refusal = Unavailable(
+        "there is no server to administer",
+        would_work="start it (systemctl start vipu-server), or name one with --api-host",
+    )
+    server = _find(chosen(named), named.timeout, LocalServers.running(refusal))
     announce(server.info)
     return server
 

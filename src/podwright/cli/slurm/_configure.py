@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
-from podwright.cli.slurm import _gpus as _slurm_gpus
+from podwright.cli.slurm import _gpus
 from podwright.cli.slurm._gpus import SetupOptions
 from podwright.guests.slurm.command._pod_options import NATIVE
 
@@ -17,7 +17,7 @@ class _BuildOptions(opt.OptionTable):
 
 def _configure(arguments: SetupOptions) -> int:
     if arguments.gpus is not None:
-        return _slurm_gpus.configure(arguments)
+        return _gpus.configure(arguments)
     from pathlib import Path
 
     from podwright.guests.slurm import setup

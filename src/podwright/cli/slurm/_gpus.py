@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
@@ -118,17 +119,22 @@ def check(arguments: CheckOptions) -> int:
     from podwright.gpu import configure
 
     inventory = configure.read_inventory(_file(arguments.gpus))
-    problems = []
-    for promise in configure.check(inventory, configure.commands()):
-        problems.append(promise)
-        if not arguments.json:
-            _print_promise(promise.text, promise.problem)
-    if arguments.json:
+    promises = configure.check(inventory, configure.commands())
+    return show_promises(((each.text, each.problem) for each in promises), arguments.json)
+
+
+def show_promises(promises: Iterable[tuple[str, str]], as_json: bool) -> int:
+    """Print for each promise whether it is kept, once that is known. An empty problem: it is."""
+    rows = []
+    for promise, problem in promises:
+        rows.append({"promise": promise, "kept": not problem, "problem": problem})
+        if not as_json:
+            _print_promise(promise, problem)
+    if as_json:
         import json
 
-        rows = [{"promise": p.text, "kept": not p.problem, "problem": p.problem} for p in problems]
         print(json.dumps(rows, indent=2))
-    return 1 if any(promise.problem for promise in problems) else 0
+    return 0 if all(row["kept"] for row in rows) else 1
 
 
 def _file(name: str | None) -> str:
