@@ -628,3 +628,16 @@ def _parsers(parser: ArgumentParser) -> Iterator[ArgumentParser]:
     for action in parser._actions:
         for child in action.choices.values() if isinstance(action.choices, dict) else ():
             yield from _parsers(child)
+
+
+@pytest.mark.parametrize("command", ["vipu", "vipu_admin"])
+def test_the_parser_of_a_verb_alone_reads_as_that_of_all(command: str) -> None:
+    build = importlib.import_module(f"podwright.cli.{command}").build_parser
+    whole = {place.prog: place.format_help() for place in _parsers(build())}
+    lone = 0
+    for words in (prog.split()[1:] for prog in whole):
+        smaller = {place.prog: place.format_help() for place in _parsers(build(words))}
+        prog = " ".join([command.replace("_", "-"), *words])
+        assert smaller[prog] == whole[prog]
+        lone += len(smaller) < len(whole)
+    assert lone > 15

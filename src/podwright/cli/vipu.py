@@ -6,6 +6,7 @@ do not show failures, `get` for people, and the columns of most tables; these ar
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from podwright.cli.partitions import _options as options
@@ -104,10 +105,13 @@ _VERBS = (
 )
 
 
-def build_parser() -> Parser:
-    """Return the parser of the whole command. Completion is made from it, too."""
+def build_parser(words: Sequence[str] = ()) -> Parser:
+    """Return the parser of the whole command, or what reads these words: see noun_parser.
+
+    Completion is made from it, too.
+    """
     description = "Create, list, get, reset and remove partitions of a pod."
-    return noun_parser("vipu", description, _EXAMPLES, _VERBS)
+    return noun_parser("vipu", description, _EXAMPLES, _VERBS, words)
 
 
 def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
@@ -117,7 +121,8 @@ def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
 
 def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     verbs = "create, list, get, reset, remove, explain or events"
-    return run_noun(build_parser(), argv, connect, verbs, "podwright.cli.partitions._verbs")
+    words = list(sys.argv[1:] if argv is None else argv)
+    return run_noun(build_parser(words), words, connect, verbs, "podwright.cli.partitions._verbs")
 
 
 if __name__ == "__main__":

@@ -183,10 +183,10 @@ _TABLE = (
 )
 
 
-def build_parser() -> Parser:
-    """Return the parser of the whole command."""
+def build_parser(words: Sequence[str] = ()) -> Parser:
+    """Return the parser of the whole command, or what reads these words: see noun_parser."""
     description = "Administer agents, clusters, allocations and users."
-    return noun_parser("vipu-admin", description, _EXAMPLES, _TABLE)
+    return noun_parser("vipu-admin", description, _EXAMPLES, _TABLE, words)
 
 
 def main(argv: Sequence[str] | None = None, connect: Connect = connect_to_one) -> int:
@@ -201,7 +201,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
 
         return vipu(words, connect)
     verbs = "create, list, get, set, add, remove, drain, backup, …"
-    return run_noun(build_parser(), words, connect, verbs, "podwright.cli.admin._verbs")
+    return run_noun(build_parser(words), words, connect, verbs, "podwright.cli.admin._verbs")
 
 
 def _is_of_vipu(words: Sequence[str]) -> bool:

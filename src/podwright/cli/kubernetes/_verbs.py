@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from podwright import option_rows as opt
@@ -40,36 +40,25 @@ def _print_manifests(arguments: options.ManifestOptions) -> int:
 
 
 def _write_kustomize(arguments: options.KustomizeOptions) -> int:
-    from podwright.guests.kubernetes import kustomize, minor_of
+    from pathlib import Path
+
+    from podwright.guests.kubernetes import kustomize, minor_of, write_files
     from podwright.guests.kubernetes.command._chosen_values import chosen_setting
 
     files = kustomize(chosen_setting(arguments, "kustomize"), minor_of(arguments.version))
-    _write(arguments.folder, files)
+    write_files(Path(arguments.folder), files)
     print(f"kubectl apply --server-side -k {arguments.folder}")
     return 0
 
 
 def _write_chart(arguments: options.FolderOptions) -> int:
-    from podwright.guests.kubernetes import chart
-
-    _write(arguments.folder, chart())
-    print(f"helm install podwright {arguments.folder} --set global.vipuControllers=HOST:PORT")
-    return 0
-
-
-def _write(name: str, files: Mapping[str, str]) -> None:
-    """Write files into a folder that is empty or missing. Raises AlreadyExists."""
     from pathlib import Path
 
-    from podwright.errors import AlreadyExists
+    from podwright.guests.kubernetes import chart, write_files
 
-    folder = Path(name)
-    if folder.exists() and any(folder.iterdir()):
-        raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
-    for path, text in files.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+    write_files(Path(arguments.folder), chart())
+    print(f"helm install podwright {arguments.folder} --set global.vipuControllers=HOST:PORT")
+    return 0
 
 
 def _run_operator(arguments: options.OperatorOptions) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from podwright.cli.shared._terminal import ProgressLine
 from podwright.cli.shared._verb import Verb
-from podwright.cli.shared._waiting import ProgressLine
 from podwright.replay.command._replay_options import ReplayOptions
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 # Annotations are not postponed: NamedTuple would compile each from its text, at every start.
 import importlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from podwright import option_rows as opt
 from podwright._version import __version__
@@ -49,6 +49,11 @@ class Noun(NamedTuple):
     summary: str
     options: type[JsonEverywhere] = NamedOptions
 
+    @property
+    def aliases(self) -> Sequence[str]:
+        """Other words for it."""
+        return (f"{self.name}s",)
+
 
 def list_noun(name: str, options: type[JsonEverywhere] = ListOptions, summary: str = "") -> Noun:
     """Return the noun of a list."""
@@ -71,14 +76,24 @@ class PlainVerb(NamedTuple):
     summary: str
     options: type[JsonEverywhere]
     help: str = ""
+    aliases: Sequence[str] = ()
+
+
+_Word = TypeVar("_Word", bound=Noun | NounVerb | PlainVerb)
 
 
 def noun_parser(
-    prog: str, description: str, epilog: str, verbs: Sequence[NounVerb | PlainVerb]
+    prog: str,
+    description: str,
+    epilog: str,
+    verbs: Sequence[NounVerb | PlainVerb],
+    words: Sequence[str] = (),
 ) -> Parser:
     """Return the parser of a command that has these verbs.
 
-    `action` in its result is the verb and the noun, such as `list partition`.
+    `action` in its result is the verb and the noun, such as `list partition`. If `words` begin with
+    a verb, it has that one alone, and that noun alone: it is built faster, and reads the words in
+    the same way.
     """
     common = parent_parser(JsonEverywhere)
     parser = Parser(prog, description, epilog, parents=[common])
@@ -87,7 +102,7 @@ def noun_parser(
         "--server-version", action="store_true", help="print the server's version and address"
     )
     places = parser.add_subparsers(metavar="VERB", dest="verb")
-    for verb in verbs:
+    for verb in _matching(verbs, words[:1]):
         if isinstance(verb, PlainVerb):
             child = places.add_parser(
                 verb.name,
@@ -102,10 +117,10 @@ def noun_parser(
             verb.name, help=verb.summary, description=verb.summary, aliases=verb.aliases
         )
         nouns = word.add_subparsers(metavar="NOUN", dest="noun", required=True)
-        for noun in verb.nouns:
+        for noun in _matching(verb.nouns, words[1:2]):
             child = nouns.add_parser(
                 noun.name,
-                aliases=[f"{noun.name}s"],
+                aliases=noun.aliases,
                 help=noun.summary,
                 description=noun.summary,
                 parents=[common],
@@ -117,9 +132,12 @@ def noun_parser(
     return parser
 
 
-def run_noun(
-    parser: Parser, argv: Sequence[str] | None, connect: Connect, verbs: str, module: str
-) -> int:
+def _matching(candidates: Sequence[_Word], word: Sequence[str]) -> Sequence[_Word]:
+    """Return the candidate that the word stands for; all, if none does."""
+    return [each for each in candidates if {each.name, *each.aliases} & set(word)] or candidates
+
+
+def run_noun(parser: Parser, argv: Sequence[str], connect: Connect, verbs: str, module: str) -> int:
     """Carry out what the words say. Returns the exit code; raises PodwrightError.
 
     verbs: those that a message names where none is given. module: its ACTIONS has the functions. It

@@ -1,7 +1,7 @@
-"""A sign of life on a terminal while a command waits longer than a second, or works for long.
+"""A sign of life on a terminal while a command waits longer than a second.
 
-`waiting` uses a timer signal instead of a thread. The signal costs nothing to import or to start,
-and the waiting call does not have to know about it.
+It uses a timer signal instead of a thread. The signal costs nothing to import or to start, and the
+waiting call does not have to know about it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,3 @@ def waiting(subject: str) -> Iterator[None]:
         if visible:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
-
-
-class ProgressLine:
-    """A line on a terminal's standard error that is written anew. Nothing is printed elsewhere."""
-
-    def __init__(self) -> None:
-        self._out = sys.stderr if sys.stderr.isatty() else None
-
-    def write(self, text: str) -> None:
-        """Print a text over the former one."""
-        if self._out is not None:
-            self._out.write(f"\r{text}")
-            self._out.flush()
-
-    def clear(self) -> None:
-        """Remove the line."""
-        self.write("\x1b[K")

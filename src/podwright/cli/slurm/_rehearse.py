@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from podwright import option_rows as opt
 from podwright.cli.shared._results import show_result
+from podwright.cli.shared._terminal import ProgressLine
 from podwright.cli.shared._verb import Verb
-from podwright.cli.shared._waiting import ProgressLine
 from podwright.errors import InvalidRequest
 from podwright.option_rows import positive
 

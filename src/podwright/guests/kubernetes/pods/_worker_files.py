@@ -22,7 +22,8 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Final
 
-from podwright.errors import AlreadyExists, Unavailable
+from podwright.errors import Unavailable
+from podwright.guests.kubernetes.pods._written_files import check_empty
 
 #: Where these files are, in our image and in pods. The scripts contain this path.
 PLACE: Final = "/podwright"
@@ -84,8 +85,7 @@ def write_worker_files(folder: Path, place: str = PLACE) -> None:
     """Write the files into an empty or missing folder, for use at `place`. Raises AlreadyExists,
     Unavailable.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
+    check_empty(folder)
     for name in ("bin", "lib", "libexec"):
         (folder / name).mkdir(parents=True)
     python = Path(os.path.realpath(sys.executable))
