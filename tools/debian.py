@@ -100,15 +100,14 @@ def environment(tree: Path, wheels: list[Path], suite: Suite) -> None:
 
 def server_tree(tree: Path, wheels: list[Path], suite: Suite) -> None:
     """All files of the package `podwright`."""
-    from podwright.cli.about._commands import COMMANDS
+    from podwright.cli.about._commands import COMMANDS, SECTIONS, page
     from podwright.cli.about._completion import completion
-    from podwright.cli.about._manual import page, section
 
     environment(tree, wheels, suite)
     for command in COMMANDS:
         link = _place(tree / "usr/bin" / command)
         link.symlink_to(f"../lib/podwright/bin/{command}")
-        number = section(command)
+        number = SECTIONS[command]
         manual = tree / f"usr/share/man/man{number}/{command}.{number}.gz"
         _put(manual, _packed(page(command).encode()))
         bash = completion("bash", command).encode()

@@ -26,7 +26,7 @@ _TEXTUAL = ("App", "Screen", "Widget")
 
 #: The most lines of a room, in all its packages. Commands parse, call and print: what else they do
 #: belongs to another room. The number may only be lowered.
-LINES: dict[str, int] = {"podwright/cli": 8027}
+LINES: dict[str, int] = {"podwright/cli": 6952}
 
 #: What exceeds a limit today: its name, and the count that it may not exceed.
 EXCEPTIONS: dict[str, int] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import stat
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.cli.shared._server import ServerNames
 from podwright.cli.vipu_admin import main
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import NotFound
@@ -71,7 +71,7 @@ class Server:
             raise answer
         return answer
 
-    def connect(self, _: argparse.Namespace) -> FoundServer:
+    def connect(self, _: ServerNames) -> FoundServer:
         return FoundServer(Client(FakeTransport(self.handle)), ServerInfo(version="1"), "named")
 
 

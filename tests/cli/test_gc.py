@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import pty
@@ -12,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from podwright.cli.devices import _gc
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
-from podwright.client import Client, FakeTransport, FoundServer
+from podwright.cli.shared._server import ServerNames
+from podwright.client import Client, FakeTransport, FoundServer, ServerOptions
 from podwright.launcher.run import _launch_partition
 from podwright.wire import (
     AcquireRequest,
@@ -88,7 +89,7 @@ class Gc:
                 ]
             )
 
-        def connect(arguments: argparse.Namespace) -> FoundServer:
+        def connect(arguments: ServerNames) -> FoundServer:
             info = ServerInfo(version="1", apis=self.apis, caller=caller)
             return FoundServer(
                 Client(FakeTransport(handler, where="localhost:8090")), info, "named"
@@ -248,14 +249,14 @@ def test_inside_a_program_it_is_that_programs(gc: Gc, monkeypatch: pytest.Monkey
     assert re.findall(r"^Partition: (\w+)", gc.out, re.MULTILINE) == ["p2"]
     asked: list[str] = []
 
-    def connect(arguments: argparse.Namespace) -> Any:
-        asked.append(getattr(arguments, "api_host", "") + getattr(arguments, "api_port", ""))
+    def connect(_: ServerNames, options: ServerOptions) -> Any:
+        asked.append(options.host + options.port)
 
     monkeypatch.setattr(_gc, "connect", connect)
     environ = {"IPUOF_VIPU_API_HOST": "h1", "IPUOF_VIPU_API_PORT": "81"}
-    _gc.reach(argparse.Namespace(), environ)
-    _gc.reach(argparse.Namespace(api_host="h2"), environ)
-    _gc.reach(argparse.Namespace(), {**environ, "VIPU_CLI_API_HOST": "h3"})
+    _gc.reach(ServerNames(Namespace()), environ)
+    _gc.reach(ServerNames(Namespace(api_host="h2")), environ)
+    _gc.reach(ServerNames(Namespace()), {**environ, "VIPU_CLI_API_HOST": "h3"})
     assert asked == ["h181", "h2", ""]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from podwright.cli.shared import _listing
 from podwright.cli.shared._listing import ListView, rendered, show_list
+from podwright.cli.shared._nouns import ListOptions
 from podwright.errors import InvalidRequest
 from podwright.tables import Table, natural
 
@@ -24,10 +25,8 @@ def listing(cluster: str = "pod64") -> ListView:
     return ListView(VALUES, Table(HEADER, rows, "Partition", ("Routing", "Cluster")))
 
 
-def options(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{"output": "", "sort_by": "", "watch": False, "json": False, **given}
-    )
+def options(**given: object) -> ListOptions:
+    return ListOptions(argparse.Namespace(**given))
 
 
 def test_formats() -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podwright.cli.about._commands import COMMANDS, parser_of
+from podwright.cli.about._commands import COMMANDS, SECTIONS, page, parser_of
 from podwright.cli.about._complete import words
-from podwright.cli.about._manual import page, section
 from podwright.cli.podwright import main
 from tests.whole.conftest import Pod
 from tests.whole.conftest import make_pod as make_pod
@@ -24,7 +23,7 @@ from tests.whole.conftest import pod16 as pod16
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_page_names_every_option_and_verb(command: str) -> None:
     text = page(command)
-    assert text.splitlines()[0].startswith(f".TH {command.upper()} {section(command)} ")
+    assert text.splitlines()[0].startswith(f".TH {command.upper()} {SECTIONS[command]} ")
     assert text.splitlines()[1:3] == [".SH NAME", text.splitlines()[2]]
     assert " \\- " in text.splitlines()[2]
     shown = text.replace("\\-", "-")

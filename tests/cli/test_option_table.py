@@ -130,3 +130,16 @@ def test_help_has_groups_and_metavars() -> None:
     text = parser().format_help()
     assert "what:\n  and why\n\n  --devices N" in text
     assert "  -v, --verbose" in text
+
+
+def test_options_that_a_parser_has_already_are_left_out() -> None:
+    class Both(Inherited):
+        size = opt.value("devices", "N", opt.positive, None)
+
+    command_parser = Parser(prog="command")
+    Inherited.add_to(command_parser)
+    Both.add_to(command_parser, without=Inherited)
+    options = [name for action in command_parser._actions for name in action.option_strings]
+    assert options == ["-h", "--help", "--timeout", "--munge", "--size"]
+    arguments = Both(command_parser.parse_args(["--size", "4", "--timeout", "2"]))
+    assert values(arguments) == {"timeout": 2, "munge": False, "size": 4}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import json
-from collections.abc import Callable
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from podwright.cli.shared._server import ServerNames
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer, ServerOptions
 from podwright.errors import AlreadyExists
@@ -100,7 +102,7 @@ class Vipu:
 
         transport = FakeTransport(handler, where="localhost:8090")
 
-        def connect(arguments: argparse.Namespace) -> FoundServer:
+        def connect(arguments: ServerNames) -> FoundServer:
             return FoundServer(Client(transport), ServerInfo(version="1.2.3", **info), "named")
 
         try:
@@ -565,7 +567,7 @@ def test_wrong_words_get_one_line_and_no_call(vipu: Vipu, line: str, words: str)
     assert vipu.err.count("\n") == 1
 
 
-Connect = Callable[[argparse.Namespace], FoundServer]
+Connect = Callable[[ServerNames], FoundServer]
 
 
 @pytest.mark.parametrize(
@@ -581,9 +583,9 @@ def test_options_stand_before_and_after_the_verb(
 ) -> None:
     from podwright.cli.shared._server import chosen
 
-    seen: list[argparse.Namespace] = []
+    seen: list[ServerNames] = []
 
-    def connect(arguments: argparse.Namespace) -> FoundServer:
+    def connect(arguments: ServerNames) -> FoundServer:
         seen.append(arguments)
         transport = FakeTransport(lambda name, request: PartitionList())
         return FoundServer(Client(transport), ServerInfo(version="1"), "named")
@@ -608,3 +610,34 @@ def test_help_names_the_way(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert end.value.code == 0
     assert "vipu create partition p1 --size 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "module"), [("vipu", "partitions._verbs"), ("vipu_admin", "admin._verbs")]
+)
+def test_each_verb_and_noun_has_its_function(command: str, module: str) -> None:
+    parser = importlib.import_module(f"podwright.cli.{command}").build_parser()
+    actions = importlib.import_module(f"podwright.cli.{module}").ACTIONS
+    named = {place.get_default("action") for place in _parsers(parser)} - {None}
+    assert len(named) > 15
+    assert named <= actions.keys()
+
+
+def _parsers(parser: ArgumentParser) -> Iterator[ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        for child in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from _parsers(child)
+
+
+@pytest.mark.parametrize("command", ["vipu", "vipu_admin"])
+def test_the_parser_of_a_verb_alone_reads_as_that_of_all(command: str) -> None:
+    build = importlib.import_module(f"podwright.cli.{command}").build_parser
+    whole = {place.prog: place.format_help() for place in _parsers(build())}
+    lone = 0
+    for words in (prog.split()[1:] for prog in whole):
+        smaller = {place.prog: place.format_help() for place in _parsers(build(words))}
+        prog = " ".join([command.replace("_", "-"), *words])
+        assert smaller[prog] == whole[prog]
+        lone += len(smaller) < len(whole)
+    assert lone > 15

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 from msgspec.structs import replace
 
 from podwright.cli.partitions._queue import command
+from podwright.cli.shared._server import ServerNames
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import NotFound, Unavailable
@@ -53,7 +53,7 @@ class Told:
 
         transport = FakeTransport(handler)
 
-        def connect(arguments: argparse.Namespace) -> FoundServer:
+        def connect(arguments: ServerNames) -> FoundServer:
             return FoundServer(Client(transport), ServerInfo(version="1"), "named")
 
         try:

@@ -16,8 +16,7 @@ import pytest
 from tools.debian import MACHINES, SUITES, fields, locked_wheels, pack, server_tree, slurm_tree
 from tools.release import ROOT, build, commit_time, export
 
-from podwright.cli.about._commands import COMMANDS
-from podwright.cli.about._manual import section
+from podwright.cli.about._commands import COMMANDS, SECTIONS
 from tests.outer.debian import Debian
 from tests.outer.lab._release import clean, release
 from tests.outer.machine import Machine
@@ -108,7 +107,7 @@ def test_packages_install_upgrade_and_purge(debian: Debian) -> None:
 def _everything_is_there(debian: Debian) -> None:
     for command in COMMANDS:
         assert debian.run(f"{command} --version")
-        number = section(command)
+        number = SECTIONS[command]
         debian.run(f"zcat /usr/share/man/man{number}/{command}.{number}.gz | grep -q '^.TH'")
         debian.run(f"test -s /usr/share/bash-completion/completions/{command}")
         debian.run(f"test -s /usr/share/zsh/vendor-completions/_{command}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.replay._advice import advice
 from podwright.replay._ranking import Measures, winner
+from podwright.replay._report_values import WayFigures
 from podwright.replay.traces._trace import Trace
 
 EAGLE = {"native": Measures(0.620, 32 * 3600, 5.0), "host mapping": Measures(0.626, 62 * 3600, 9.0)}
@@ -60,16 +59,24 @@ def test_a_way_that_is_clearly_best_in_all_three_wins(
     assert winner([*worse, best], noise) == len(worse)
 
 
-def row(name: str, found: Measures) -> dict[str, Any]:
+def row(name: str, found: Measures) -> WayFigures:
     spread = {"mean": found.wait, "p50": 960.0, "p95": 4000.0, "p99": 5000.0}
     return {
         "way": name,
-        "used": found.used,
         "devices": 64,
+        "jobs": 0,
+        "refused": {},
+        "refused_device_hours": 0.0,
+        "used": found.used,
+        "held": found.used,
+        "free_of_no_use": 0.0,
+        "makespan_s": 0.0,
         "wait": spread,
         "bounded_slowdown": {**spread, "mean": found.slowdown},
-        "refused": {},
         "by_size": [],
+        "users": [],
+        "events": 0,
+        "simpler": [],
     }
 
 

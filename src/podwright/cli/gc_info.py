@@ -6,18 +6,13 @@ V-IPU's users type `-l` and `--all-partitions` when a program cannot acquire dev
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from podwright import option_rows as opt
 from podwright.cli.devices import _gc
-from podwright.cli.shared._arguments import Parser, run
-from podwright.cli.shared._server import said
+from podwright.cli.shared._arguments import Parser
+from podwright.cli.shared._server import Connect, run_with_server
 from podwright.option_rows import not_negative
-
-if TYPE_CHECKING:
-    from podwright.client import FoundServer
 
 _EXAMPLES = """\
 examples:
@@ -41,19 +36,14 @@ def build_parser() -> Parser:
     return _gc.parser("gc-info", "Show devices as programs see them.", _EXAMPLES, _InfoOptions)
 
 
-def main(
-    argv: Sequence[str] | None = None,
-    connect: Callable[[argparse.Namespace], FoundServer] = _gc.reach,
-) -> int:
+def main(argv: Sequence[str] | None = None, connect: Connect = _gc.reach) -> int:
     """Run the command, and return the exit code. connect: returns the server."""
-    return run(
-        lambda: _main(argv, connect), prog="gc-info", describe=lambda error: said(error, "gc-info")
-    )
+    return run_with_server(lambda: _main(argv, connect), "gc-info")
 
 
-def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], FoundServer]) -> int:
+def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     parser = build_parser()
-    arguments = parser.parse_args(argv)
+    arguments = _InfoOptions(parser.parse_args(argv))
     if arguments.list_devices == (arguments.device_id is not None):
         parser.error("name a device with -d N, or list all with -l")
     if arguments.device_info and arguments.device_id is None:

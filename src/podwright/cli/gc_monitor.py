@@ -6,19 +6,18 @@ ours are our choice: user, host, process and program, according to the lease on 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from podwright import option_rows as opt
 from podwright.cli.devices import _gc
-from podwright.cli.shared._arguments import Parser, run
-from podwright.cli.shared._server import said
+from podwright.cli.shared._arguments import Parser
+from podwright.cli.shared._server import Connect, run_with_server
 from podwright.option_rows import seconds
 
 if TYPE_CHECKING:
@@ -47,20 +46,13 @@ def build_parser() -> Parser:
     return _gc.parser("gc-monitor", "Show who uses which device.", _EXAMPLES, _MonitorOptions)
 
 
-def main(
-    argv: Sequence[str] | None = None,
-    connect: Callable[[argparse.Namespace], FoundServer] = _gc.reach,
-) -> int:
+def main(argv: Sequence[str] | None = None, connect: Connect = _gc.reach) -> int:
     """Run the command, and return the exit code. connect: returns the server."""
-    return run(
-        lambda: _main(argv, connect),
-        prog="gc-monitor",
-        describe=lambda error: said(error, "gc-monitor"),
-    )
+    return run_with_server(lambda: _main(argv, connect), "gc-monitor")
 
 
-def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], FoundServer]) -> int:
-    arguments = build_parser().parse_args(argv)
+def _main(argv: Sequence[str] | None, connect: Connect) -> int:
+    arguments = _MonitorOptions(build_parser().parse_args(argv))
     server = connect(arguments)
     with server.client:
         if not _is_live(arguments):
@@ -77,7 +69,7 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
                 time.sleep(arguments.interval or 2.0)
 
 
-def _once(arguments: argparse.Namespace, server: FoundServer) -> str:
+def _once(arguments: _MonitorOptions, server: FoundServer) -> str:
     from podwright.cli.shared import _json
     from podwright.client import devices
 
@@ -88,11 +80,11 @@ def _once(arguments: argparse.Namespace, server: FoundServer) -> str:
     return devices.monitor(uses) or _gc.none_there(arguments, server)
 
 
-def _is_live(arguments: argparse.Namespace) -> bool:
+def _is_live(arguments: _MonitorOptions) -> bool:
     return arguments.live or arguments.interval is not None
 
 
-def _watch_devices(arguments: argparse.Namespace, server: FoundServer) -> str:
+def _watch_devices(arguments: _MonitorOptions, server: FoundServer) -> str:
     """Return the text to show. A server that is away for a while does not end the command."""
     from podwright.errors import NotFound, TimedOut, Unavailable
 

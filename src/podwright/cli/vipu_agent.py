@@ -69,42 +69,11 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 async def _serve(arguments: AgentArguments) -> None:
-    import time
     from contextlib import AsyncExitStack
-    from pathlib import Path
 
-    from podwright.agents import (
-        WINDOW,
-        Agent,
-        Heard,
-        SavedMachine,
-        Secret,
-        machine_key,
-        read_key,
-    )
-    from podwright.agents.command._chosen_machine import chosen_machine, state_file
-    from podwright.errors import InvalidRequest
-    from podwright.hosts import is_loopback
-    from podwright.hosts._state_folders import own_key
+    from podwright.agents.command._chosen_agent import chosen_agent
 
-    certs = arguments.tls_certs
-    if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
-        raise InvalidRequest(
-            f"{arguments.host} is reachable from other machines, and nobody would be checked",
-            operation=f"listen on {arguments.host}",
-            would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
-        )
-    machine = chosen_machine(arguments)
-    state = state_file(arguments, machine.machine.name)
-    saved = SavedMachine(machine, state)
-    secret = None
-    if arguments.agent_key or not certs:
-        named = arguments.agent_key
-        key = read_key(Path(named)) if named else machine_key(own_key(system=arguments.system))
-        heard = Heard(2 * WINDOW, state.with_name(state.name + ".heard"), now=time.time())
-        secret = Secret(key, heard=heard)
-    name = machine.machine.name
-    agent = Agent(saved, name, secret=secret, certs=Path(certs) if certs else None)
+    agent, machine, state = chosen_agent(arguments)
     async with AsyncExitStack() as ending:
         if "cgroups" in arguments.guard:
             await _open_door(machine, ending)

@@ -16,7 +16,7 @@ from podwright.cli.shared._arguments import Parser, complain, run
 from podwright.server.command._server_arguments import ServerArguments
 
 if TYPE_CHECKING:
-    from podwright.server import ServedHardware, Server, ServingOptions
+    from podwright.server import ServedHardware, Server
 
 _EXAMPLES = """\
 examples:
@@ -62,12 +62,8 @@ def _main(argv: Sequence[str] | None) -> int:
     arguments = parse(argv, parser)
     if arguments.dry_run and not arguments.restore:
         parser.error("--dry-run is for --restore")
-    if arguments.check:
-        return _check(arguments)
-    if arguments.backup:
-        return _back_up(arguments, arguments.backup)
-    if arguments.restore:
-        return _restore(arguments, arguments.restore)
+    if arguments.check or arguments.backup or arguments.restore:
+        return _work_on_store(arguments)
     if arguments.user and os.getsid(0) != os.getpid():
         if os.fork():
             return 0
@@ -89,7 +85,11 @@ def _main(argv: Sequence[str] | None) -> int:
     if arguments.name and not (arguments.tls_init or arguments.tls_renew):
         parser.error("--name is for --tls-init and --tls-renew")
     if arguments.init or arguments.tls_init or arguments.tls_renew:
-        return _prepare(arguments, options)
+        from podwright.server.command._store_work import prepared
+
+        for line in prepared(arguments, options):
+            print(line)
+        return 0
 
     def ready(server: Server, hardware: ServedHardware) -> None:
         if not arguments.user:
@@ -107,89 +107,18 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _back_up(arguments: ServerArguments, file: str) -> int:
-    """Write the content of the store that these options name to a file."""
-    import asyncio
-    from pathlib import Path
+def _work_on_store(arguments: ServerArguments) -> int:
+    """Check, copy or replace the content of the store that these options name."""
+    from podwright.server.command import _store_work
 
-    from podwright.server import back_up
-    from podwright.server.command._serving_choice import serving_options
-    from podwright.store import shown_place
-
-    storage = serving_options(arguments).storage
-    count = asyncio.run(back_up(storage, Path(file)))
-    complain(f"{count} records of {shown_place(storage)} are in {file}")
-    return 0
-
-
-def _restore(arguments: ServerArguments, file: str) -> int:
-    """Load a backup into the store that these options name; with --dry-run only compare the two."""
-    import asyncio
-    from pathlib import Path
-
-    from podwright.server import compare, restore_from
-    from podwright.server.command._serving_choice import serving_options
-    from podwright.store import shown_place
-
-    storage = serving_options(arguments).storage
-    place = shown_place(storage)
-    if arguments.dry_run:
-        coming, going = asyncio.run(compare(storage, Path(file)))
-        goes = f"; the {going} that it holds would go" if going else ", which is empty"
-        complain(f"{coming} records of {file} would be put into {place}{goes}")
-        return 0
-    count = asyncio.run(restore_from(storage, Path(file), replace=arguments.replace))
-    complain(f"{count} records of {file} are in {place}")
-    return 0
-
-
-def _check(arguments: ServerArguments) -> int:
-    """Check the store that these options name. Returns 1 when it has faults."""
-    import asyncio
-
-    from podwright.server import check
-    from podwright.server.command._serving_choice import serving_options
-    from podwright.store import shown_place
-
-    storage = serving_options(arguments).storage
-    place = shown_place(storage)
-    count, faults = asyncio.run(check(storage))
-    for fault in faults:
-        print(fault)
-    if faults:
-        complain(f"the store {place} is damaged; restore a backup: --restore FILE --replace")
-        return 1
-    complain(f"{count} records of {place} are in order")
-    return 0
-
-
-def _prepare(arguments: ServerArguments, options: ServingOptions) -> int:
-    import asyncio
-    import getpass
-    import socket
-    from pathlib import Path
-
-    from podwright.hosts import is_loopback
-    from podwright.server import make_certificates, make_store, renew_certificates
-    from podwright.store import shown_place
-
-    if arguments.tls_init:
-        hosts = [socket.gethostname(), *arguments.name]
-        if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::", "[::]"):
-            hosts.append(options.host)
-        make_certificates(Path("vipu-certs"), hosts)
-        print("certificates: vipu-certs/server and vipu-certs/client")
-        print(f"The server's is for {', '.join(dict.fromkeys(['localhost', *hosts]))}.")
-    if arguments.tls_renew:
-        hosts = renew_certificates(Path("vipu-certs"), arguments.name)
-        print("certificates: vipu-certs/server and vipu-certs/client are new")
-        print(f"The server's is for {', '.join(['localhost', *hosts])}. It uses them at once.")
-    if arguments.init:
-        user = (arguments.default_user_id or getpass.getuser()) if arguments.secure else ""
-        key = asyncio.run(make_store(options.storage, user))
-        print(f"store: {shown_place(options.storage)}")
-        if key:
-            print(f"create user ({user}): success. Access key is '{key}'.")
+    if arguments.check:
+        faults, sentence = _store_work.checked(arguments)
+        for fault in faults:
+            print(fault)
+        complain(sentence)
+        return 1 if faults else 0
+    backs_up = bool(arguments.backup)
+    complain((_store_work.backed_up if backs_up else _store_work.restored)(arguments))
     return 0
 
 

@@ -72,6 +72,15 @@ class LocalServers(NamedTuple):
     start: Callable[[str, Mapping[str, str], Callable[[], bool]], bool] = start_server
     marks: tuple[str, ...] = SYSTEM_MARKS
 
+    @classmethod
+    def running(cls, otherwise: BaseException) -> LocalServers:
+        """Return this machine's places, where no server is started: `otherwise` is raised."""
+
+        def start(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
+            raise otherwise
+
+        return cls(start=start)
+
 
 def find_server(
     options: ServerOptions,

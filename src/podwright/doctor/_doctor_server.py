@@ -5,7 +5,7 @@ The server is asked only when one of them is named, and it is never started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from podwright.client import Client, LocalServers, ServerOptions, find_server
 from podwright.errors import PodwrightError, Unavailable
@@ -18,8 +18,11 @@ def ask_server(
 ) -> list[DoctorFinding]:
     """Return a finding for the server, and one each for the named allocation and partition."""
     options = ServerOptions(host=host, port=port)
+    places = LocalServers.running(
+        Unavailable("there is no server", would_work="Name it: --vipu-server-host NAME")
+    )
     try:
-        server = find_server(options, environ, timeout=20.0, places=LocalServers(start=_none))
+        server = find_server(options, environ, timeout=20.0, places=places)
     except PodwrightError as error:
         return [DoctorFinding("server", "answers", PROBLEM, error.problem, error.would_work)]
     try:
@@ -76,7 +79,3 @@ def _partition(client: Client, name: str) -> DoctorFinding:
     return DoctorFinding(
         "server", "partition", PROBLEM, text + reason, f"vipu reset partition {name}"
     )
-
-
-def _none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-    raise Unavailable("there is no server", would_work="Name it: --vipu-server-host NAME")

@@ -32,10 +32,7 @@ def site_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
 
 
 def _server(environ: Mapping[str, str]) -> list[DoctorFinding]:
-    def none(*_: object) -> bool:
-        raise _NothingStarted
-
-    places = LocalServers(start=none)
+    places = LocalServers.running(_NothingStarted())
     try:
         server = find_server(ServerOptions(), environ, timeout=_PATIENCE, places=places)
     except _NothingStarted:

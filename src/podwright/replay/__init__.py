@@ -1,26 +1,34 @@
 """Replays recorded jobs under other ways of scheduling, with the product's own decisions.
 
-A replay shows what a site would gain.
+A replay shows what a site would gain. Each module is loaded when one of its names is asked for, so
+that the options of `podwright replay` load no simulation.
 """
 
-from podwright.replay._advice import duration
-from podwright.replay._figures import distance, figures
-from podwright.replay._outcome import Outcome
-from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
-from podwright.replay._recorded_starts import recorded
-from podwright.replay._report import Report, replay
-from podwright.replay._run_state import Chances
-from podwright.replay._simulate import simulate
-from podwright.replay._slurm_settings import SIMPLER, SlurmModel, from_conf
-from podwright.replay.grounds._ground import Ground
-from podwright.replay.grounds._pod_ground import POLICIES
-from podwright.replay.grounds._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
-from podwright.replay.traces._csv import write_anonymous
-from podwright.replay.traces._example import example
-from podwright.replay.traces._offered_load import stretch_for, stretched
-from podwright.replay.traces._read import read_lines, read_trace
-from podwright.replay.traces._sacct import COMMAND as SACCT_COMMAND
-from podwright.replay.traces._trace import BadLine, Skipped, Status, Trace, TraceJob
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from podwright.lazy_imports import lazy_names
+
+if TYPE_CHECKING:
+    from podwright.replay._advice import duration
+    from podwright.replay._figures import distance, figures
+    from podwright.replay._outcome import Outcome
+    from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
+    from podwright.replay._recorded_starts import recorded
+    from podwright.replay._report import Report, replay
+    from podwright.replay._run_state import Chances
+    from podwright.replay._simulate import simulate
+    from podwright.replay._slurm_settings import SIMPLER, SlurmModel, from_conf
+    from podwright.replay.grounds._ground import Ground
+    from podwright.replay.grounds._pod_ground import POLICIES
+    from podwright.replay.grounds._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
+    from podwright.replay.traces._csv import write_anonymous
+    from podwright.replay.traces._example import example
+    from podwright.replay.traces._offered_load import stretch_for, stretched
+    from podwright.replay.traces._read import read_lines, read_trace
+    from podwright.replay.traces._sacct import SACCT_COMMAND
+    from podwright.replay.traces._trace import BadLine, Skipped, Status, Trace, TraceJob
 
 __all__ = [
     "POLICIES",
@@ -58,3 +66,27 @@ __all__ = [
     "stretched",
     "write_anonymous",
 ]
+
+_LATER = {
+    "_advice": ("duration",),
+    "_figures": ("distance", "figures"),
+    "_outcome": ("Outcome",),
+    "_parallel": ("ReplayTask", "SimulationFailed", "run_all"),
+    "_recorded_starts": ("recorded",),
+    "_report": ("Report", "replay"),
+    "_run_state": ("Chances",),
+    "_simulate": ("simulate",),
+    "_slurm_settings": ("SIMPLER", "SlurmModel", "from_conf"),
+    "grounds._ground": ("Ground",),
+    "grounds._pod_ground": ("POLICIES",),
+    "grounds._ways": ("HostKind", "ReplayWay", "gpu_ways", "pod_size", "pod_ways"),
+    "traces._csv": ("write_anonymous",),
+    "traces._example": ("example",),
+    "traces._offered_load": ("stretch_for", "stretched"),
+    "traces._read": ("read_lines", "read_trace"),
+    "traces._sacct": ("SACCT_COMMAND",),
+    "traces._trace": ("BadLine", "Skipped", "Status", "Trace", "TraceJob"),
+}
+
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+    __getattr__ = lazy_names(__name__, _LATER)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from podwright.replay._ranking import Measures, differ, measures, winner
+from podwright.replay._report_values import WayFigures
 from podwright.replay.traces._trace import Trace
 
 
 def advice(
     trace: Trace,
-    ways: Sequence[Mapping[str, Any]],
-    tried: Mapping[str, Mapping[str, Any]],
-    base: Mapping[str, Any],
+    ways: Sequence[WayFigures],
+    tried: Mapping[str, WayFigures],
+    base: WayFigures,
     *,
     noise: Measures,
     rounds: bool = True,
@@ -41,7 +41,7 @@ def advice(
     ]
 
 
-def _best(ways: Sequence[Mapping[str, Any]], noise: Measures) -> list[str]:
+def _best(ways: Sequence[WayFigures], noise: Measures) -> list[str]:
     # These two serve as measures only: IPUs support neither.
     ways = [row for row in ways if not row["way"].endswith((", trim", ", no-shape"))]
     all_measures = [measures(row) for row in ways]
@@ -64,7 +64,7 @@ def _best(ways: Sequence[Mapping[str, Any]], noise: Measures) -> list[str]:
     ]
 
 
-def _measured(row: Mapping[str, Any]) -> str:
+def _measured(row: WayFigures) -> str:
     measured = measures(row)
     return (
         f"{row['way']} uses {measured.used:.1%} of the devices, with a mean wait of "
@@ -94,7 +94,7 @@ def _rounding(trace: Trace) -> list[str]:
     return out
 
 
-def _refused(ways: Sequence[Mapping[str, Any]]) -> list[str]:
+def _refused(ways: Sequence[WayFigures]) -> list[str]:
     out = []
     for row in ways:
         refused = sum(row["refused"].values())
@@ -107,7 +107,7 @@ def _refused(ways: Sequence[Mapping[str, Any]]) -> list[str]:
     return out
 
 
-def _tried(first: Mapping[str, Any], tried: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _tried(first: WayFigures, tried: Mapping[str, WayFigures]) -> list[str]:
     out = []
     for words, outcomes in tried.items():
         used = outcomes["used"] * outcomes["devices"] - first["used"] * first["devices"]
@@ -146,7 +146,7 @@ def _limits(trace: Trace) -> list[str]:
     return out
 
 
-def _waits(ways: Sequence[Mapping[str, Any]]) -> list[str]:
+def _waits(ways: Sequence[WayFigures]) -> list[str]:
     first = ways[0]
     rows = [row for row in first["by_size"] if row["jobs"] >= 5]
     if not rows:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from podwright.replay._outcome import Outcome
 from podwright.replay._report import Report
+from podwright.replay._report_tables import size_range
 
 mpl.rcParams["svg.hashsalt"] = "podwright"
 mpl.rcParams["svg.fonttype"] = "none"
@@ -91,9 +92,8 @@ def distribution(report: Report) -> Figure:
     waited = np.asarray(first.start_times) - eligible
     devices = np.asarray(report.trace.devices)
     for size in report.figures["ways"][0]["by_size"]:
-        low, high = size["from"], size["to"]
-        name = str(high) if low == high else f"{low}-{high}"
-        _share(sizes, waited[(devices >= low) & (devices <= high)], name)
+        of_size = (devices >= size["from"]) & (devices <= size["to"])
+        _share(sizes, waited[of_size], size_range(size))
     for axis in (ways, sizes):
         axis.set_xscale("log")
         axis.set_xlabel("hours of waiting, at most")

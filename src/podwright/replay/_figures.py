@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from podwright.replay._outcome import Outcome
+from podwright.replay._report_values import Distance, SizeFigures, Spread, UserFigures, WayFigures
 from podwright.replay.traces._trace import Trace
 
 #: A shorter run time counts as this many seconds in a bounded slowdown (Feitelson's, 10 s).
@@ -15,7 +15,7 @@ _PERCENT = (50, 95, 99)
 _USER_JOBS = 5
 
 
-def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
+def figures(trace: Trace, out: Outcome) -> WayFigures:
     """Return all figures of a way.
 
     Shares are of the way's devices until the last submission. Times are in seconds.
@@ -26,7 +26,7 @@ def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
     series = out.series
     window = max(trace.span, 1.0)
     area = out.size * window
-    values: dict[str, Any] = {
+    values: WayFigures = {
         "way": out.way,
         "devices": out.size,
         "jobs": len(ran),
@@ -70,7 +70,7 @@ def bounded_slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float])
     ]
 
 
-def spread(values: Iterable[float]) -> dict[str, float]:
+def spread(values: Iterable[float]) -> Spread:
     """Return the mean and the percentiles, interpolated linearly between neighbours."""
     order = sorted(values)
     if not order:
@@ -84,7 +84,7 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     return out
 
 
-def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[dict[str, Any]]:
+def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[SizeFigures]:
     """Return the figures of jobs of 1, 2, 3 to 4, 5 to 8 ... devices."""
     levels: dict[int, list[tuple[int, float]]] = {}
     for job, wait in zip(ran, waits, strict=True):
@@ -103,7 +103,7 @@ def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[di
 
 def by_user(
     trace: Trace, ran: Sequence[int], waits: Sequence[float], count: int = 5
-) -> list[dict[str, Any]]:
+) -> list[UserFigures]:
     """Return the users with the longest mean waits, among those with five jobs or more."""
     if len(trace.users) < 2:
         return []
@@ -126,7 +126,7 @@ def by_user(
     ]
 
 
-def distance(trace: Trace, replayed: Mapping[str, Any]) -> dict[str, Any]:
+def distance(trace: Trace, replayed: WayFigures) -> Distance:
     """Return how far a simulation is from the record: each recorded value beside the
     simulated one.
     """

@@ -9,12 +9,13 @@ in none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from podwright.replay._figures import bounded_slowdowns
 from podwright.replay._outcome import Outcome
+from podwright.replay._report_values import WayFigures
 from podwright.replay.traces._trace import Trace
 
 #: The number of parts of a trace, equal in jobs, over which the difference of two ways is measured.
@@ -35,7 +36,7 @@ class Measures(NamedTuple):
     slowdown: float
 
 
-def measures(row: Mapping[str, Any]) -> Measures:
+def measures(row: WayFigures) -> Measures:
     """Return the measures among a way's figures."""
     return Measures(row["used"], row["wait"]["mean"], row["bounded_slowdown"]["mean"])
 

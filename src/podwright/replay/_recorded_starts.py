@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from podwright.replay._outcome import Series
+from podwright.replay._report_values import RecordedFigures
 from podwright.replay.grounds._ground import Ground, StartAnswer, Unfit
 from podwright.replay.traces._trace import Trace
 
 
-def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
+def recorded(trace: Trace, ground: Ground) -> RecordedFigures:
     """Return the figures of the recorded starts, where each job gets devices when it began.
 
     peak: the most devices in use at once. overlapping: jobs that ran beside another. placed: jobs

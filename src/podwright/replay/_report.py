@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from podwright.replay._advice import advice
 from podwright.replay._figures import distance, figures
@@ -13,6 +12,12 @@ from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, run_all
 from podwright.replay._ranking import trace_noise
 from podwright.replay._recorded_starts import recorded
+from podwright.replay._report_values import (
+    ChangedFigures,
+    ReportFigures,
+    TraceFigures,
+    WayFigures,
+)
 from podwright.replay._run_state import Chances
 from podwright.replay._slurm_settings import DEVIATIONS, SIMPLER, SlurmModel
 from podwright.replay.grounds._ways import ReplayWay
@@ -27,7 +32,7 @@ class Report:
 
     trace: Trace
     outcomes: list[Outcome]
-    figures: dict[str, Any] = field(default_factory=dict)
+    figures: ReportFigures
 
 
 def replay(
@@ -68,7 +73,7 @@ def replay(
     changed = {
         words: figures(trace, out) for words, out in zip(tried, outcomes[len(ways) :], strict=False)
     }
-    summary = {
+    summary: ReportFigures = {
         "trace": _about(trace),
         "recorded": before,
         "distance": distance(trace, figures(trace, outcomes[-1])) if before else None,
@@ -117,7 +122,7 @@ def _what_if(variant: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[st
     return out
 
 
-def _about(trace: Trace) -> dict[str, Any]:
+def _about(trace: Trace) -> TraceFigures:
     return {
         "source": trace.source,
         "jobs": len(trace),
@@ -130,5 +135,10 @@ def _about(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in ("devices", "used", "held", "wait")}
+def _short(row: WayFigures) -> ChangedFigures:
+    return {
+        "devices": row["devices"],
+        "used": row["used"],
+        "held": row["held"],
+        "wait": row["wait"],
+    }

@@ -8,12 +8,21 @@ from __future__ import annotations
 import html
 import importlib.util
 import io
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from podwright.errors import InvalidRequest
 from podwright.replay._advice import duration
 from podwright.replay._report import Report
+from podwright.replay._report_tables import (
+    DISTANCE,
+    WAYS,
+    Cells,
+    distance_cells,
+    size_cells,
+    way_cells,
+)
+from podwright.replay._report_values import ReportFigures, TraceFigures, UserFigures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,12 +71,13 @@ def _page(report: Report) -> Iterator[str]:
     yield "<h2>What to change</h2>"
     yield _list(figures["what_to_change"])
     yield "<h2>Each way</h2>"
-    yield _ways(figures["ways"])
+    yield _table(WAYS, way_cells(figures["ways"]))
     yield "<h2>Devices in use</h2>"
     yield _svg(_drawings.used(report))
     yield "<h2>Waits by size</h2>"
     yield _svg(_drawings.waits(report))
-    yield _sizes(figures["ways"])
+    header = ["way", "devices", "jobs", "device-hours", "mean", "p50", "p95", "p99"]
+    yield _table(header, size_cells(figures["ways"], ("mean", "p50", "p95", "p99")))
     yield "<h2>How long jobs wait</h2>"
     yield _svg(_drawings.distribution(report))
     if len(report.outcomes[0].where):
@@ -86,7 +96,7 @@ def _list(sentences: list[str]) -> str:
     return "<ul>" + "".join(f"<li>{html.escape(sentence)}" for sentence in sentences) + "</ul>"
 
 
-def _table(header: list[str], rows: list[list[Any]]) -> str:
+def _table(header: list[str], rows: Iterable[Cells]) -> str:
     head = "".join(f"<th>{html.escape(word)}" for word in header)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}" for cell in row) for row in rows
@@ -94,53 +104,19 @@ def _table(header: list[str], rows: list[list[Any]]) -> str:
     return f"<table><tr>{head}{body}</table>"
 
 
-def _ways(rows: list[dict[str, Any]]) -> str:
-    header = ["way", "devices", "jobs", "refused", "used", "held", "free, of no use"]
-    header += ["mean wait", "p50", "p95", "p99", "slowdown", "moves"]
-    body = [
-        [
-            row["way"],
-            row["devices"],
-            row["jobs"],
-            sum(row["refused"].values()),
-            *(f"{row[key]:.1%}" for key in ("used", "held", "free_of_no_use")),
-            *(duration(row["wait"][key]) for key in ("mean", "p50", "p95", "p99")),
-            f"{row['bounded_slowdown']['mean']:.1f}",
-            row.get("moves", 0),
-        ]
-        for row in rows
-    ]
-    return _table(header, body)
-
-
-def _sizes(rows: list[dict[str, Any]]) -> str:
-    body = [
-        [
-            row["way"],
-            str(size["to"]) if size["from"] == size["to"] else f"{size['from']}-{size['to']}",
-            size["jobs"],
-            f"{size['device_hours']:,.0f}",
-            *(duration(size["wait"][key]) for key in ("mean", "p50", "p95", "p99")),
-        ]
-        for row in rows
-        for size in row["by_size"]
-    ]
-    return _table(["way", "devices", "jobs", "device-hours", "mean", "p50", "p95", "p99"], body)
-
-
-def _users(users: list[dict[str, Any]]) -> str:
+def _users(users: list[UserFigures]) -> str:
     if not users:
         return "<p>The trace names no users, or none has five jobs."
-    rows = [
+    rows: list[Cells] = [
         [user["user"], user["jobs"], f"{user['device_hours']:,.0f}", duration(user["mean_wait_s"])]
         for user in users
     ]
     return _table(["user", "jobs", "device-hours", "mean wait"], rows)
 
 
-def _recorded(recorded: dict[str, Any]) -> Iterator[str]:
-    before, apart = recorded["recorded"], recorded["distance"]
-    if not before:
+def _recorded(figures: ReportFigures) -> Iterator[str]:
+    before, apart = figures["recorded"], figures["distance"]
+    if before is None or apart is None:
         return
     yield "<h2>As recorded</h2>"
     yield (
@@ -152,16 +128,10 @@ def _recorded(recorded: dict[str, Any]) -> Iterator[str]:
         "job found no shape."
         "<p>The simulated Slurm beside the recorded one, on as many devices without shape:"
     )
-    rows: list[list[Any]] = [
-        ["wait p50", *map(duration, apart["wait_p50_s"])],
-        ["wait p95", *map(duration, apart["wait_p95_s"])],
-        ["bounded slowdown, mean", *(f"{v:.1f}" for v in apart["bounded_slowdown_mean"])],
-        ["used", *(f"{v:.1%}" for v in apart["used"])],
-    ]
-    yield _table(["figure", "recorded", "simulated"], rows)
+    yield _table(DISTANCE, distance_cells(apart))
 
 
-def _left_out(trace: dict[str, Any]) -> list[str]:
+def _left_out(trace: TraceFigures) -> list[str]:
     out = [f"Left out: {count} {reason}." for reason, count in trace["left_out"].items()]
     if trace["bad_lines"]:
         listed = "; ".join(

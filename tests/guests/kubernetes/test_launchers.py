@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from podwright.errors import AlreadyExists, NotFound, Unavailable, WrongState
-from podwright.guests.kubernetes import PodOptions, prove, read_pod, write_worker_files
+from podwright.guests.kubernetes import PodOptions, prove, read_pod, write_files, write_worker_files
 from podwright.guests.kubernetes.pods import _worker_files
 from podwright.guests.kubernetes.pods._pod_preparation import main as prepare
 from podwright.wire import ReadyState
@@ -259,6 +259,8 @@ def test_worker_files_that_cannot_be_written_leave_nothing(
     for folder in (file, file / "below"):
         with pytest.raises(Unavailable, match=f"{folder} cannot be written: Not a directory"):
             write_worker_files(folder)
+        with pytest.raises(Unavailable, match=f"{folder} cannot be written: Not a directory"):
+            write_files(folder, {"a/b": "c"})
 
     def full_disk(library: Path) -> None:
         library.mkdir()

@@ -54,11 +54,9 @@ def _server(environ: Mapping[str, str]) -> dict[str, str] | None:
     from podwright.client import LocalServers, ServerOptions, find_server
     from podwright.errors import PodwrightError, Unavailable
 
-    def none(*_: object) -> bool:
-        raise Unavailable("no server is started to ask for its version")
-
+    places = LocalServers.running(Unavailable("no server is started to ask for its version"))
     try:
-        server = find_server(ServerOptions(), environ, timeout=5.0, places=LocalServers(start=none))
+        server = find_server(ServerOptions(), environ, timeout=5.0, places=places)
     except PodwrightError:
         return None
     with server.client:

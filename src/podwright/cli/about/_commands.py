@@ -18,6 +18,11 @@ _MODULES = {
     "gc-monitor": "podwright.cli.gc_monitor",
 }
 COMMANDS = (*_MODULES, "poprun")
+#: The section of the manual to which each belongs: 8 has the commands of administrators.
+SECTIONS = {
+    command: 8 if command in ("vipu-admin", "vipu-agent", "vipu-server") else 1
+    for command in COMMANDS
+}
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -46,3 +51,10 @@ def _poprun() -> argparse.ArgumentParser:
             add(option.name, help=text, metavar=option.value)
     parser.add_argument("program", nargs="*", help="the program and its arguments")
     return parser
+
+
+def page(command: str) -> str:
+    """Return the manual page of a command, one of COMMANDS."""
+    from podwright.option_rows.manual_page import manual_page
+
+    return manual_page(command, parser_of(command), SECTIONS)

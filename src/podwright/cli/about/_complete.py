@@ -58,12 +58,8 @@ def _limit(seconds: float) -> Iterator[None]:
 def _client(environ: Mapping[str, str]) -> Client:
     from podwright.client import LocalServers, ServerOptions, find_server
 
-    def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-        raise _TooLong
-
-    return find_server(
-        ServerOptions(), environ, timeout=LIMIT, places=LocalServers(start=none)
-    ).client
+    places = LocalServers.running(_TooLong())
+    return find_server(ServerOptions(), environ, timeout=LIMIT, places=places).client
 
 
 _OF_SERVER: dict[str, Callable[[Client], list[str]]] = {

@@ -1,4 +1,4 @@
-"""Shell completion, made from the commands' own parsers.
+"""Shell completion of the commands, and its place in a shell's folder.
 
 While the user types, names of partitions and the like are requested from the server (`podwright
 complete`, _complete). The name of an argument determines the kind of words.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from podwright.cli.about._commands import COMMANDS, parser_of
 from podwright.errors import InvalidRequest
+from podwright.option_rows.completion import completion_script
 
 SHELLS = ("bash", "zsh")
 #: The kind of words for each option and noun: see _complete.KINDS.
@@ -28,60 +29,10 @@ _OPTIONS = {
 _NOUNS = ("partition", "allocation", "cluster", "lease", "waiter", "machine")
 _MADE = ("create",)
 
-_BASH = """\
-_podwright_complete() {{ compgen -W "$(podwright complete "$2" 2>/dev/null)" -- "$1"; }}
-{functions}
-"""
-#: bash splits `--option=value` into three words; shtab's functions know only `--option value`.
-_JOINED = """\
-_podwright_joined_{name}() {{
-  local words=() current=$COMP_CWORD index
-  for index in "${{!COMP_WORDS[@]}}"; do
-    if [ "${{COMP_WORDS[index]}}" != = ]; then
-      words+=("${{COMP_WORDS[index]}}")
-    elif [ "$index" -eq "$COMP_CWORD" ]; then
-      words+=("")
-    elif [ "$index" -lt "$COMP_CWORD" ]; then
-      current=$((current - 1))
-    fi
-  done
-  local COMP_WORDS=("${{words[@]}}") COMP_CWORD=$current
-  _shtab_{name}
-}}
-complete -o bashdefault -F _podwright_joined_{name} {command}
-"""
-_ZSH = """\
-_podwright_complete() {{
-  local -a words; words=(${{(f)"$(podwright complete $1 2>/dev/null)"}}); compadd -a words
-}}
-{functions}
-"""
-
 
 def completion(shell: str, command: str) -> str:
     """Return a script for `shell` that completes `command`, one of COMMANDS."""
-    import shtab
-
-    parser = parser_of(command)
-    names = set()
-    for prog, action in _arguments(parser):
-        if kind := _kind(prog, action):
-            names.add(kind)
-            function = f"_podwright_{kind}"
-            action.complete = {"bash": function, "zsh": function}  # type: ignore[attr-defined]
-        elif action.metavar == "DIR":
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif action.metavar == "FILE" or action.dest == "program":
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-    kinds = sorted(names)
-    bash = [f'_podwright_{kind}() {{ _podwright_complete "$1" {kind}; }}' for kind in kinds]
-    zsh = [f"_podwright_{kind}() {{ _podwright_complete {kind} }}" for kind in kinds]
-    functions = "\n".join(bash if shell == "bash" else zsh)
-    preamble = (_BASH if shell == "bash" else _ZSH).format(functions=functions) if kinds else ""
-    script = str(shtab.complete(parser, shell, preamble=preamble))
-    if shell == "bash":
-        script += "\n" + _JOINED.format(name=command.replace("-", "_"), command=command)
-    return script
+    return completion_script(shell, command, parser_of(command), _kind)
 
 
 def install(shell: str, environ: Mapping[str, str]) -> str:
@@ -113,15 +64,6 @@ def install(shell: str, environ: Mapping[str, str]) -> str:
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {(error.strerror or '').lower()}") from None
     return path
-
-
-def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    """Yield all arguments of a parser and of the parsers below it, each with its parser's name."""
-    for action in parser._actions:
-        yield parser.prog, action
-        if isinstance(action, argparse._SubParsersAction):
-            for child in dict.fromkeys(action.choices.values()):
-                yield from _arguments(child)
 
 
 def _kind(prog: str, action: argparse.Action) -> str:

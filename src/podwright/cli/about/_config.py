@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
@@ -77,22 +78,20 @@ def _write(contexts: Contexts, sentence: str) -> int:
 
 
 def _list(arguments: _ListOptions) -> int:
-    print(_listed(_read(), as_json=arguments.json))
-    return 0
-
-
-def _listed(contexts: Contexts, *, as_json: bool) -> str:
-    import json
-
-    from podwright.tables import table
-
-    rows: list[tuple[str, str, str, bool]] = [
+    contexts = _read()
+    rows = [
         (name, context.address, context.api_user_id, name == contexts.current_context)
         for name, context in sorted(contexts.contexts.items())
     ]
-    if as_json:
-        keys = ("name", "address", "user", "current")
-        return json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2)
+    keys = ("name", "address", "user", "current")
+    values = [dict(zip(keys, row, strict=True)) for row in rows]
+    show_result(arguments.json, values, lambda: _listed(rows))
+    return 0
+
+
+def _listed(rows: Sequence[tuple[str, str, str, bool]]) -> str:
+    from podwright.tables import table
+
     if not rows:
         return "There are no contexts. podwright config set-context NAME --api-host HOST makes one."
     return table(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from podwright import plugins
+from podwright.cli.shared._results import show_result
 from podwright.errors import Unavailable
 
 
-def show(*, as_json: bool) -> str:
+def show_plugins(*, as_json: bool) -> None:
     """Print a row for each plug-in of a package: group, name, description, and its error."""
     rows = [
         (group.removeprefix("podwright."), name, *_loaded(group, name))
         for group in plugins.GROUPS
         for name in plugins.names(group)
     ]
-    if as_json:
-        import json
+    keys = ("group", "name", "package", "problem")
+    show_result(as_json, [dict(zip(keys, row, strict=True)) for row in rows], lambda: _text(rows))
 
-        keys = ("group", "name", "package", "problem")
-        return json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2)
+
+def _text(rows: Sequence[tuple[str, str, str, str]]) -> str:
     if not rows:
         return "No other package adds anything. CONTRIBUTING.md says what can be added."
     from podwright.tables import table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from podwright import option_rows as opt
-from podwright.cli.about._commands import COMMANDS
+from podwright.cli.about._commands import COMMANDS, page
 from podwright.cli.about._complete import KINDS
 from podwright.cli.about._completion import SHELLS
 from podwright.cli.shared._verb import Verb
@@ -77,8 +77,6 @@ def _words(arguments: _WordsOptions) -> int:
 
 
 def _manual(arguments: _ManualOptions) -> int:
-    from podwright.cli.about._manual import page
-
     print(page(arguments.command), end="")
     return 0
 
@@ -92,9 +90,9 @@ def _version(arguments: _VersionOptions) -> int:
 
 
 def _plugins(arguments: _PluginOptions) -> int:
-    from podwright.cli.about._plugins import show
+    from podwright.cli.about._plugins import show_plugins
 
-    print(show(as_json=arguments.json))
+    show_plugins(as_json=arguments.json)
     return 0
 
 

@@ -3,19 +3,18 @@ backups."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from podwright.api import PodAdmin
+from podwright.cli.admin import _options as options
 from podwright.cli.admin._show import machine_table, moves_table, share_table
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._nouns import NamedOptions
 from podwright.cli.shared._replies import names, show
 from podwright.cli.shared._waiting import waiting
 from podwright.errors import InvalidRequest
 from podwright.wire import ClusterInfo, QuotaInfo, ShareInfo
-
-_Arguments = argparse.Namespace
 
 
 def list_machines(admin: PodAdmin) -> ListView:
@@ -24,7 +23,7 @@ def list_machines(admin: PodAdmin) -> ListView:
     return ListView([row._asdict() for row in machines], machine_table(machines))
 
 
-def drain_machine(arguments: _Arguments, admin: PodAdmin) -> int:
+def drain_machine(arguments: options.DrainOptions, admin: PodAdmin) -> int:
     """`vipu-admin drain machine NAME`: also prints what is on the machine and stays there."""
     action = f"drain machine {arguments.name}"
     machine = admin.machine(arguments.name, action=action)
@@ -46,14 +45,14 @@ def drain_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     return show(arguments, {**machine._asdict(), "dry_run": arguments.dry_run}, lambda: text)
 
 
-def resume_machine(arguments: _Arguments, admin: PodAdmin) -> int:
+def resume_machine(arguments: NamedOptions, admin: PodAdmin) -> int:
     """`vipu-admin resume machine NAME`."""
     admin.resume_machine(arguments.name)
     done = f"resume machine ({arguments.name}): success."
     return show(arguments, {"name": arguments.name}, lambda: done)
 
 
-def show_moves(arguments: _Arguments, admin: PodAdmin) -> int:
+def show_moves(arguments: options.MovesOptions, admin: PodAdmin) -> int:
     """`vipu-admin moves`: prints which launches are asked to move, and which would be; or that
     moves are off.
     """
@@ -62,7 +61,7 @@ def show_moves(arguments: _Arguments, admin: PodAdmin) -> int:
     return show(arguments, moves, lambda: moves_table(moves))
 
 
-def add_machine(arguments: _Arguments, admin: PodAdmin) -> int:
+def add_machine(arguments: options.AddMachineOptions, admin: PodAdmin) -> int:
     """`vipu-admin add machine A,B --cluster C`."""
     action = f"add machine ({arguments.name})"
     with waiting(action):
@@ -75,7 +74,7 @@ def add_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     return _changed(arguments, cluster, action)
 
 
-def replace_machine(arguments: _Arguments, admin: PodAdmin) -> int:
+def replace_machine(arguments: options.ReplaceMachineOptions, admin: PodAdmin) -> int:
     """`vipu-admin replace machine NAME --by AGENT`."""
     action = f"replace machine ({arguments.name})"
     with waiting(action):
@@ -83,7 +82,11 @@ def replace_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     return _changed(arguments, cluster, action)
 
 
-def _changed(arguments: _Arguments, cluster: ClusterInfo, action: str) -> int:
+def _changed(
+    arguments: options.AddMachineOptions | options.ReplaceMachineOptions,
+    cluster: ClusterInfo,
+    action: str,
+) -> int:
     sizes = " ".join(map(str, cluster.ild_sizes))
     verb = "would have" if arguments.dry_run else "has"
     text = f"cluster {cluster.name} {verb} {cluster.size} devices"
@@ -97,7 +100,7 @@ def _changed(arguments: _Arguments, cluster: ClusterInfo, action: str) -> int:
     return show(arguments, value, lambda: text)
 
 
-def set_quota(arguments: _Arguments, admin: PodAdmin) -> int:
+def set_quota(arguments: options.SetQuotaOptions, admin: PodAdmin) -> int:
     """`vipu-admin set quota`: limits that are left out do not apply."""
     if arguments.devices is None and arguments.partitions is None:
         raise InvalidRequest(
@@ -113,13 +116,13 @@ def set_quota(arguments: _Arguments, admin: PodAdmin) -> int:
     return _quota(arguments, now, "set")
 
 
-def remove_quota(arguments: _Arguments, admin: PodAdmin) -> int:
+def remove_quota(arguments: options.QuotaOptions, admin: PodAdmin) -> int:
     """`vipu-admin remove quota`."""
     now = admin.remove_quota(user=arguments.user, allocation=arguments.allocation)
     return _quota(arguments, now, "remove")
 
 
-def _quota(arguments: _Arguments, now: QuotaInfo, verb: str) -> int:
+def _quota(arguments: options.QuotaOptions, now: QuotaInfo, verb: str) -> int:
     whose = " in ".join(filter(None, (now.user, now.allocation)))
     return show(arguments, now, lambda: f"{verb} quota ({whose}): success.")
 
@@ -130,17 +133,17 @@ def list_shares(admin: PodAdmin) -> ListView:
     return ListView(shares, share_table(shares))
 
 
-def set_share(arguments: _Arguments, admin: PodAdmin) -> int:
+def set_share(arguments: options.SetShareOptions, admin: PodAdmin) -> int:
     """`vipu-admin set share`: also prints that a weight has no effect yet."""
     return _share(arguments, admin.set_share(arguments.guest, arguments.weight), "set")
 
 
-def remove_share(arguments: _Arguments, admin: PodAdmin) -> int:
+def remove_share(arguments: options.ShareOptions, admin: PodAdmin) -> int:
     """`vipu-admin remove share`: prints which weight the guest has now."""
     return _share(arguments, admin.remove_share(arguments.guest), "remove")
 
 
-def _share(arguments: _Arguments, now: ShareInfo, verb: str) -> int:
+def _share(arguments: options.ShareOptions, now: ShareInfo, verb: str) -> int:
     lines = [f"{verb} share ({now.guest}): success. Its weight is {now.weight:g}."]
     if verb == "remove" and now.source == "OPTION":
         lines.append("That is what vipu-server --share says.")
@@ -152,7 +155,7 @@ def _share(arguments: _Arguments, now: ShareInfo, verb: str) -> int:
     return show(arguments, now, lambda: "\n".join(lines))
 
 
-def backup_store(arguments: _Arguments, admin: PodAdmin) -> int:
+def backup_store(arguments: options.BackupOptions, admin: PodAdmin) -> int:
     """`vipu-admin backup store FILE`: writes what the server stores, as of one instant."""
     from podwright.store import read_backup, write_backup
 
@@ -165,7 +168,7 @@ def backup_store(arguments: _Arguments, admin: PodAdmin) -> int:
     return show(arguments, done, lambda: words)
 
 
-def verify_audit(arguments: _Arguments, admin: PodAdmin) -> int:
+def verify_audit(arguments: options.AuditOptions, admin: PodAdmin) -> int:
     """`vipu-admin audit verify`: checks that nobody changed the audit. Returns 1 if somebody
     did.
     """

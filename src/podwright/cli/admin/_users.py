@@ -6,19 +6,19 @@ private key never.
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 from pathlib import Path
 
 from podwright.api import PodAdmin
+from podwright.cli.admin._options import CertificateOptions, RevokeOptions, UserOptions
 from podwright.cli.shared import _json
-from podwright.cli.shared._replies import names, success, wants_json
+from podwright.cli.shared._replies import names, success
 from podwright.errors import InvalidRequest, NotFound
 from podwright.wire import user_uri
 
 
-def create_user(arguments: argparse.Namespace, admin: PodAdmin) -> int:
+def create_user(arguments: UserOptions, admin: PodAdmin) -> int:
     path = Path(f"{arguments.name}.vipu-cli.hcl")
     if path.exists():
         raise InvalidRequest(
@@ -33,7 +33,7 @@ def create_user(arguments: argparse.Namespace, admin: PodAdmin) -> int:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(f'api-user-id="{user.user.name}"\napi-access-key="{user.access_key}"\n')
-    if wants_json(arguments):
+    if arguments.json:
         print(_json.text(user))
         return 0
     print(f"create user ({user.user.name}): success. Access key is '{user.access_key}'.")
@@ -42,7 +42,7 @@ def create_user(arguments: argparse.Namespace, admin: PodAdmin) -> int:
     return 0
 
 
-def create_certificate(arguments: argparse.Namespace, admin: PodAdmin) -> int:
+def create_certificate(arguments: CertificateOptions, admin: PodAdmin) -> int:
     from podwright.server import make_user_certificate
 
     user = admin.user(arguments.name)
@@ -55,12 +55,12 @@ def create_certificate(arguments: argparse.Namespace, admin: PodAdmin) -> int:
     return _certified(folder, arguments, number)
 
 
-def revoke_certificate(arguments: argparse.Namespace, admin: PodAdmin) -> int:
+def revoke_certificate(arguments: RevokeOptions, admin: PodAdmin) -> int:
     user = admin.revoke_certificate(arguments.name, arguments.number)
     return success(f"revoke certificate ({arguments.name})", user, arguments)
 
 
-def agent_certificate(arguments: argparse.Namespace) -> int:
+def agent_certificate(arguments: CertificateOptions) -> int:
     from podwright.server import make_agent_certificate
 
     folder = Path(f"{arguments.name}.vipu-certs")
@@ -78,7 +78,7 @@ def agent_certificate(arguments: argparse.Namespace) -> int:
     return _certified(folder, arguments, number)
 
 
-def _certified(folder: Path, arguments: argparse.Namespace, number: str) -> int:
+def _certified(folder: Path, arguments: CertificateOptions, number: str) -> int:
     certificate = {
         "name": arguments.name,
         "folder": str(folder),
@@ -86,7 +86,7 @@ def _certified(folder: Path, arguments: argparse.Namespace, number: str) -> int:
         "number": number,
     }
     done = success(f"create certificate ({arguments.name})", certificate, arguments)
-    if not wants_json(arguments):
+    if not arguments.json:
         print(f"It is in {folder} with its private key: --tls-certs {folder}")
         if arguments.agent:
             only = f"create agent {arguments.name} … --certificate {number}"

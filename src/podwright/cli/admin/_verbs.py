@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from podwright.api import Pod, PodAdmin
-from podwright.cli.admin import _care as _admin_care
+from podwright.api import PodAdmin
+from podwright.cli.admin import _care
+from podwright.cli.admin import _options as options
 from podwright.cli.admin._show import (
     agent_card,
     agent_table,
@@ -23,23 +24,18 @@ from podwright.cli.admin._users import (
     revoke_certificate,
 )
 from podwright.cli.partitions._verbs import ACTIONS as OF_VIPU
-from podwright.cli.partitions._verbs import LISTS as LISTS_OF_VIPU
-from podwright.cli.partitions._verbs import act
 from podwright.cli.shared import _json
 from podwright.cli.shared._arguments import complain
-from podwright.cli.shared._listing import ListView, show_list
-from podwright.cli.shared._replies import names, show, success, wants_json
-from podwright.cli.shared._server import chosen
+from podwright.cli.shared._listing import ListView
+from podwright.cli.shared._nouns import ListOptions, NamedOptions
+from podwright.cli.shared._pod_actions import Action, list_of, on_admin
+from podwright.cli.shared._replies import names, show, success
+from podwright.cli.shared._server import Connect
 from podwright.cli.shared._waiting import waiting
-from podwright.client import FoundServer
 from podwright.errors import WrongState
 
-_Arguments = argparse.Namespace
-_Connect = Callable[[_Arguments], FoundServer]
-_Action = Callable[[_Arguments, PodAdmin], int]
 
-
-def _create_agent(arguments: _Arguments, admin: PodAdmin) -> int:
+def _create_agent(arguments: options.AgentOptions, admin: PodAdmin) -> int:
     agent = admin.create_agent(
         arguments.name,
         arguments.host,
@@ -50,11 +46,11 @@ def _create_agent(arguments: _Arguments, admin: PodAdmin) -> int:
     return success(f"create agent ({agent.name})", agent, arguments)
 
 
-def _create_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
+def _create_cluster(arguments: options.ClusterOptions, admin: PodAdmin) -> int:
     with waiting(f"create cluster ({arguments.name})"):
         cluster = admin.create_cluster(
             arguments.name,
-            names(arguments.agents or ""),
+            names(arguments.agents),
             link_domains=arguments.num_ipulinkdomains,
             link_domain_topology=arguments.topology,
             topology=arguments.cluster_topology,
@@ -62,7 +58,7 @@ def _create_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
     return success(f"create cluster ({cluster.name})", _json.cluster(cluster), arguments)
 
 
-def _create_allocation(arguments: _Arguments, admin: PodAdmin) -> int:
+def _create_allocation(arguments: options.AllocationOptions, admin: PodAdmin) -> int:
     allocation = admin.create_allocation(
         arguments.name,
         cluster=arguments.cluster,
@@ -76,15 +72,15 @@ def _create_allocation(arguments: _Arguments, admin: PodAdmin) -> int:
     )
 
 
-def _remove(remove: Callable[[PodAdmin, str], None], kind: str) -> _Action:
-    def act(arguments: _Arguments, admin: PodAdmin) -> int:
+def _remove(remove: Callable[[PodAdmin, str], None], kind: str) -> Action:
+    def act(arguments: NamedOptions, admin: PodAdmin) -> int:
         remove(admin, arguments.name)
         return success(f"remove {kind} ({arguments.name})", {"name": arguments.name}, arguments)
 
-    return act
+    return on_admin(NamedOptions, act)
 
 
-def _remove_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
+def _remove_cluster(arguments: options.RemoveClusterOptions, admin: PodAdmin) -> int:
     """Remove a cluster. If it has allocations, this needs --force or a confirmation at the
     terminal.
     """
@@ -115,12 +111,12 @@ def _list_users(admin: PodAdmin) -> ListView:
     return ListView(users, user_table(users))
 
 
-def _get_agent(arguments: _Arguments, admin: PodAdmin) -> int:
+def _get_agent(arguments: NamedOptions, admin: PodAdmin) -> int:
     agent = admin.agent(arguments.name)
     return show(arguments, agent, lambda: agent_card(agent))
 
 
-def _get_user(arguments: _Arguments, admin: PodAdmin) -> int:
+def _get_user(arguments: NamedOptions, admin: PodAdmin) -> int:
     user = admin.user(arguments.name)
     return show(arguments, user, lambda: user_card(user))
 
@@ -130,7 +126,7 @@ def _discover_agents(admin: PodAdmin) -> ListView:
     return ListView(agents, discovered_table(agents))
 
 
-def _test_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
+def _test_cluster(arguments: NamedOptions, admin: PodAdmin) -> int:
     with waiting(f"test cluster ({arguments.name})"):
         test = admin.test_cluster(arguments.name)
     show(arguments, test, lambda: test_table(test))
@@ -138,59 +134,53 @@ def _test_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
     if wrong:
         complain(f"test cluster ({test.cluster}): failed: {wrong} of {len(test.results)} checks.")
         return 1
-    if not wants_json(arguments):
+    if not arguments.json:
         if untold := sum(result.ok is None for result in test.results):
             print(f"{untold} of {len(test.results)} checks are UNKNOWN.")
         print(f"test cluster ({test.cluster}): success.")
     return 0
 
 
-def perform(arguments: _Arguments, connect: _Connect) -> int:
-    """Carry out the parsed verb. Returns the exit code; raises the errors of podwright.wire."""
-    if arguments.verb == "create" and getattr(arguments, "agent", False):
+def _create_certificate(parsed: argparse.Namespace, connect: Connect) -> int:
+    if (arguments := options.CertificateOptions(parsed)).agent:
         return agent_certificate(arguments)  # the server need not know that machine yet
-    server = connect(arguments)
-    with Pod(server, chosen(arguments)) as pod:
-        if arguments.server_version:
-            print(f"version: {server.info.version}\nhost: {server.address}")
-            return 0
-        if arguments.action in OF_VIPU or arguments.action in LISTS_OF_VIPU:
-            return act(arguments, pod)  # lists and cards that users see too
-        if (read := _LISTS.get(arguments.action)) is not None:
-            return show_list(arguments, lambda: read(pod.admin))
-        return _ACTIONS[arguments.action](arguments, pod.admin)
+    return on_admin(options.CertificateOptions, create_certificate)(parsed, connect)
 
 
-_LISTS: dict[str, Callable[[PodAdmin], ListView]] = {
-    "list_agents": _list_agents,
-    "list_users": _list_users,
-    "list_machines": _admin_care.list_machines,
-    "list_shares": _admin_care.list_shares,
-    "discover_agents": _discover_agents,
-}
-_ACTIONS: dict[str, _Action] = {
-    "create_agent": _create_agent,
-    "create_cluster": _create_cluster,
-    "create_allocation": _create_allocation,
-    "create_user": create_user,
-    "create_certificate": create_certificate,
-    "revoke_certificate": revoke_certificate,
-    "remove_agent": _remove(PodAdmin.remove_agent, "agent"),
-    "remove_cluster": _remove_cluster,
-    "remove_allocation": _remove(PodAdmin.remove_allocation, "allocation"),
-    "remove_user": _remove(PodAdmin.remove_user, "user"),
-    "get_agent": _get_agent,
-    "get_user": _get_user,
-    "test_cluster": _test_cluster,
-    "add_machine": _admin_care.add_machine,
-    "replace_machine": _admin_care.replace_machine,
-    "drain_machine": _admin_care.drain_machine,
-    "resume_machine": _admin_care.resume_machine,
-    "set_quota": _admin_care.set_quota,
-    "remove_quota": _admin_care.remove_quota,
-    "set_share": _admin_care.set_share,
-    "remove_share": _admin_care.remove_share,
-    "backup_store": _admin_care.backup_store,
-    "verify_audit": _admin_care.verify_audit,
-    "show_moves": _admin_care.show_moves,
+def _list(read: Callable[[PodAdmin], ListView]) -> Action:
+    return list_of(ListOptions, lambda _, pod: read(pod.admin))
+
+
+#: The functions of `vipu-admin`, by verb and noun, beside those of `vipu`.
+ACTIONS = {
+    **OF_VIPU,
+    "list agent": _list(_list_agents),
+    "list user": _list(_list_users),
+    "list machine": _list(_care.list_machines),
+    "list share": _list(_care.list_shares),
+    "discover agent": _list(_discover_agents),
+    "create agent": on_admin(options.AgentOptions, _create_agent),
+    "create cluster": on_admin(options.ClusterOptions, _create_cluster),
+    "create allocation": on_admin(options.AllocationOptions, _create_allocation),
+    "create user": on_admin(options.UserOptions, create_user),
+    "create certificate": _create_certificate,
+    "revoke certificate": on_admin(options.RevokeOptions, revoke_certificate),
+    "remove agent": _remove(PodAdmin.remove_agent, "agent"),
+    "remove cluster": on_admin(options.RemoveClusterOptions, _remove_cluster),
+    "remove allocation": _remove(PodAdmin.remove_allocation, "allocation"),
+    "remove user": _remove(PodAdmin.remove_user, "user"),
+    "get agent": on_admin(NamedOptions, _get_agent),
+    "get user": on_admin(NamedOptions, _get_user),
+    "test cluster": on_admin(NamedOptions, _test_cluster),
+    "add machine": on_admin(options.AddMachineOptions, _care.add_machine),
+    "replace machine": on_admin(options.ReplaceMachineOptions, _care.replace_machine),
+    "drain machine": on_admin(options.DrainOptions, _care.drain_machine),
+    "resume machine": on_admin(NamedOptions, _care.resume_machine),
+    "set quota": on_admin(options.SetQuotaOptions, _care.set_quota),
+    "remove quota": on_admin(options.QuotaOptions, _care.remove_quota),
+    "set share": on_admin(options.SetShareOptions, _care.set_share),
+    "remove share": on_admin(options.ShareOptions, _care.remove_share),
+    "backup store": on_admin(options.BackupOptions, _care.backup_store),
+    "audit verify": on_admin(options.AuditOptions, _care.verify_audit),
+    "moves": on_admin(options.MovesOptions, _care.show_moves),
 }

@@ -7,7 +7,6 @@ Inside a launched program, the server and the partition are those of its environ
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from podwright import option_rows as opt
 from podwright._version import __version__
 from podwright.cli.shared._arguments import Parser
-from podwright.cli.shared._server import connect, parent_parser
+from podwright.cli.shared._server import ServerNames, chosen, connect
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
 
 
-class GcOptions(opt.OptionTable):
+class GcOptions(ServerNames):
     """The options that both commands have."""
 
     json = opt.JSON
@@ -34,27 +33,29 @@ class GcOptions(opt.OptionTable):
 
 def parser(prog: str, description: str, epilog: str, options: type[GcOptions]) -> Parser:
     """Return the parser of one of the commands."""
-    gc_parser = Parser(prog, description, epilog, parents=[parent_parser()])
+    gc_parser = Parser(prog, description, epilog)
+    ServerNames.add_to(gc_parser)
     gc_parser.add_argument(
         "--version", action="version", version=f"{prog} (Podwright) {__version__}"
     )
-    options.add_to(gc_parser)
+    options.add_to(gc_parser, without=ServerNames)
     return gc_parser
 
 
-def reach(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> FoundServer:
+def reach(arguments: ServerNames, environ: Mapping[str, str] = os.environ) -> FoundServer:
     """Return the server: the one that `vipu` finds, or the one in the environment of a program."""
-    named = any(environ.get(name) for name in _NAMES) or any(
-        hasattr(arguments, name) for name in ("api_host", "api_port", "config")
+    options = chosen(arguments)
+    named = any(environ.get(name) for name in _NAMES) or bool(
+        options.host or options.port or options.config
     )
     if not named and (host := environ.get("IPUOF_VIPU_API_HOST", "")):
-        arguments.api_host = host
-        arguments.api_port = environ.get("IPUOF_VIPU_API_PORT", "") or "8090"
-    return connect(arguments)
+        port = environ.get("IPUOF_VIPU_API_PORT", "") or "8090"
+        options = options._replace(host=host, port=port)
+    return connect(arguments, options)
 
 
 def device_uses(
-    arguments: argparse.Namespace, server: FoundServer, environ: Mapping[str, str] = os.environ
+    arguments: GcOptions, server: FoundServer, environ: Mapping[str, str] = os.environ
 ) -> list[ShownUse]:
     """Return the requested partitions, with their devices and users."""
     from podwright.client.devices import read_device_uses
@@ -67,7 +68,7 @@ def device_uses(
     )
 
 
-def none_there(arguments: argparse.Namespace, server: FoundServer) -> str:
+def none_there(arguments: GcOptions, server: FoundServer) -> str:
     """Return the text for an empty listing."""
     if arguments.all_partitions:
         return "There is no partition. One is made by: vipu create partition NAME --size N"

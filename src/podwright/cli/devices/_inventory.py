@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
-
-if TYPE_CHECKING:
-    pass
 
 
 class _InventoryOptions(opt.OptionTable):

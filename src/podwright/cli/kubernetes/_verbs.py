@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import log_to_stderr, needing
 from podwright.cli.shared._verb import Verb, VerbGroup
 from podwright.guests.kubernetes.command import _kubernetes_options as options
 
@@ -39,48 +40,34 @@ def _print_manifests(arguments: options.ManifestOptions) -> int:
 
 
 def _write_kustomize(arguments: options.KustomizeOptions) -> int:
-    from podwright.guests.kubernetes import kustomize, minor_of
+    from pathlib import Path
+
+    from podwright.guests.kubernetes import kustomize, minor_of, write_files
     from podwright.guests.kubernetes.command._chosen_values import chosen_setting
 
     files = kustomize(chosen_setting(arguments, "kustomize"), minor_of(arguments.version))
-    _write(arguments.folder, files)
+    write_files(Path(arguments.folder), files)
     print(f"kubectl apply --server-side -k {arguments.folder}")
     return 0
 
 
 def _write_chart(arguments: options.FolderOptions) -> int:
-    from podwright.guests.kubernetes import chart
+    from pathlib import Path
 
-    _write(arguments.folder, chart())
+    from podwright.guests.kubernetes import chart, write_files
+
+    write_files(Path(arguments.folder), chart())
     print(f"helm install podwright {arguments.folder} --set global.vipuControllers=HOST:PORT")
     return 0
 
 
-def _write(name: str, files: Mapping[str, str]) -> None:
-    """Write files into a folder that is empty or missing. Raises AlreadyExists."""
-    from pathlib import Path
-
-    from podwright.errors import AlreadyExists
-
-    folder = Path(name)
-    if folder.exists() and any(folder.iterdir()):
-        raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
-    for path, text in files.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-
-
 def _run_operator(arguments: options.OperatorOptions) -> int:
     import asyncio
-    import logging
 
     from podwright.guests.kubernetes import serve
     from podwright.guests.kubernetes.command._chosen_values import operator_serving
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_stderr()
     return asyncio.run(serve(operator_serving(arguments)))
 
 
@@ -129,16 +116,8 @@ def _verb(
     """Return a verb that says what to install where a package is missing."""
 
     def run_installed(arguments: _Options) -> int:
-        try:
+        with needing("kubernetes", "podwright kubernetes"):
             return run(arguments)
-        except ImportError as error:
-            from podwright.errors import Unavailable
-
-            raise Unavailable(
-                f"{error.name} is not installed",
-                operation="podwright kubernetes",
-                would_work="pip install 'podwright[kubernetes]'",
-            ) from None
 
     return Verb(name, kind, run_installed, summary, description)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import needing
 from podwright.cli.shared._server import ServerNames, connect
 from podwright.cli.shared._verb import Verb
 from podwright.option_rows import seconds
@@ -24,7 +25,7 @@ class _TopOptions(ServerNames):
 
 def _run(arguments: _TopOptions) -> int:
     """Show the pod until the user quits. Raises wire.PodwrightError."""
-    from podwright.errors import InvalidRequest, Unavailable
+    from podwright.errors import InvalidRequest
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidRequest(
@@ -32,14 +33,8 @@ def _run(arguments: _TopOptions) -> int:
             operation="podwright top",
             would_work="gc-monitor --live, or vipu list partitions --json, for programs",
         )
-    try:
+    with needing("top", "podwright top"):
         from podwright.top import Feed, TopApp
-    except ImportError as error:
-        raise Unavailable(
-            f"{error.name} is not installed",
-            operation="podwright top",
-            would_work="pip install 'podwright[top]'",
-        ) from None
     server = connect(arguments)
     with server.client:
         feed = Feed(server.client)

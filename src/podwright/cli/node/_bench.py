@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 from podwright.option_rows import positive, seconds
-
-if TYPE_CHECKING:
-    pass
 
 _EXAMPLES = """\
 examples:
@@ -82,12 +78,8 @@ def _run(arguments: _BenchOptions) -> int:
         report=_report_progress,
     )
     changed = nodebench.record(arguments.keep, bench, os.environ)
-    if arguments.json:
-        import json
-
-        print(json.dumps(nodebench.as_json(bench, changed)))
-    else:
-        print(nodebench.as_text(bench, changed))
+    value = nodebench.as_json(bench, changed)
+    show_result(arguments.json, value, lambda: nodebench.as_text(bench, changed), indent=None)
     return 1 if bench.slow else 0
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from podwright.api import Pod
+from podwright.cli.partitions._options import EventOptions, ExplainOptions
+from podwright.cli.partitions._request import partition_spec
 from podwright.cli.shared import _json
 from podwright.cli.shared._listing import ListView
-from podwright.cli.shared._replies import show, success, wants_json
+from podwright.cli.shared._nouns import ListOptions, NamedOptions
+from podwright.cli.shared._replies import show, success
 from podwright.client import Client
 from podwright.errors import InvalidRequest, as_sentence
 from podwright.tables import Table, table_of
@@ -39,7 +41,7 @@ def waiter_table(waiters: list[WaiterInfo]) -> Table:
     )
 
 
-def list_waiters(pod: Pod) -> ListView:
+def list_waiters(_: ListOptions, pod: Pod) -> ListView:
     """`vipu list waiters`."""
     waiters = pod.waiters()
     return ListView(waiters, waiter_table(waiters))
@@ -85,40 +87,32 @@ def queue_rows(waiters: Iterable[WaiterInfo], jobs: Iterable[JobInfo]) -> list[Q
     ]
 
 
-def list_queue(pod: Pod) -> ListView:
+def list_queue(_: ListOptions, pod: Pod) -> ListView:
     """`vipu list queue`: all who wait for devices, people and schedulers' jobs."""
     from podwright.client import span
 
     rows = queue_rows(pod.waiters(), pod.jobs())
-    header = ("Guest", "Place", "Id", "Owner", "For", "Kept", "Estimate", "Needs")
-    cells: list[tuple[object, ...]] = [
-        (
-            row.guest,
-            row.place,
-            row.id,
-            row.owner,
-            row.devices,
-            row.reserved or "",
-            span(row.estimate) if row.estimate else "",
-            row.needs,
-        )
-        for row in rows
-    ]
-    table = Table(header, cells, "Id", ("Estimate", "Kept", "Owner"))
+    columns: dict[str, Callable[[QueueRow], object]] = {
+        "Guest": lambda row: row.guest,
+        "Place": lambda row: row.place,
+        "Id": lambda row: row.id,
+        "Owner": lambda row: row.owner,
+        "For": lambda row: row.devices,
+        "Kept": lambda row: row.reserved or "",
+        "Estimate": lambda row: span(row.estimate) if row.estimate else "",
+        "Needs": lambda row: row.needs,
+    }
+    table = table_of(rows, columns, "Id", ("Estimate", "Kept", "Owner"))
     return ListView([row._asdict() for row in rows], table)
 
 
-def remove_waiter(arguments: argparse.Namespace, pod: Pod) -> int:
+def remove_waiter(arguments: NamedOptions, pod: Pod) -> int:
     """`vipu remove waiter ID`: leave the queue."""
     pod.leave(arguments.name)
     return success(f"remove waiter ({arguments.name})", {"id": arguments.name}, arguments)
 
 
-def explain(
-    arguments: argparse.Namespace,
-    pod: Pod,
-    to_spec: Callable[[argparse.Namespace], PartitionSpec],
-) -> int:
+def explain(arguments: ExplainOptions, pod: Pod) -> int:
     """`vipu explain`: explains a request, or something by its name. Exit code 75: not now."""
     if arguments.job:
         with pod.client() as client:
@@ -132,18 +126,20 @@ def explain(
             would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
         )
     if is_request:
-        explanation_of_job = pod.explain(to_spec(arguments), duration=arguments.duration)
+        explanation_of_job = pod.explain(
+            partition_spec(arguments, arguments.name), duration=arguments.duration
+        )
     else:
         explanation_of_job = pod.explain(arguments.name or arguments.subject)
     show(arguments, explanation_of_job, lambda: explanation(explanation_of_job))
     return 75 if is_request and not explanation_of_job.starts_now else 0
 
 
-def _of_job(arguments: argparse.Namespace, client: Client) -> Explanation:
+def _of_job(arguments: ExplainOptions, client: Client) -> Explanation:
     import asyncio
     from pathlib import Path
 
-    from podwright.cli.slurm._serve import FOLDER
+    from podwright.guests.slurm.command._pod_options import FOLDER
     from podwright.guests.slurm.service import load
     from podwright.guests.slurm.waiting import explain_job
     from podwright.slurm.site.commands import SlurmCommands
@@ -185,11 +181,11 @@ def command(spec: PartitionSpec) -> str:
     return " ".join(words)
 
 
-def events(arguments: argparse.Namespace, pod: Pod) -> int:
+def events(arguments: EventOptions, pod: Pod) -> int:
     """`vipu events`: prints events, oldest first; with --follow also new ones, until Ctrl-C."""
-    follow, as_json = arguments.follow, wants_json(arguments)
-    for event in pod.events(since=arguments.since, follow=follow):
-        print(_json.line(event) if as_json else event_line(event), flush=follow)
+    for event in pod.events(since=arguments.since, follow=arguments.follow):
+        line = _json.line(event) if arguments.json else event_line(event)
+        print(line, flush=arguments.follow)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 
 
@@ -33,12 +34,8 @@ def _run(arguments: _DoctorOptions) -> int:
         arguments.vipu_partition or "",
     )
     findings = diagnose(subject, os.environ)
-    if arguments.json:
-        import json
-
-        print(json.dumps([finding._asdict() for finding in findings], indent=2))
-    else:
-        print(findings_text(findings))
+    values = [finding._asdict() for finding in findings]
+    show_result(arguments.json, values, lambda: findings_text(findings))
     return int(any(finding.level == PROBLEM for finding in findings))
 
 

@@ -6,7 +6,6 @@ import os
 
 from podwright import option_rows as opt
 from podwright.cli.shared._arguments import complain
-from podwright.cli.shared._server import chosen
 from podwright.cli.shared._verb import Verb
 from podwright.option_rows import port
 
@@ -38,7 +37,7 @@ def _run(arguments: _ProxyOptions) -> int:
     """Run the verb. Returns the command's exit code, or 128+N after signal N."""
     import asyncio
 
-    from podwright.client import PortForwarder, run_through, server_for_proxy
+    from podwright.client import PortForwarder, ServerOptions, run_through, server_for_proxy
     from podwright.errors import InvalidRequest
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
@@ -47,7 +46,13 @@ def _run(arguments: _ProxyOptions) -> int:
             "there is no command to run",
             would_work="podwright proxy -H HOST --tls-certs DIR -- COMMAND",
         )
-    addresses, certs = server_for_proxy(chosen(arguments), os.environ)
+    named = ServerOptions(
+        host=arguments.api_host,
+        port=str(arguments.api_port or ""),
+        config=arguments.config,
+        certs=arguments.tls_certs,
+    )
+    addresses, certs = server_for_proxy(named, os.environ)
     forwarder = PortForwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
     return asyncio.run(run_through(forwarder, command, os.environ))
 

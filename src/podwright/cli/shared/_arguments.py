@@ -16,8 +16,6 @@ from typing import NoReturn
 
 from podwright.cli.shared._running import complain as complain
 from podwright.cli.shared._running import run as run
-from podwright.option_rows import positive as positive  # replay imports both from here
-from podwright.option_rows import seconds as seconds
 
 EXIT_USAGE = 2
 

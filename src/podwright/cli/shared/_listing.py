@@ -7,11 +7,11 @@ fitted to the width.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from podwright.cli.shared._nouns import GroupedListOptions, ListOptions
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two refreshes of `--watch`.
 INTERVAL = 2.0
+AnyListOptions = ListOptions | GroupedListOptions
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -29,12 +30,12 @@ class ListView(NamedTuple):
     table: Table
 
 
-def show_list(arguments: argparse.Namespace, read: Callable[[], ListView]) -> int:
+def show_list(arguments: AnyListOptions, read: Callable[[], ListView]) -> int:
     """Print what `read` returns, once or, with --watch, whenever it changes. Returns the exit code.
 
     Raises InvalidRequest for a column that the table lacks, and whatever `read` raises.
     """
-    if not getattr(arguments, "watch", False):
+    if not arguments.watch:
         print(rendered(arguments, read()))
         return 0
     import time
@@ -51,12 +52,11 @@ def show_list(arguments: argparse.Namespace, read: Callable[[], ListView]) -> in
         time.sleep(INTERVAL)
 
 
-def rendered(arguments: argparse.Namespace, listing: ListView) -> str:
+def rendered(arguments: AnyListOptions, listing: ListView) -> str:
     """Return a list in the format, and in the order, that the arguments name."""
-    listing = _sorted(listing, getattr(arguments, "sort_by", ""))
-    form = getattr(arguments, "output", "") or "table"
-    if getattr(arguments, "json", False):
-        form = "json"
+    if isinstance(arguments, ListOptions):
+        listing = _sorted(listing, arguments.sort_by)
+    form = "json" if arguments.json else arguments.output or "table"
     if form == "json":
         from podwright.cli.shared import _json
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 from podwright.cli.shared import _json
+from podwright.cli.shared._server import JsonEverywhere
 
 
-def wants_json(arguments: argparse.Namespace) -> bool:
-    """Return whether the output is JSON."""
-    return bool(getattr(arguments, "json", False))
-
-
-def show(arguments: argparse.Namespace, value: object, text: Callable[[], str]) -> int:
+def show(arguments: JsonEverywhere, value: object, text: Callable[[], str]) -> int:
     """Print a result as text or JSON. Returns exit code 0."""
-    print(_json.text(value) if wants_json(arguments) else text())
+    print(_json.text(value) if arguments.json else text())
     return 0
 
 
-def success(action: str, value: object, arguments: argparse.Namespace) -> int:
+def success(action: str, value: object, arguments: JsonEverywhere) -> int:
     """Print V-IPU's line for a finished action, or its JSON. Returns exit code 0."""
     return show(arguments, value, lambda: f"{action}: success.")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from podwright.cli.shared._arguments import Parser, complain
+from podwright.cli.shared._arguments import Parser, complain, run
 from podwright.option_rows import OptionGroup, OptionTable, flag, port, seconds, text, value
 
 if TYPE_CHECKING:
@@ -50,6 +49,10 @@ class JsonEverywhere(ServerNames, inherited=True):
     json = flag("print JSON", name="--json --showjson")
 
 
+#: Returns the server that options name.
+Connect = Callable[[ServerNames], "FoundServer"]
+
+
 def parent_parser(options: type[ServerNames] = ServerNames) -> Parser:
     """Return a parser whose options other parsers take over: see `parents` of argparse."""
     parent = Parser(add_help=False)
@@ -57,11 +60,10 @@ def parent_parser(options: type[ServerNames] = ServerNames) -> Parser:
     return parent
 
 
-def chosen(arguments: argparse.Namespace | OptionTable) -> ServerOptions:
+def chosen(named: ServerNames) -> ServerOptions:
     """Return what the options name."""
     from podwright.client import ServerOptions
 
-    named = ServerNames(arguments)
     return ServerOptions(
         host=named.api_host,
         port=str(named.api_port or ""),
@@ -74,44 +76,43 @@ def chosen(arguments: argparse.Namespace | OptionTable) -> ServerOptions:
     )
 
 
-def connect(arguments: argparse.Namespace | OptionTable) -> FoundServer:
-    """Return the server of these options. A message tells when it was started, or is simulated."""
-    server = _find(arguments)
+def connect(named: ServerNames, options: ServerOptions | None = None) -> FoundServer:
+    """Return the server of these options. A message tells when it was started, or is simulated.
+
+    options: what to use in their place.
+    """
+    server = _find(options or chosen(named), named.timeout)
     if server.how == "started":
         complain("No server was running; started one for this user. It ends by itself when idle.")
     announce(server.info)
     return server
 
 
-def connect_to_one(arguments: argparse.Namespace | OptionTable) -> FoundServer:
+def connect_to_one(named: ServerNames) -> FoundServer:
     """Return the server for administrators' commands.
 
     It starts no server, because what these commands change must last.
     """
     from podwright.client import LocalServers
+    from podwright.errors import Unavailable
 
-    def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-        from podwright.errors import Unavailable
-
-        raise Unavailable(
-            "there is no server to administer",
-            would_work="start it (systemctl start vipu-server), or name one with --api-host",
-        )
-
-    server = _find(arguments, LocalServers(start=none))
+    refusal = Unavailable(
+        "there is no server to administer",
+        would_work="start it (systemctl start vipu-server), or name one with --api-host",
+    )
+    server = _find(chosen(named), named.timeout, LocalServers.running(refusal))
     announce(server.info)
     return server
 
 
 def _find(
-    arguments: argparse.Namespace | OptionTable, places: LocalServers | None = None
+    options: ServerOptions, timeout: float | None, places: LocalServers | None = None
 ) -> FoundServer:
     from podwright.cli.shared._waiting import waiting
     from podwright.client import TIMEOUT, find_server
 
-    timeout = ServerNames(arguments).timeout or TIMEOUT
     with waiting("looking for a server"):
-        return find_server(chosen(arguments), os.environ, timeout=timeout, places=places)
+        return find_server(options, os.environ, timeout=timeout or TIMEOUT, places=places)
 
 
 def announce(info: ServerInfo) -> None:
@@ -120,7 +121,12 @@ def announce(info: ServerInfo) -> None:
         complain(SIMULATED)
 
 
-def said(error: PodwrightError, prog: str) -> str:
+def run_with_server(body: Callable[[], int], prog: str) -> int:
+    """Run the body of a command that calls a server: see `run`."""
+    return run(body, prog=prog, describe=lambda error: _refusal(error, prog))
+
+
+def _refusal(error: PodwrightError, prog: str) -> str:
     """Return a refusal in a command's words. V-IPU's own text for no connection has a line of its
     own.
     """

@@ -1,4 +1,4 @@
-"""The characters of a terminal's locale: standard output accepts every text.
+"""The characters of a terminal's locale, so that standard output accepts every text; progress.
 
 This concerns only terminals: output to a pipe or a file is the same everywhere.
 """
@@ -44,3 +44,20 @@ def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
     if "\udc80" <= letter <= "\udcff":  # a byte that was read and is not text
         return bytes([ord(letter) - 0xDC00]), error.start + 1
     return _PLAIN.get(letter, "?"), error.start + 1
+
+
+class ProgressLine:
+    """A line on a terminal's standard error that is written anew. Nothing is printed elsewhere."""
+
+    def __init__(self) -> None:
+        self._out = sys.stderr if sys.stderr.isatty() else None
+
+    def write(self, text: str) -> None:
+        """Print a text over the former one."""
+        if self._out is not None:
+            self._out.write(f"\r{text}")
+            self._out.flush()
+
+    def clear(self) -> None:
+        """Remove the line."""
+        self.write("\x1b[K")

@@ -102,8 +102,5 @@ def add_modules(modules: Mapping[str, str], verbs: Subparsers, words: Sequence[s
     verb = words[0] if words else ""
     for name in (modules[verb],) if verb in modules else dict.fromkeys(modules.values()):
         module = importlib.import_module(f"podwright.cli.{name}")
-        for each in getattr(module, "VERBS", ()):
+        for each in module.VERBS:
             each.add_to(verbs, words[1:])
-        if name == "replay._verb":  # its options are no table yet
-            module.add_parser(verbs)
-            verbs.choices["replay"].set_defaults(run_verb=module.main)

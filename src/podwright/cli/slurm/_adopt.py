@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._server import ServerNames, connect
 from podwright.cli.shared._verb import Verb
 
@@ -15,7 +16,6 @@ class _AdoptOptions(ServerNames):
 
 
 def _run(arguments: _AdoptOptions) -> int:
-    import json
     import os
 
     from podwright.errors import InvalidRequest, NotFound
@@ -38,14 +38,14 @@ def _run(arguments: _AdoptOptions) -> int:
     if arguments.dry_run:
         summary = {**grant._asdict(), "partition": partition_name(job)}
         words = ", ".join(f"{node}:{index}" for node, index in grant.gpus)
-        print(json.dumps(summary) if arguments.json else f"job {job} of {grant.user}: GPUs {words}")
+        text = f"job {job} of {grant.user}: GPUs {words}"
+        show_result(arguments.json, summary, lambda: text, indent=None)
         return 0
     adopted = adopt(connect(arguments).client, grant)
     places = [f"{d.machine}:{d.index}" for gcd in adopted.gcds for d in gcd]
-    if arguments.json:
-        print(json.dumps({"partition": adopted.name, "owner": adopted.owner, "gpus": places}))
-    else:
-        print(f"job {job}: partition {adopted.name} has GPUs {', '.join(places)}")
+    value = {"partition": adopted.name, "owner": adopted.owner, "gpus": places}
+    text = f"job {job}: partition {adopted.name} has GPUs {', '.join(places)}"
+    show_result(arguments.json, value, lambda: text, indent=None)
     return 0
 
 

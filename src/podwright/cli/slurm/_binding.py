@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
-
-if TYPE_CHECKING:
-    pass
 
 _EXAMPLES = """\
 all options of sbatch may follow; the job runs one small program in each task and ends.
@@ -43,12 +39,8 @@ def _run(arguments: _CheckBindingOptions) -> int:
     for note in dict.fromkeys(f"{task.node}: {note}" for task in tasks for note in task.notes):
         complain(note)
     verdicts = binding.judge(tasks, request)
-    if arguments.json:
-        import json
-
-        print(json.dumps(binding.as_rows(tasks, verdicts), indent=2))
-    else:
-        print(binding.as_text(tasks, verdicts))
+    rows = binding.as_rows(tasks, verdicts)
+    show_result(arguments.json, rows, lambda: binding.as_text(tasks, verdicts))
     return 1 if any(verdict.bad for verdict in verdicts.values()) else 0
 
 

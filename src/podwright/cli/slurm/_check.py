@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from podwright.cli.shared._verb import Verb
-from podwright.cli.slurm import _gpus as _slurm_gpus
+from podwright.cli.slurm import _gpus
 from podwright.cli.slurm._gpus import CheckOptions
 
 
 def _run(arguments: CheckOptions) -> int:
     if arguments.gpus:
-        return _slurm_gpus.check(arguments)
+        return _gpus.check(arguments)
     from pathlib import Path
 
     from podwright.errors import InvalidRequest
@@ -25,19 +25,8 @@ def _run(arguments: CheckOptions) -> int:
             operation=f"--only {arguments.only}",
             would_work="; ".join(checks),
         )
-    rows = []
-    for promise in chosen:
-        check = checks[promise]
-        problem = check()
-        rows.append({"promise": promise, "kept": not problem, "problem": problem})
-        if not arguments.json:
-            word, explanation = ("NO ", f": {problem}") if problem else ("yes", "")
-            print(f"{word}  {promise}{explanation}", flush=True)
-    if arguments.json:
-        import json
-
-        print(json.dumps(rows, indent=2))
-    return 0 if all(row["kept"] for row in rows) else 1
+    promises = ((promise, checks[promise]()) for promise in chosen)
+    return _gpus.show_promises(promises, arguments.json)
 
 
 VERBS = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from podwright import option_rows as opt
 from podwright.cli.shared._verb import Verb
-from podwright.cli.slurm import _gpus as _slurm_gpus
-from podwright.cli.slurm._configure_options import NATIVE, SetupOptions
+from podwright.cli.slurm import _gpus
+from podwright.cli.slurm._gpus import SetupOptions
+from podwright.guests.slurm.command._pod_options import NATIVE
 
 
 class _BuildOptions(opt.OptionTable):
@@ -16,10 +17,11 @@ class _BuildOptions(opt.OptionTable):
 
 def _configure(arguments: SetupOptions) -> int:
     if arguments.gpus is not None:
-        return _slurm_gpus.configure(arguments)
+        return _gpus.configure(arguments)
     from pathlib import Path
 
     from podwright.guests.slurm import setup
+    from podwright.guests.slurm.command._chosen_site import chosen_site, trusted_uids
     from podwright.slurm.site.changes import as_diff, carry_out, summary
 
     places = setup.NativePlaces(
@@ -30,8 +32,8 @@ def _configure(arguments: SetupOptions) -> int:
     if arguments.undo:
         plan = setup.undo(places)
     else:
-        site = setup.chosen_site(arguments)
-        trusted = setup.trusted_uids(arguments.slurm_user, site)
+        site = chosen_site(arguments)
+        trusted = trusted_uids(arguments.slurm_user, site)
         plan = setup.native(places, site, trusted=trusted)
     print(as_diff(plan) if arguments.diff else summary(plan), end="")
     if not (arguments.undo or arguments.write):

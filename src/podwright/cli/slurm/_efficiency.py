@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 from podwright.option_rows import positive, seconds
 
 if TYPE_CHECKING:
-    from podwright.gpu.efficiency import Efficiency
+    pass
 
 _EXAMPLES = """\
 examples:
@@ -80,19 +81,10 @@ def _of_job(arguments: _EfficiencyOptions) -> int:
         return 0
     if arguments.svg:
         Path(arguments.svg).write_text(efficiency.plot(job_report))
-    _show(arguments, job_report)
+    as_text = efficiency.line if arguments.line else efficiency.text
+    tree = efficiency.tree(job_report)
+    show_result(arguments.json, tree, lambda: as_text(job_report), indent=None)
     return 0
-
-
-def _show(arguments: _EfficiencyOptions, job_report: Efficiency) -> None:
-    from podwright.gpu import efficiency
-
-    if arguments.json:
-        import json
-
-        print(json.dumps(efficiency.tree(job_report)))
-    else:
-        print((efficiency.line if arguments.line else efficiency.text)(job_report))
 
 
 def _many(arguments: _EfficiencyOptions) -> int:
@@ -105,12 +97,9 @@ def _many(arguments: _EfficiencyOptions) -> int:
     words += [f"--endtime={arguments.until}"] if arguments.until else []
     jobs = efficiency.sacct(efficiency.asker(os.environ), words)
     rows = efficiency.month(jobs, "user" if arguments.names else "partition")
-    if arguments.json:
-        import json
-
-        print(json.dumps([row._asdict() for row in rows]))
-        return 0
-    print(efficiency.month_text(rows, "User" if arguments.names else "Partition"))
+    heading = "User" if arguments.names else "Partition"
+    values = [row._asdict() for row in rows]
+    show_result(arguments.json, values, lambda: efficiency.month_text(rows, heading), indent=None)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest
 from podwright.option_rows import positive
@@ -95,27 +96,11 @@ def _run(arguments: _ExplainRequestOptions) -> int:
         version = parse_version(arguments.slurm_version)
     explanation = _explain(request, known, version, arguments)
     answer = explanation.answer
-    if arguments.json:
-        import json
-
-        body = requests.as_json(request, answer)
-        body["source"] = explanation.source
-        body["warnings"] = list(explanation.warnings)
-        body["steps"] = list(explanation.steps)
-        site = known.target.site
-        body["on"] = {
-            "nodes": len(site.nodes),
-            "gpus": site.shapes[0].gpus,
-            "found": not known.assumed,
-        }
-        print(json.dumps(body, indent=2))
-    else:
-        print(explanation.source)
-        for warning in explanation.warnings:
-            print(f"Note: {warning}.")
-        print(requests.as_text(request, answer, known))
-        if arguments.steps:
-            print("", *explanation.steps, sep="\n")
+    show_result(
+        arguments.json,
+        requests.explained_json(request, explanation, known),
+        lambda: requests.explained_text(request, explanation, known, steps=arguments.steps),
+    )
     if isinstance(answer, requests.SlurmRefusal):
         return 3 if answer.stage == "unknown" else 1
     return 0

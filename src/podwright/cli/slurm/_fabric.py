@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 
 
@@ -20,12 +21,8 @@ def _run(arguments: _CheckFabricOptions) -> int:
     findings = fabriclog.judge(report)
     unknown = fabriclog.not_known(report)
     verdict = "mend" if findings else "not known" if unknown else "good"
-    if arguments.json:
-        import json
-
-        print(json.dumps(fabriclog.as_json(report, findings, unknown, verdict), indent=2))
-    else:
-        print(fabriclog.as_text(report, findings, unknown))
+    value = fabriclog.as_json(report, findings, unknown, verdict)
+    show_result(arguments.json, value, lambda: fabriclog.as_text(report, findings, unknown))
     return {"good": 0, "mend": 1, "not known": 3}[verdict]
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
-from podwright.cli.slurm._configure_options import SetupOptions
-from podwright.cli.slurm._serve import FOLDER
+from podwright.gpu.command._cluster_options import GpuClusterOptions
+from podwright.guests.slurm.command._pod_options import FOLDER, PodSetupOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+class SetupOptions(GpuClusterOptions, PodSetupOptions):
+    """The options of `configure`: those about a pod come first."""
+
+    diff = opt.flag("print every line that would change")
+    write = opt.flag("do it", rivals="group")
+    undo = opt.flag("take it back", rivals="group")
 
 
 class CheckOptions(opt.OptionTable):
@@ -29,6 +38,7 @@ def configure(arguments: SetupOptions) -> int:
     from pathlib import Path
 
     from podwright.gpu import configure
+    from podwright.gpu.command import _chosen_options as chosen
     from podwright.gpu.proof import proved
     from podwright.slurm.site.changes import as_diff, carry_out
 
@@ -42,8 +52,8 @@ def configure(arguments: SetupOptions) -> int:
         plan = configure.take_back(conf)
     else:
         inventory = configure.read_inventory(_file(arguments.gpus))
-        options = configure.chosen_options(arguments)
-        version = configure.chosen_version(arguments.slurm_version)
+        options = chosen.chosen_options(arguments, arguments.folder)
+        version = chosen.chosen_version(arguments.slurm_version)
         plan, notes = configure.configure(conf, inventory, version, options)
     print(as_diff(plan), end="")
     for note in notes:
@@ -109,17 +119,22 @@ def check(arguments: CheckOptions) -> int:
     from podwright.gpu import configure
 
     inventory = configure.read_inventory(_file(arguments.gpus))
-    problems = []
-    for promise in configure.check(inventory, configure.commands()):
-        problems.append(promise)
-        if not arguments.json:
-            _print_promise(promise.text, promise.problem)
-    if arguments.json:
+    promises = configure.check(inventory, configure.commands())
+    return show_promises(((each.text, each.problem) for each in promises), arguments.json)
+
+
+def show_promises(promises: Iterable[tuple[str, str]], as_json: bool) -> int:
+    """Print for each promise whether it is kept, once that is known. An empty problem: it is."""
+    rows = []
+    for promise, problem in promises:
+        rows.append({"promise": promise, "kept": not problem, "problem": problem})
+        if not as_json:
+            _print_promise(promise, problem)
+    if as_json:
         import json
 
-        rows = [{"promise": p.text, "kept": not p.problem, "problem": p.problem} for p in problems]
         print(json.dumps(rows, indent=2))
-    return 1 if any(promise.problem for promise in problems) else 0
+    return 0 if all(row["kept"] for row in rows) else 1
 
 
 def _file(name: str | None) -> str:

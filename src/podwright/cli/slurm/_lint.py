@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
 from podwright._version import __version__
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from podwright.gpu.lint import Finding
+    from podwright.gpu.lint import CheckedScript
 
 _FORMATS = ("text", "json", "sarif", "github")
 
@@ -43,7 +44,8 @@ def _run(arguments: _LintOptions) -> int:
 
     form = "json" if arguments.json else arguments.format
     if arguments.rules:
-        return _rules(form)
+        show_result(form == "json", lint.rule_rows(), lint.rules_text)
+        return 0
     if arguments.write and not arguments.fix:
         raise InvalidRequest("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
     if not arguments.scripts:
@@ -54,69 +56,35 @@ def _run(arguments: _LintOptions) -> int:
     site = lint.chosen_site(arguments.slurm_version, arguments.topology, arguments.sbatch_help)
     if note := release_note(site.version):
         print(f"Note: {note}.", file=sys.stderr)
-    better = arguments.level == "better"
+    settings = lint.LintSettings(
+        arguments.level == "better", arguments.ignore, arguments.fix, arguments.write
+    )
     several = len(arguments.scripts) > 1
-    listed: list[tuple[str, list[Finding]]] = []
-    changes: list[dict[str, object]] = []
+    checked: list[CheckedScript] = []
     for path in arguments.scripts:
         text = lint.read_file(path)
         if arguments.jobs_only and "#SBATCH" not in text:
             continue
-        if arguments.fix:
-            after = lint.fix(text, site, better=better, name=path)
-            change = lint.difference(text, after, path)
-            if arguments.write and after != text:
-                lint.replace_file(path, after)
-            if form == "text":
-                print(change, end="")
-            texts = {"file": lint.whole_text(path), "diff": lint.whole_text(change)}
-            changes.append({**texts, "written": arguments.write})
-            text = after
-        of_script = lint.lint(lint.read_script(text, path), site, better=better)
-        findings = [finding for finding in of_script if finding.rule not in arguments.ignore]
-        listed.append((path, findings))
+        script = lint.check_script(path, text, site, settings)
+        checked.append(script)
         if form == "text":
-            apart = [
-                finding
-                for finding in findings
-                if not several or finding.rule != lint.UNKNOWN_PARTITION
-            ]
-            for line in lint.as_text(path, apart):
+            print(script.change, end="")
+            for line in script.lines(alone=not several):
                 print(line)
-            if not findings and not (arguments.fix and change):
-                print(f"{path}: no mistakes found")
+    listed = [(script.path, script.findings) for script in checked]
     if form == "text" and several and (foreign := lint.foreign_partitions(listed)):
         print(foreign)
     if form in ("json", "sarif"):
         import json
 
-        rows = lint.as_rows(listed) + changes
+        rows = lint.as_rows(listed)
+        rows += [script.change_row() for script in checked if arguments.fix]
         print(json.dumps(rows if form == "json" else lint.as_sarif(listed, __version__), indent=2))
     elif form == "github":
         for line in lint.as_annotations(listed):
             print(line)
-    pending = any(finding["diff"] for finding in changes) and not arguments.write
-    return 1 if pending or any(findings for _, findings in listed) else 0
-
-
-def _rules(form: str) -> int:
-    import json
-
-    from podwright.gpu.lint import rules
-
-    rows = [
-        {"rule": r.id, "level": r.level, "says": r.says, "fix": r.fix, "evidence": r.evidence}
-        for r in rules().values()
-    ]
-    if form == "json":
-        print(json.dumps(rows, indent=2))
-        return 0
-    for row in rows:
-        print(f"{row['rule']} ({row['level']}): {row['says']}")
-        if row["fix"]:
-            print(f"    --fix {row['fix']}")
-        print(f"    evidence: {row['evidence']}")
-    return 0
+    pending = any(script.change for script in checked) and not arguments.write
+    return 1 if pending or any(script.findings for script in checked) else 0
 
 
 VERBS = (

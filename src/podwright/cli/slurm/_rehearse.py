@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from podwright import option_rows as opt
+from podwright.cli.shared._results import show_result
+from podwright.cli.shared._terminal import ProgressLine
 from podwright.cli.shared._verb import Verb
 from podwright.errors import InvalidRequest
 from podwright.option_rows import positive
@@ -88,33 +88,21 @@ def _run(arguments: _RehearseOptions) -> int:
         progress.clear()
     changed = differences(cases)
     report = as_json((before, after), submissions, chosen, changed)
-    if arguments.json:
-        import json
-
-        print(json.dumps(report, indent=2))
-    else:
-        print(as_text(report))
+    show_result(arguments.json, report, lambda: as_text(report))
     return 1 if changed else 0
 
 
-class _Progress:
-    """The number of answered submissions, on a terminal's line."""
+class _Progress(ProgressLine):
+    """The number of answered submissions."""
 
     def __init__(self, total: int) -> None:
+        super().__init__()
         self._total = total
-        self._shown = sys.stderr.isatty()
         self.show(0)
 
     def show(self, count: int) -> None:
         """Show how many are answered."""
-        if self._shown:
-            text = f"\rAsked both twins about {count} of {self._total} submissions"
-            print(text, end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.write(f"Asked both twins about {count} of {self._total} submissions")
 
 
 VERBS = (

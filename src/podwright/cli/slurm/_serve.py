@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import log_to_stderr, needing
 from podwright.cli.shared._verb import Verb
-
-FOLDER = "/etc/podwright/slurm"
+from podwright.guests.slurm.command._pod_options import FOLDER
 
 
 class _ServeOptions(opt.OptionTable):
@@ -22,9 +22,7 @@ class _ServeOptions(opt.OptionTable):
 
 def _run(arguments: _ServeOptions) -> int:
     import asyncio
-    import logging
     import shlex
-    import sys
     from pathlib import Path
 
     from podwright.hosts import tell_ready
@@ -35,9 +33,7 @@ def _run(arguments: _ServeOptions) -> int:
     from podwright.guests.slurm.hooks import serve
     from podwright.guests.slurm.service import load
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_stderr()
     site = load(Path(arguments.site))
     prefix = shlex.split(arguments.command_prefix)
     asyncio.run(serve(site, prefix=prefix, make=ways.work, ready=tell_ready))
@@ -48,7 +44,7 @@ def _web(place: str, command_prefix: str) -> int:
     import asyncio
     import shlex
 
-    from podwright.errors import InvalidRequest, Unavailable
+    from podwright.errors import InvalidRequest
     from podwright.hosts import tell_ready
     from podwright.slurm.site.ask import ask_slurm
     from podwright.slurm.site.commands import SlurmCommands
@@ -58,12 +54,8 @@ def _web(place: str, command_prefix: str) -> int:
         raise InvalidRequest(
             f"{place[:80]!r} is no port", operation="--web", would_work="--web 8092"
         )
-    try:
+    with needing("pods", problem="is missing here"):
         from podwright.gpu.nodespage import Looker, serve
-    except ModuleNotFoundError as error:
-        raise Unavailable(
-            f"{error.name} is missing here", would_work="pip install 'podwright[pods]'"
-        ) from None
     prefix = shlex.split(command_prefix)
 
     def ready(address: str) -> None:

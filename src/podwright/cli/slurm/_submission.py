@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import log_to_stderr
 from podwright.cli.shared._verb import Verb
+from podwright.gpu.command._cluster_options import LINT_SOCKET
 from podwright.option_rows import positive
-
-SOCKET = "/run/podwright-lint/lint.sock"
 
 
 class _ServeLintOptions(opt.OptionTable):
-    socket = opt.text("", "PATH", SOCKET)
+    socket = opt.text("", "PATH", LINT_SOCKET)
     slurm_user = opt.optional("who runs slurmctld (SlurmUser, or the user slurm)", "USER")
     workers = opt.value("scripts read at a time (2)", "N", positive, 2)
 
 
 def _run(arguments: _ServeLintOptions) -> int:
-    import logging
     import os
-    import sys
     import time
     from pathlib import Path
 
     from podwright.errors import Unavailable
     from podwright.gpu.lint import cache_path, find_site
-    from podwright.gpu.submission import serve
+    from podwright.gpu.submission import serve, slurmctld_uid
     from podwright.hosts import tell_ready
     from podwright.slurm.site.ask import ask_slurm
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_stderr()
     # Slurm itself reports limits of partitions at submission.
     site = find_site(ask_slurm, cache_path(), time.time())._replace(partitions={})
-    askers = frozenset({0, os.geteuid(), _slurm_user(arguments.slurm_user)})
+    askers = frozenset({0, os.geteuid(), slurmctld_uid(arguments.slurm_user)})
     try:
         serve(Path(arguments.socket), site, askers, workers=arguments.workers, ready=tell_ready)
     except OSError as error:
@@ -43,24 +39,6 @@ def _run(arguments: _ServeLintOptions) -> int:
             would_work="--socket=PATH in a folder that this user may write to",
         ) from error
     return 0
-
-
-def _slurm_user(named: str | None) -> int:
-    """Return the uid of slurmctld. Raises InvalidRequest for a user that does not exist."""
-    import pwd
-
-    from podwright.errors import InvalidRequest
-    from podwright.slurm.reader import SHOW_CONFIG, SlurmConfig
-    from podwright.slurm.site.ask import ask_slurm
-
-    if not named and (config := SlurmConfig(ask_slurm(list(SHOW_CONFIG)))):
-        return config.user_id
-    try:
-        return pwd.getpwnam(named or "slurm").pw_uid
-    except KeyError:
-        if named:
-            raise InvalidRequest(f"there is no user {named}", operation="--slurm-user") from None
-        return 0
 
 
 VERBS = (

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from podwright import option_rows as opt
 from podwright import plugins
+from podwright.cli.shared._results import show_result
 from podwright.cli.shared._verb import Verb
 from podwright.option_rows import positive
-
-if TYPE_CHECKING:
-    pass
 
 #: The names in `podwright.gpu.templates`, which is imported only when a template is printed.
 NAMES = (
@@ -39,9 +36,12 @@ class _ScriptOptions(opt.OptionTable):
 def _run(arguments: _ScriptOptions) -> int:
     from podwright.errors import InvalidRequest
     from podwright.gpu import templates
+    from podwright.tables import table
 
     if arguments.list:
-        _list(arguments.json)
+        known = templates.all_templates()
+        rows = [{"name": name, "for": purpose} for name, purpose in known.items()]
+        show_result(arguments.json, rows, lambda: table(("Name", "For"), known.items()))
         return 0
     if not arguments.name:
         raise InvalidRequest("no template is named", would_work=f"choose one of {', '.join(NAMES)}")
@@ -70,21 +70,6 @@ def _run(arguments: _ScriptOptions) -> int:
     else:
         print(text, end="")
     return 0
-
-
-def _list(as_json: bool) -> None:
-    from podwright.gpu.templates import all_templates
-
-    if as_json:
-        import json
-
-        print(
-            json.dumps([{"name": n, "for": text} for n, text in all_templates().items()], indent=2)
-        )
-        return
-    from podwright.tables import table
-
-    print(table(("Name", "For"), all_templates().items()))
 
 
 VERBS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
+from podwright.cli.shared._results import log_to_stderr, needing, show_result
 from podwright.cli.shared._verb import Verb, VerbGroup
 from podwright.option_rows import positive, seconds
 
@@ -54,25 +55,16 @@ class _StatusOptions(opt.OptionTable):
 
 
 def _serve(arguments: _ServeOptions) -> int:
-    import logging
     import shlex
-    import sys
     from pathlib import Path
 
-    from podwright.errors import Unavailable
     from podwright.hosts import tell_ready
     from podwright.slurm.site.ask import ask_slurm
     from podwright.slurm.twin_service import SOCKET
 
-    try:
+    with needing("pods", problem="is missing here"):
         from podwright.slurm.twin_service._serve_twins import TwinServeOptions, serve_twins
-    except ModuleNotFoundError as error:
-        raise Unavailable(
-            f"{error.name} is missing here", would_work="pip install 'podwright[pods]'"
-        ) from None
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_stderr()
     prefix = shlex.split(arguments.command_prefix)
 
     def ready(place: str) -> None:
@@ -105,12 +97,8 @@ def _status(arguments: _StatusOptions) -> int:
             "--twin, PODWRIGHT_TWIN or /etc/podwright/twin.conf",
         )
     status = service.status()
-    if arguments.json:
-        import json
-
-        print(json.dumps({"place": service.place, **status}, indent=2))
-        return 0
-    print(status_text(service.place, status))
+    value = {"place": service.place, **status}
+    show_result(arguments.json, value, lambda: status_text(service.place, status))
     return 0
 
 

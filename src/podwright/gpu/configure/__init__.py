@@ -2,7 +2,6 @@
 
 from podwright.gpu.configure._adopt import GrantedJob, adopt, ask_grant, partition_name, read_grant
 from podwright.gpu.configure._check import Promise, check, commands
-from podwright.gpu.configure._chosen_options import chosen_options, chosen_version
 from podwright.gpu.configure._gates import GateScript
 from podwright.gpu.configure._inventory import (
     Kind,
@@ -37,8 +36,6 @@ __all__ = [
     "adopt",
     "ask_grant",
     "check",
-    "chosen_options",
-    "chosen_version",
     "commands",
     "configure",
     "make_inventory",

@@ -1,5 +1,6 @@
 """Finds mistakes in job scripts before they cost a night in the queue."""
 
+from podwright.gpu.lint._checked_script import CheckedScript, LintSettings, check_script
 from podwright.gpu.lint._fix import difference, fix, fixed
 from podwright.gpu.lint._formats import (
     as_annotations,
@@ -7,6 +8,8 @@ from podwright.gpu.lint._formats import (
     as_sarif,
     as_text,
     foreign_partitions,
+    rule_rows,
+    rules_text,
     whole_text,
 )
 from podwright.gpu.lint._rule import Case, Finding, Found, Level, Rule
@@ -29,9 +32,11 @@ __all__ = [
     "UNKNOWN_PARTITION",
     "CachedSite",
     "Case",
+    "CheckedScript",
     "Finding",
     "Found",
     "Level",
+    "LintSettings",
     "PartitionLimits",
     "Rule",
     "Script",
@@ -40,6 +45,7 @@ __all__ = [
     "as_sarif",
     "as_text",
     "cache_path",
+    "check_script",
     "chosen_site",
     "difference",
     "find_site",
@@ -52,7 +58,9 @@ __all__ = [
     "read_script",
     "read_site",
     "replace_file",
+    "rule_rows",
     "rules",
+    "rules_text",
     "scripted_request",
     "whole_text",
 ]

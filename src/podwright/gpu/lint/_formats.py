@@ -142,3 +142,21 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def rule_rows() -> list[dict[str, str]]:
+    """Return the rules for programs."""
+    return [
+        {"rule": r.id, "level": r.level, "says": r.says, "fix": r.fix, "evidence": r.evidence}
+        for r in rules().values()
+    ]
+
+
+def rules_text() -> str:
+    """Return the rules for people, each with its evidence."""
+    lines = []
+    for rule in rules().values():
+        lines.append(f"{rule.id} ({rule.level}): {rule.says}")
+        lines += [f"    --fix {rule.fix}"] if rule.fix else []
+        lines.append(f"    evidence: {rule.evidence}")
+    return "\n".join(lines)

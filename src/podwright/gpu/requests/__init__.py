@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         explain_by_counts,
         explain_request,
     )
-    from podwright.gpu.requests._explained_text import as_text
+    from podwright.gpu.requests._explained_text import as_text, explained_json, explained_text
     from podwright.gpu.requests._known_site import KnownSite, known_site
     from podwright.gpu.requests._read_site import Texts, read_shape, read_site
     from podwright.gpu.requests._slurm_reply import RequestAnswer
@@ -104,6 +104,8 @@ __all__ = [
     "counts_picture",
     "explain_by_counts",
     "explain_request",
+    "explained_json",
+    "explained_text",
     "find_option",
     "is_number",
     "known",
@@ -133,7 +135,7 @@ _LATER = {
     "_consistent_counts": ("refusal",),
     "_count_request": ("count_request",),
     "_explain_request": ("TELLS_MORE", "AnswerSources", "explain_by_counts", "explain_request"),
-    "_explained_text": ("as_text",),
+    "_explained_text": ("as_text", "explained_json", "explained_text"),
     "_known_site": ("KnownSite", "known_site"),
     "_read_site": ("Texts", "read_shape", "read_site"),
     "_slurm_reply": ("RequestAnswer",),

@@ -1,12 +1,15 @@
-"""An explained request as text for people."""
+"""An explained request as text for people, and with its source as data for programs."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from podwright.gpu.requests._explain_request import TELLS_MORE
 from podwright.gpu.requests._known_site import KnownSite, node_count
 from podwright.gpu.requests._request import SlurmRequest
+from podwright.gpu.requests._slurm_reply import RequestAnswer
 from podwright.gpu.requests._values import CountedJob, Grant, SlurmRefusal
-from podwright.gpu.requests._words import advice, counts_picture, picture, sentence
+from podwright.gpu.requests._words import advice, as_json, counts_picture, picture, sentence
 
 Explained = Grant | CountedJob | SlurmRefusal
 
@@ -38,3 +41,29 @@ def as_text(request: SlurmRequest, answer: Explained, known: KnownSite) -> str:
     if isinstance(answer, CountedJob):
         lines.append(TELLS_MORE)
     return "\n".join(lines)
+
+
+def explained_text(
+    request: SlurmRequest, explained: RequestAnswer, known: KnownSite, *, steps: bool
+) -> str:
+    """Return where an answer is from, the answer, and with `steps` how it was found."""
+    lines = [explained.source, *(f"Note: {warning}." for warning in explained.warnings)]
+    lines.append(as_text(request, explained.answer, known))
+    return "\n".join([*lines, "", *explained.steps] if steps else lines)
+
+
+def explained_json(
+    request: SlurmRequest, explained: RequestAnswer, known: KnownSite
+) -> dict[str, Any]:
+    """Return the same for programs. on.found: whether the nodes are a site's, and not assumed."""
+    site = known.target.site
+    return as_json(request, explained.answer) | {
+        "source": explained.source,
+        "warnings": list(explained.warnings),
+        "steps": list(explained.steps),
+        "on": {
+            "nodes": len(site.nodes),
+            "gpus": site.shapes[0].gpus,
+            "found": not known.assumed,
+        },
+    }

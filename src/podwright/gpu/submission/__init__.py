@@ -3,6 +3,7 @@
 from podwright.gpu.submission._compile import LIBRARY, build
 from podwright.gpu.submission._lint_service import serve
 from podwright.gpu.submission._question import answer
+from podwright.gpu.submission._slurmctld_user import slurmctld_uid
 from podwright.gpu.submission._submission_setup import (
     LEVELS,
     MARK,
@@ -20,5 +21,6 @@ __all__ = [
     "build",
     "configure",
     "serve",
+    "slurmctld_uid",
     "take_back",
 ]

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from podwright.guests.kubernetes.pods._pod_objects import PodOptions
     from podwright.guests.kubernetes.pods._pod_preparation import prove
     from podwright.guests.kubernetes.pods._worker_files import write_worker_files
+    from podwright.guests.kubernetes.pods._written_files import write_files
 
 __all__ = [
     "API_VERSION",
@@ -91,6 +92,7 @@ __all__ = [
     "remove",
     "remove_for_gone",
     "serve",
+    "write_files",
     "write_worker_files",
 ]
 
@@ -164,6 +166,7 @@ _LATER = {
     "pods._pod_objects": ("PodOptions",),
     "pods._pod_preparation": ("prove",),
     "pods._worker_files": ("write_worker_files",),
+    "pods._written_files": ("write_files",),
 }
 
 if not TYPE_CHECKING:  # with it, no misspelt name would be found

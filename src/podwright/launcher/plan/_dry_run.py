@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from podwright.errors import InvalidRequest, Unavailable, as_sentence
@@ -28,7 +28,13 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
         ServerOptions(host=plan.server_host, port=plan.server_port),
         environ,
         timeout=plan.server_timeout,
-        places=LocalServers(start=_none),
+        places=LocalServers.running(
+            Unavailable(
+                "there is no server to ask",
+                would_work="A launch would start one for you, with a simulated pod; or name yours "
+                "with --vipu-server-host",
+            )
+        ),
     )
     try:
         if server.info.apis != VENDORS_ALONE:
@@ -44,11 +50,3 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
     finally:
         server.client.close()
     return good, [f"server {server.address} ({server.how})", *lines]
-
-
-def _none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-    raise Unavailable(
-        "there is no server to ask",
-        would_work="A launch would start one for you, with a simulated pod; or name yours with "
-        "--vipu-server-host",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict
 
 from podwright.errors import InvalidRequest
 from podwright.replay._advice import duration
@@ -13,6 +13,7 @@ from podwright.replay._figures import bounded_slowdowns, spread
 from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import run_each
 from podwright.replay._ranking import Measures, clearly_better, trace_noise
+from podwright.replay._report_values import Spread, TraceFigures
 from podwright.replay.sharing._parts import split
 from podwright.replay.sharing._shared_guest import KUBERNETES, PEOPLE, SLURM, SharedGuest
 from podwright.replay.sharing._simulate_shared import LOOK_S, simulate_shared
@@ -33,6 +34,54 @@ SIMPLER: Final = (
     "The time limit of a job of people is what they announce; a job without one announces nothing.",
     "Sizes are rounded up to powers of two, also those that people ask for.",
 )
+
+
+class GuestFigures(TraceFigures):
+    """A guest and its jobs. part: its devices where the pod is split. begins_s: when its trace
+    begins, on the clock of all guests.
+    """
+
+    guest: str
+    weight: float
+    part: int
+    begins_s: float
+
+
+class SetupFigures(TypedDict):
+    """A guest in a setup. The row of all guests together has no name and only the first figures.
+
+    used: of the whole pod until the last submission. wait, bounded_slowdown: of compared_jobs,
+    those that run in all setups; a wait also has `longest`.
+    """
+
+    setup: str
+    guest: str
+    devices: int
+    used: float
+    jobs: NotRequired[int]
+    refused: NotRequired[dict[str, int]]
+    refused_device_hours: NotRequired[float]
+    compared_jobs: NotRequired[int]
+    wait: NotRequired[Spread]
+    bounded_slowdown: NotRequired[Spread]
+
+
+#: What a guest has of the common queue. noise: differences that do not count, by measure; None
+#: where there are too few jobs to tell.
+GuestVerdict = TypedDict(  # noqa: UP013
+    "GuestVerdict", {"guest": str, "verdict": str, "why": str, "noise": dict[str, float | None]}
+)
+
+
+class SharedFigures(TypedDict):
+    """The figures of guests on one pod, in the shape of their JSON."""
+
+    devices: int
+    load: float
+    guests: list[GuestFigures]
+    setups: list[SetupFigures]
+    who_gains: list[GuestVerdict]
+    simpler: list[str]
 
 
 @dataclass(frozen=True)
@@ -64,7 +113,7 @@ def compare(
     at_load: float | None = None,
     processes: int = 0,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> SharedFigures:
     """Return the figures of guests on one pod: with the common queue, each alone on its part, and
     together without the common queue.
 
@@ -131,7 +180,7 @@ def _at_load(
     ]
 
 
-def _about(guest: SharedGuest, part: int) -> dict[str, Any]:
+def _about(guest: SharedGuest, part: int) -> GuestFigures:
     trace = guest.trace
     return {
         "guest": guest.name,
@@ -154,10 +203,10 @@ def _about(guest: SharedGuest, part: int) -> dict[str, Any]:
 
 def _setups(
     guests: Sequence[SharedGuest], devices: int, outcomes: Mapping[str, Sequence[Outcome]]
-) -> list[dict[str, Any]]:
+) -> list[SetupFigures]:
     """Return the figures of each guest in each setup. Waits are of the jobs that run in all."""
     window = max(1.0, max(guest.last_submission for guest in guests))
-    rows = []
+    rows: list[SetupFigures] = []
     for setup, of_guests in outcomes.items():
         used_by_all = 0.0
         for guest_index, (guest, outcome) in enumerate(zip(guests, of_guests, strict=True)):
@@ -212,7 +261,7 @@ def _used(guest: SharedGuest, outcome: Outcome, window: float) -> float:
 # -- who gains -------------------------------------------------------------------------------
 
 
-def _verdict(guest: SharedGuest, part: int, shared: Outcome, alone: Outcome) -> dict[str, Any]:
+def _verdict(guest: SharedGuest, part: int, shared: Outcome, alone: Outcome) -> GuestVerdict:
     """Return whether a guest gains or loses by the common queue, against a part of its own.
 
     Waits and slowdowns decide. How much of its work is done by its last submission depends on that

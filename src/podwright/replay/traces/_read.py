@@ -14,7 +14,7 @@ from typing import IO
 
 from podwright.errors import InvalidRequest
 from podwright.replay.traces._csv import FIELDS, is_csv, read_csv
-from podwright.replay.traces._sacct import COMMAND, is_sacct, read_sacct
+from podwright.replay.traces._sacct import SACCT_COMMAND, is_sacct, read_sacct
 from podwright.replay.traces._swf import is_swf, read_swf
 from podwright.replay.traces._trace import Skipped, Trace, TraceJob
 
@@ -61,7 +61,7 @@ def read_lines(
         raise InvalidRequest(
             f"{source} is neither sacct's output nor CSV nor SWF: {first.strip()[:80]!r}",
             operation="read jobs from it",
-            would_work=f"{COMMAND} > sacct.txt; or CSV with a first line {','.join(FIELDS)}",
+            would_work=f"{SACCT_COMMAND} > sacct.txt; or CSV with a first line {','.join(FIELDS)}",
         )
     trace = Trace(source, jobs, skipped)
     if is_sacct(first):
@@ -69,7 +69,7 @@ def read_lines(
     if not len(trace):
         wanted = f"--tres NAME, one of {', '.join(sorted(skipped.tres))}" if skipped.tres else ""
         raise InvalidRequest(
-            _empty(source, skipped), operation="replay it", would_work=wanted or COMMAND
+            _empty(source, skipped), operation="replay it", would_work=wanted or SACCT_COMMAND
         )
     trace.notes += _silent(trace)
     return trace

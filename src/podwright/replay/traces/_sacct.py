@@ -23,7 +23,7 @@ _ASKED = (
     *("job", "user", "state", "submitted", "eligible", "start", "end", "seconds"),
     *("limit_minutes", "requested", "granted", "nodes", "cpus", "requested_memory"),
 )
-COMMAND = (
+SACCT_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --parsable2 "
     f"--starttime now-30days --format {accounting_format(*_ASKED)}"
 )
@@ -78,7 +78,7 @@ def read_sacct(
             raise InvalidRequest(
                 f"sacct's output has no field for {need}: {accounting_format(*names)}",
                 operation="read the jobs",
-                would_work=COMMAND,
+                would_work=SACCT_COMMAND,
             )
     reader = _Reader(header, zone, tres_name)
     parts: dict[str, dict[str, TraceJob]] = {}

@@ -7,7 +7,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 UNKNOWN = math.nan
 #: Seconds. A larger time is in milliseconds, or wrong; so is a longer run time.
@@ -86,6 +86,22 @@ class BadLine(NamedTuple):
 SHOWN = 20
 
 
+class BadLineFigures(TypedDict):
+    """A bad line in the shape of a report."""
+
+    number: int
+    problem: str
+    text: str
+
+
+class SkippedFigures(TypedDict):
+    """What a reader left out. left_out: the number of jobs for each reason."""
+
+    bad_lines: int
+    bad_lines_shown: list[BadLineFigures]
+    left_out: dict[str, int]
+
+
 @dataclass
 class Skipped:
     """The lines that a reader left out.
@@ -110,11 +126,14 @@ class Skipped:
         if len(self.shown) < SHOWN:
             self.shown.append(BadLine(self.blank + number, problem, text.strip()[:160]))
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> SkippedFigures:
         """Return the counts in the shape of a report."""
         return {
             "bad_lines": self.bad,
-            "bad_lines_shown": [line._asdict() for line in self.shown],
+            "bad_lines_shown": [
+                {"number": line.number, "problem": line.problem, "text": line.text}
+                for line in self.shown
+            ],
             "left_out": dict(sorted(self.reasons.items())),
         }
 

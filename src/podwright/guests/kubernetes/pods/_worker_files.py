@@ -22,7 +22,8 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Final
 
-from podwright.errors import AlreadyExists, Unavailable
+from podwright.errors import Unavailable
+from podwright.guests.kubernetes.pods._written_files import filled
 
 #: Where these files are, in our image and in pods. The scripts contain this path.
 PLACE: Final = "/podwright"
@@ -86,23 +87,8 @@ def write_worker_files(folder: Path, place: str = PLACE) -> None:
     Raises AlreadyExists for a folder that is not empty, and Unavailable where the files cannot be
     written; what was written of them is removed then.
     """
-    try:
-        missing = not folder.exists()
-        if not missing and any(folder.iterdir()):
-            raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
-        try:
-            _write_all(folder, place)
-        except BaseException:
-            for path in folder.iterdir() if folder.is_dir() else ():
-                shutil.rmtree(path, ignore_errors=True)
-            if missing and folder.is_dir():
-                folder.rmdir()
-            raise
-    except OSError as error:
-        raise Unavailable(
-            f"{folder} cannot be written: {error.strerror or error}",
-            would_work="choose another folder",
-        ) from error
+    with filled(folder):
+        _write_all(folder, place)
 
 
 def _write_all(folder: Path, place: str) -> None:

@@ -2,7 +2,6 @@
 
 from podwright.guests.slurm.setup._build import build
 from podwright.guests.slurm.setup._checks import promises
-from podwright.guests.slurm.setup._chosen_site import chosen_site, trusted_uids
 from podwright.guests.slurm.setup._crash_remnants import (
     LeftAlone,
     RecoveryPlan,
@@ -33,7 +32,6 @@ __all__ = [
     "build",
     "carry_out",
     "check_server",
-    "chosen_site",
     "far_door",
     "mapping",
     "munge_socket",
@@ -47,7 +45,6 @@ __all__ = [
     "shelf",
     "slurm_user",
     "survey",
-    "trusted_uids",
     "undo",
     "window",
     "without_munge",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from podwright.cli.shared._tables import printable, table
-from podwright.replay import duration
+from podwright.replay._advice import duration
+from podwright.replay._report_tables import DISTANCE, WAYS, distance_cells, size_cells, way_cells
+from podwright.replay._report_values import ReportFigures, WayFigures
+from podwright.replay.traces._trace import SkippedFigures
+from podwright.tables import printable, table
 
 
-def lines(report: Mapping[str, Any]) -> Iterator[str]:
+def report_lines(report: ReportFigures) -> Iterator[str]:
     """Return the report's lines, the advice first."""
     trace = report["trace"]
     yield (
@@ -24,9 +26,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     for sentence in report["what_to_change"]:
         yield from item(sentence)
     yield ""
-    yield from _ways(report["ways"])
+    yield table(WAYS, way_cells(report["ways"]))
     yield ""
-    yield from _sizes(report["ways"])
+    header = ("way", "devices", "jobs", "device-hours", "wait p50", "p95", "p99")
+    yield table(header, size_cells(report["ways"], ("p50", "p95", "p99")))
     yield from _users(report["ways"][0])
     yield from _recorded(report)
     yield ""
@@ -40,7 +43,7 @@ def item(text: str) -> Iterator[str]:
     yield from textwrap.wrap(text, 96, initial_indent="- ", subsequent_indent="  ")
 
 
-def left_out(trace: Mapping[str, Any]) -> Iterator[str]:
+def left_out(trace: SkippedFigures) -> Iterator[str]:
     """Return the lines about what the jobs do not include, and why."""
     for reason, count in trace["left_out"].items():
         yield f"left out: {count} {reason}"
@@ -52,43 +55,7 @@ def left_out(trace: Mapping[str, Any]) -> Iterator[str]:
             yield "  ..."
 
 
-def _ways(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    header = (
-        "way", "devices", "jobs", "refused", "used", "held", "free, of no use",
-        "mean wait", "p50", "p95", "p99", "slowdown", "moves",
-    )  # fmt: skip
-    yield table(
-        header,
-        (
-            (
-                row["way"],
-                row["devices"],
-                row["jobs"],
-                sum(row["refused"].values()),
-                f"{row['used']:.1%}",
-                f"{row['held']:.1%}",
-                f"{row['free_of_no_use']:.1%}",
-                *(duration(row["wait"][key]) for key in ("mean", "p50", "p95", "p99")),
-                f"{row['bounded_slowdown']['mean']:.1f}",
-                row.get("moves", 0),
-            )
-            for row in rows
-        ),
-    )
-
-
-def _sizes(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    body = []
-    for row in rows:
-        for size in row["by_size"]:
-            low, high = size["from"], size["to"]
-            waits = (duration(size["wait"][key]) for key in ("p50", "p95", "p99"))
-            name = str(high) if low == high else f"{low}-{high}"
-            body.append((row["way"], name, size["jobs"], f"{size['device_hours']:,.0f}", *waits))
-    yield table(("way", "devices", "jobs", "device-hours", "wait p50", "p95", "p99"), body)
-
-
-def _users(row: Mapping[str, Any]) -> Iterator[str]:
+def _users(row: WayFigures) -> Iterator[str]:
     if not row["users"]:
         return
     yield ""
@@ -107,9 +74,9 @@ def _users(row: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _recorded(recorded: Mapping[str, Any]) -> Iterator[str]:
-    before, apart = recorded["recorded"], recorded["distance"]
-    if not before:
+def _recorded(report: ReportFigures) -> Iterator[str]:
+    before, apart = report["recorded"], report["distance"]
+    if before is None or apart is None:
         return
     yield ""
     yield "As recorded"
@@ -118,19 +85,11 @@ def _recorded(recorded: Mapping[str, Any]) -> Iterator[str]:
         f"{before['peak']} devices were in use at once."
     )
     yield (
-        f"Given {recorded['ways'][0]['way']}'s devices when they began: {before['placed']} find "
+        f"Given {report['ways'][0]['way']}'s devices when they began: {before['placed']} find "
         f"their place, {before['without_shape']} find enough devices and no shape, "
         f"{before['without_room']} too few, {before['refused']} are refused. Jobs used "
         f"{before['used']:.1%} of these devices; {before['free_of_no_use']:.1%} were free while a "
         "job found no shape."
     )
     yield "The simulated Slurm beside the recorded one, on as many devices without shape:"
-    yield table(
-        ("figure", "recorded", "simulated"),
-        (
-            ("wait p50", *map(duration, apart["wait_p50_s"])),
-            ("wait p95", *map(duration, apart["wait_p95_s"])),
-            ("bounded slowdown, mean", *(f"{v:.1f}" for v in apart["bounded_slowdown_mean"])),
-            ("used", *(f"{v:.1%}" for v in apart["used"])),
-        ),
-    )
+    yield table(DISTANCE, distance_cells(apart))

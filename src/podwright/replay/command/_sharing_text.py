@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from podwright.cli.replay._show import item, left_out
-from podwright.cli.shared._tables import printable, table
-from podwright.replay import duration
+from podwright.replay._advice import duration
+from podwright.replay.command._report_text import item, left_out
+from podwright.replay.sharing._comparison import GuestVerdict, SetupFigures, SharedFigures
+from podwright.tables import printable, table
 
 
-def lines(figures: Mapping[str, Any]) -> Iterator[str]:
+def sharing_lines(figures: SharedFigures) -> Iterator[str]:
     """Return the report's lines, who gains first."""
     for guest in figures["guests"]:
         yield (
@@ -34,17 +34,17 @@ def lines(figures: Mapping[str, Any]) -> Iterator[str]:
         yield from item(note)
 
 
-def _words(verdict: Mapping[str, Any]) -> str:
-    word: str = verdict["verdict"]
+def _words(verdict: GuestVerdict) -> str:
+    word = verdict["verdict"]
     return f"has {word}" if word.startswith("no ") else word
 
 
-def _setups(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _setups(rows: Sequence[SetupFigures]) -> Iterator[str]:
     header = (
         "setup", "guest", "devices", "jobs", "refused", "used", "mean wait", "p50", "p95",
         "longest", "slowdown",
     )  # fmt: skip
-    body = []
+    body: list[tuple[object, ...]] = []
     for row in rows:
         used = f"{row['used']:.1%}"
         if not row["guest"]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pwd
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from podwright.client import TIMEOUT, Address, Client
 from podwright.errors import InvalidRequest
+from podwright.guests.slurm.command._pod_options import PodSetupOptions
 from podwright.guests.slurm.hooks import addresses, reach, slurm_uid
 from podwright.guests.slurm.service import Site
 from podwright.guests.slurm.service._pods import SlurmPod
@@ -25,35 +25,7 @@ from podwright.guests.slurm.setup._reachability import (
 )
 
 
-class SlurmChoice(Protocol):
-    """The options of `podwright slurm configure` that a site follows from: see Site.
-
-    An empty text or None: what the server, slurm.conf or the mode imply. mapping: a file.
-    default_ipus: a number, or `ask`.
-    """
-
-    mode: str
-    slurm_conf: str
-    pod: list[str]
-    mapping: str | None
-    partition: list[str]
-    server: str
-    server_config: str
-    host: str | None
-    port: int | None
-    slurm_user: str | None
-    listen: str
-    munge_socket: str
-    key: str
-    metrics: str
-    on_failure: str
-    room_after: float
-    default_ipus: str | None
-    folder: str
-    hooks_socket: str
-
-
-def chosen_site(choice: SlurmChoice) -> Site:
+def chosen_site(choice: PodSetupOptions) -> Site:
     """Return the site. Raises InvalidRequest for a choice that contradicts itself."""
     mode = choice.mode
     if mode == "host-mapping" and not choice.mapping:
@@ -103,7 +75,7 @@ def chosen_site(choice: SlurmChoice) -> Site:
     )
 
 
-def _with_devices(site: Site, choice: SlurmChoice, client: Client) -> Site:
+def _with_devices(site: Site, choice: PodSetupOptions, client: Client) -> Site:
     """Return the site with what its mode gives to jobs: hosts, partitions or pods."""
     if choice.mode == "host-mapping":
         path = Path(choice.mapping or "")
@@ -121,7 +93,7 @@ def _with_devices(site: Site, choice: SlurmChoice, client: Client) -> Site:
     return msgspec.structs.replace(site, pods=survey(client, choice.pod))
 
 
-def _key(choice: SlurmChoice) -> str:
+def _key(choice: PodSetupOptions) -> str:
     """Return the file of the key; empty when MUNGE is used instead."""
     if choice.key:
         return str(Path(choice.key).absolute())
@@ -130,7 +102,7 @@ def _key(choice: SlurmChoice) -> str:
     return str(Path(choice.folder).absolute() / "hook.key")
 
 
-def _default_ipus(choice: SlurmChoice, pods: Sequence[SlurmPod]) -> int:
+def _default_ipus(choice: PodSetupOptions, pods: Sequence[SlurmPod]) -> int:
     """Return the devices of a job that names none; -1: such a job is refused. Raises
     InvalidRequest.
     """

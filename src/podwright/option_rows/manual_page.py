@@ -1,27 +1,16 @@
-"""Manual pages, made from the commands' own parsers: `podwright man COMMAND`."""
+"""The manual page of a command, made from its parser, as man reads it."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from podwright._version import __version__
-from podwright.cli.about._commands import COMMANDS, parser_of
-
-#: The commands of administrators, which belong in section 8.
-_SECTIONS = {"vipu-admin": 8, "vipu-agent": 8, "vipu-server": 8}
-_WIDTH = 78
 
 
-def section(command: str) -> int:
-    """Return the section of the manual to which a command belongs."""
-    return _SECTIONS.get(command, 1)
-
-
-def page(command: str) -> str:
-    """Return the manual page of a command, one of COMMANDS, as man reads it."""
-    parser = parser_of(command)
-    title = f'.TH {command.upper()} {section(command)} "" "Podwright {__version__}" "Podwright"'
+def manual_page(command: str, parser: argparse.ArgumentParser, sections: Mapping[str, int]) -> str:
+    """Return the page. sections: that of each command which has a page, of this one, too."""
+    title = f'.TH {command.upper()} {sections[command]} "" "Podwright {__version__}" "Podwright"'
     summary = _line(parser.description or "").rstrip(".")
     lines = [title, ".SH NAME", f"{_text(command)} \\- {_text(summary[:1].lower() + summary[1:])}"]
     lines += [".SH SYNOPSIS", *_usage(parser)]
@@ -37,7 +26,8 @@ def page(command: str) -> str:
             lines += _options(verb, shared)
     if parser.epilog:
         lines += [".SH NOTES", ".nf", *map(_text, parser.epilog.splitlines()), ".fi"]
-    see_also = ", ".join(f"\\fB{_text(c)}\\fR({section(c)})" for c in COMMANDS if c != command)
+    other_pages = [(other, number) for other, number in sections.items() if other != command]
+    see_also = ", ".join(f"\\fB{_text(other)}\\fR({number})" for other, number in other_pages)
     return "\n".join([*lines, ".SH SEE ALSO", see_also, ""])
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Protocol
 
 from podwright.errors import InvalidRequest
+from podwright.gpu.command._cluster_options import GpuClusterOptions
 from podwright.gpu.configure._gates import GateScript
 from podwright.gpu.configure._sampling import Sampling
 from podwright.gpu.configure._setup import ConfigureOptions
@@ -15,37 +15,17 @@ from podwright.slurm.site.ask import ask_slurm
 from podwright.slurm.site.releases import Version, parse_version
 
 
-class ClusterChoice(Protocol):
-    """What an administrator chooses. An empty text or None: not wanted.
-
-    folder: for Podwright's own files. node_podwright: where podwright is on the nodes; empty: where
-    it is here. efficiency: seconds between samples.
-    """
-
-    autodetect: str
-    topology: str
-    confine: bool
-    imex: bool
-    health_check: str
-    health: str | None
-    efficiency: float | None
-    summary: str | None
-    summary_folder: str
-    folder: str
-    node_podwright: str
-
-
-def chosen_options(choice: ClusterChoice) -> ConfigureOptions:
-    """Return the settings. Raises InvalidRequest."""
+def chosen_options(choice: GpuClusterOptions, folder: str) -> ConfigureOptions:
+    """Return the settings. folder: for Podwright's own files. Raises InvalidRequest."""
     return ConfigureOptions(
         choice.autodetect,
         choice.topology,
         choice.confine,
         choice.imex,
         _program(choice.health_check),
-        _gate(choice),
-        _sampling(choice),
-        _summary(choice),
+        _gate(choice, folder),
+        _sampling(choice, folder),
+        _summary(choice, folder),
     )
 
 
@@ -59,7 +39,7 @@ def _program(name: str) -> str:
     return name
 
 
-def _gate(choice: ClusterChoice) -> GateScript | None:
+def _gate(choice: GpuClusterOptions, folder: str) -> GateScript | None:
     """Return the settings of our own health check, if it is wanted. Raises InvalidRequest."""
     if not choice.health:
         return None
@@ -69,30 +49,30 @@ def _gate(choice: ClusterChoice) -> GateScript | None:
             operation="--health with --health-check",
             would_work="--health, and the other program as a script in node-health.toml",
         )
-    script = Path(choice.folder).absolute() / "node-health"
+    script = Path(folder).absolute() / "node-health"
     return GateScript(_program(str(script)), _on_nodes(choice), choice.health)
 
 
-def _sampling(choice: ClusterChoice) -> Sampling | None:
+def _sampling(choice: GpuClusterOptions, folder: str) -> Sampling | None:
     """Return the settings for samples of jobs' GPUs, if they are wanted. Raises InvalidRequest."""
     if not choice.efficiency:
         return None
-    script = Path(choice.folder).absolute() / "task-prolog"
+    script = Path(folder).absolute() / "task-prolog"
     return Sampling(_program(str(script)), _on_nodes(choice), choice.efficiency)
 
 
-def _summary(choice: ClusterChoice) -> Summary | None:
+def _summary(choice: GpuClusterOptions, folder: str) -> Summary | None:
     """Return the settings for summaries at jobs' ends, if they are wanted. Raises
     InvalidRequest.
     """
     if not choice.summary:
         return None
-    script = _program(str(Path(choice.folder).absolute() / "job-epilog"))
-    folder = _program(choice.summary_folder)
-    return Summary(script, _on_nodes(choice), choice.summary, folder)
+    script = _program(str(Path(folder).absolute() / "job-epilog"))
+    summary_folder = _program(choice.summary_folder)
+    return Summary(script, _on_nodes(choice), choice.summary, summary_folder)
 
 
-def _on_nodes(choice: ClusterChoice) -> str:
+def _on_nodes(choice: GpuClusterOptions) -> str:
     """Return the path of podwright on the nodes."""
     return _program(choice.node_podwright or shutil.which("podwright") or "/usr/bin/podwright")
 

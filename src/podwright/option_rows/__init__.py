@@ -194,11 +194,16 @@ class OptionTable:
                     yield field, row
 
     @classmethod
-    def add_to(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the options to a parser."""
+    def add_to(
+        cls, parser: argparse.ArgumentParser, without: type[OptionTable] | None = None
+    ) -> None:
+        """Add the options to a parser. without: a base whose options it has already."""
+        added = {row for _, row in without.rows()} if without else set()
         groups: dict[OptionGroup, argparse._ActionsContainer] = {}
         exclusive: dict[str, argparse._ActionsContainer] = {}
         for field, row in cls.rows():
+            if row in added:
+                continue
             place: argparse._ActionsContainer = parser
             if row.group is not None:
                 if row.group not in groups:

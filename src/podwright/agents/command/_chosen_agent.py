@@ -1,0 +1,48 @@
+"""The agent that `vipu-agent` runs: its machine, and whom it believes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podwright.agents._agent_server import Agent
+from podwright.agents._idempotency import Heard
+from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
+from podwright.agents._simulated import SimulatedMachine
+from podwright.agents._state_file import SavedMachine
+from podwright.agents.command._agent_arguments import AgentArguments
+from podwright.agents.command._chosen_machine import chosen_machine, state_file
+from podwright.errors import InvalidRequest
+from podwright.hosts import is_loopback
+from podwright.hosts._state_folders import own_key
+
+if TYPE_CHECKING:
+    from podwright.agents.gpu import GpuMachine
+
+
+def chosen_agent(arguments: AgentArguments) -> tuple[Agent, SimulatedMachine | GpuMachine, Path]:
+    """Return the agent, its machine, and the file with the machine's state.
+
+    Raises InvalidRequest where other machines reach it and nobody would be checked, and what
+    chosen_machine raises.
+    """
+    certs = arguments.tls_certs
+    if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
+        raise InvalidRequest(
+            f"{arguments.host} is reachable from other machines, and nobody would be checked",
+            operation=f"listen on {arguments.host}",
+            would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
+        )
+    machine = chosen_machine(arguments)
+    name = machine.machine.name
+    state = state_file(arguments, name)
+    saved = SavedMachine(machine, state)
+    secret = None
+    if arguments.agent_key or not certs:
+        named = arguments.agent_key
+        key = read_key(Path(named)) if named else machine_key(own_key(system=arguments.system))
+        heard = Heard(2 * WINDOW, state.with_name(state.name + ".heard"), now=time.time())
+        secret = Secret(key, heard=heard)
+    agent = Agent(saved, name, secret=secret, certs=Path(certs) if certs else None)
+    return agent, machine, state

@@ -1,0 +1,1 @@
+"""What the words of `podwright slurm configure` mean for nodes with GPUs."""

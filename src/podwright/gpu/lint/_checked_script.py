@@ -1,0 +1,75 @@
+"""A job script as `podwright slurm lint` checks it: its findings, and its corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from podwright.gpu.lint._fix import difference, fix
+from podwright.gpu.lint._formats import as_text, whole_text
+from podwright.gpu.lint._rule import Finding
+from podwright.gpu.lint._rules import lint
+from podwright.gpu.lint._rules_values import UNKNOWN_PARTITION
+from podwright.gpu.lint._script import read_script
+from podwright.gpu.lint._script_files import replace_file
+from podwright.gpu.lint._site_cache import CachedSite
+
+
+class LintSettings(NamedTuple):
+    """What is looked for, and what is done about it.
+
+    better: whether to find what could be better, too. ignore: rules that are skipped. fix: whether
+    to make the corrections that are sure; write: in the file.
+    """
+
+    better: bool = False
+    ignore: Collection[str] = ()
+    fix: bool = False
+    write: bool = False
+
+
+class CheckedScript(NamedTuple):
+    """A script with what is wrong in it after its corrections, which `change` has as a diff."""
+
+    path: str
+    findings: list[Finding]
+    change: str
+    settings: LintSettings
+
+    def lines(self, *, alone: bool) -> list[str]:
+        """Return the findings for people. alone: whether it is the only script.
+
+        Partitions that the site lacks are named once for all scripts: see foreign_partitions.
+        """
+        listed = [each for each in self.findings if alone or each.rule != UNKNOWN_PARTITION]
+        lines = as_text(self.path, listed)
+        if not self.findings and not self.change:
+            lines.append(f"{self.path}: no mistakes found")
+        return lines
+
+    def change_row(self) -> dict[str, object]:
+        """Return the corrections for programs."""
+        return {
+            "file": whole_text(self.path),
+            "diff": whole_text(self.change),
+            "written": self.settings.write,
+        }
+
+
+def check_script(path: str, text: str, site: CachedSite, settings: LintSettings) -> CheckedScript:
+    """Return what is wrong in a script, and correct it. Raises InvalidRequest where it is no file
+    that can be written.
+    """
+    change = ""
+    if settings.fix:
+        after = fix(text, site, better=settings.better, name=path)
+        change = difference(text, after, path)
+        if settings.write and after != text:
+            replace_file(path, after)
+        text = after
+    findings = [
+        finding
+        for finding in lint(read_script(text, path), site, better=settings.better)
+        if finding.rule not in settings.ignore
+    ]
+    return CheckedScript(path, findings, change, settings)

@@ -1,0 +1,1 @@
+"""What the words of `podwright replay` mean, and its report as text."""
