@@ -56,7 +56,7 @@ class Client:
 
     async def given(self) -> bool:
         """Return whether the wanted partition exists, and the lease if there should be one."""
-        leases = self.pod.controller._core.leases
+        leases = self.pod.controller._state.leases
         return bool(await _names(self.pod)) and bool(leases) is self.lease
 
 
@@ -82,7 +82,7 @@ def test_what_nobody_heard_of_is_given_back_after_a_restart(lease: bool) -> None
         assert await client.given()
         await _passes(pod, 3)
         assert await _names(pod) == []
-        assert pod.controller._core.leases == {}
+        assert pod.controller._state.leases == {}
         assert not any(kind == WAITER for kind, _ in pod.written())
         with pytest.raises(NotFound, match="Join again"):
             await client.query()
@@ -180,7 +180,7 @@ def test_a_place_in_the_line_is_taken_once_and_kept_through_restarts() -> None:
         await pod.ask("RemovePartition", RemoveRequest(name="p1"))
         await pod.quiet()
         assert (await client.join()).lease is not None
-        assert len(pod.controller._core.leases) == 1
+        assert len(pod.controller._state.leases) == 1
 
     asyncio.run(life())
 

@@ -243,8 +243,10 @@ async def test_a_silent_machine_is_noticed_in_time_and_its_partitions_settled(si
     await site.time.advance(30)
     assert (await site.partition("p1")).ready_state.value == "ACTIVE"
     site.machines["ag2"].set_down(True)
-    core = site.controller._core
-    took = await site.until(SILENCE + 1, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+    state = site.controller._state
+    took = await site.until(
+        SILENCE + 1, lambda: state.partitions["p1"].known.ready.value == "ERROR"
+    )
     assert took >= SILENCE / 2
     info = await site.partition("p1")
     assert info.errors == [f"machine ag2 has been silent for {SILENCE:g} s"]
@@ -259,15 +261,15 @@ async def test_a_server_that_stood_still_takes_nobody_for_silent(site: Site) -> 
     await site.agents("ag1")
     await site.cluster("c1", "ag1")
     await site.create("p1", 4)
-    core, machine = site.controller._core, site.machines["ag1"]
+    state, machine = site.controller._state, site.machines["ag1"]
     for hangs in (0, 1) * 4:
         machine.fail_next("describe", hangs, Fault.HANG)
         site.time.now += 1000
         for _ in range(2 * int(SILENCE)):
             await site.time.advance(0.25)
-            assert core.down == set()
+            assert state.down == set()
     machine.set_down(True)
-    await site.until(SILENCE * 1.5 + 1, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+    await site.until(SILENCE * 1.5 + 1, lambda: state.partitions["p1"].known.ready.value == "ERROR")
 
 
 async def test_a_fault_of_ours_in_one_look_does_not_end_the_watch(
@@ -286,8 +288,8 @@ async def test_a_fault_of_ours_in_one_look_does_not_end_the_watch(
     monkeypatch.setattr(Heartbeats, "_compare", faulty)
     await site.until(SILENCE, lambda: "RuntimeError: a fault" in caplog.text)
     site.machines["ag1"].set_down(True)
-    core = site.controller._core
-    await site.until(SILENCE * 1.5 + 1, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+    state = site.controller._state
+    await site.until(SILENCE * 1.5 + 1, lambda: state.partitions["p1"].known.ready.value == "ERROR")
 
 
 async def test_a_hanging_machine_does_not_hold_its_partitions(site: Site) -> None:
@@ -310,12 +312,12 @@ async def test_one_that_comes_back_is_reset_before_it_serves(site: Site) -> None
     machine = site.machines["ag1"]
     machine.use(epoch, [0, 1])
     machine.set_down(True)
-    core = site.controller._core
-    await site.until(SILENCE + 1, lambda: "ag1" in core.down)
+    state = site.controller._state
+    await site.until(SILENCE + 1, lambda: "ag1" in state.down)
     await site.controller.remove_partition(ALICE, RemoveRequest(name="p1", force=True))
     assert machine.devices[0].used_by == "p1"
     machine.set_down(False)
-    await site.until(10, lambda: "ag1" not in core.down)
+    await site.until(10, lambda: "ag1" not in state.down)
     assert {device.used_by for device in machine.devices} == {""}
     assert (await site.create("p2", 4)).ready_state.value == "ACTIVE"
     assert machine.violations == []
@@ -328,9 +330,9 @@ async def test_one_that_forgot_its_partition_is_noticed(site: Site) -> None:
     await site.create("p1", 4)
     calls = site.machines["ag1"].calls
     site.machines["ag1"].power_cycle()
-    core = site.controller._core
-    await site.until(SILENCE, lambda: core.partitions["p1"].known.auto_resets == 1)
-    await site.until(10, lambda: core.partitions["p1"].known.ready.value == "ACTIVE")
+    state = site.controller._state
+    await site.until(SILENCE, lambda: state.partitions["p1"].known.auto_resets == 1)
+    await site.until(10, lambda: state.partitions["p1"].known.ready.value == "ACTIVE")
     assert [call.kind for call in calls if call.kind != "describe"][-2:] == ["reset", "configure"]
 
 
@@ -346,19 +348,19 @@ async def test_one_that_comes_back_with_other_hardware_is_refused(site: Site, ch
     else:
         machine.devices.pop()
         said = "it has 3 devices, not 4"
-    core = site.controller._core
-    await site.until(SILENCE, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+    state = site.controller._state
+    await site.until(SILENCE, lambda: state.partitions["p1"].known.ready.value == "ERROR")
     info = await site.agent("ag2")
     assert (info.state, info.reason) == ("REFUSED", said)
     assert said in (await site.partition("p1")).errors[0]
     await site.time.advance(60)
-    assert "ag2" in core.down
+    assert "ag2" in state.down
     replace = AgentRequest(name="ag2", host="ag2", port=1, replace=True)
     if change == "count":
         await refused(site.controller.create_agent(ROOT, replace), InvalidRequest, "it has 3 IPUs")
         return
     await site.controller.create_agent(ROOT, replace)
-    await site.until(20, lambda: "ag2" not in core.down)
+    await site.until(20, lambda: "ag2" not in state.down)
     assert (await site.agent("ag2")).state == "UP"
 
 
@@ -553,15 +555,15 @@ async def test_a_relocatable_partition_moves_when_its_machine_falls_silent(site:
     site.machines[here].set_down(True)
 
     def moved() -> bool:
-        record = site.controller._core.partitions["p1"].known
+        record = site.controller._state.partitions["p1"].known
         return record.ready.value == "ACTIVE" and record.operation.value == "IDLE"
 
-    await site.until(SILENCE + 1, lambda: here in site.controller._core.down)
+    await site.until(SILENCE + 1, lambda: here in site.controller._state.down)
     await site.until(10, moved)
     info = await site.partition("p1")
     assert {device.machine for gcd in info.gcds for device in gcd} == {other}
     site.machines[here].set_down(False)
-    await site.until(10, lambda: here not in site.controller._core.down)
+    await site.until(10, lambda: here not in site.controller._state.down)
     assert site.machines[here].devices[0].partition == ""
 
 
@@ -585,10 +587,10 @@ async def test_events_of_machines_are_news(site: Site) -> None:
     await site.cluster("c1", "ag1", "ag2")
     await site.create("p1", 4)
     (home,) = {ref.machine for gcd in (await site.partition("p1")).gcds for ref in gcd}
-    core = site.controller._core
-    for down, state in ((True, "ERROR"), (False, "ACTIVE")):
+    state = site.controller._state
+    for down, expected in ((True, "ERROR"), (False, "ACTIVE")):
         site.machines[home].set_down(down)
-        await site.until(60, lambda s=state: core.partitions["p1"].known.ready.value == s)  # type: ignore[misc]
+        await site.until(60, lambda e=expected: state.partitions["p1"].known.ready.value == e)  # type: ignore[misc]
     listed = await site.controller.list_events(ROOT, EventsRequest())
     told = [(e.what, e.about) for e in listed.events if e.who == "server"]
     assert told == [("MachineDown", home), ("Error", "p1"), ("MachineUp", home), ("Reset", "p1")]

@@ -109,11 +109,11 @@ async def _whole(world: World) -> None:
     """Check that every object has an entry with its caller, and that the chains are unaltered."""
     assert problems(world) == []
     asked = {(e.about, e.who) for e in await events(world)}
-    for entry in world.controller._core.partitions.values():
+    for entry in world.controller._state.partitions.values():
         assert (entry.name, entry.known.owner) in asked
         for lease in entry.leases.values():
             assert (entry.name, lease.record.owner) in asked
-    for user, _ in world.controller._core.quotas:
+    for user, _ in world.controller._state.quotas:
         assert (user, "root") in asked
     records = world.store._disk.records
     whose = [msgspec.json.decode(body)["about"] for (kind, _), body in records.items()
@@ -263,7 +263,7 @@ async def test_the_call_verifies_for_administrators_alone() -> None:
     world = World()
     await world.start()
     await world.create("p1", 2, caller=ALICE)
-    await world.controller._core.journal.flush()
+    await world.controller._state.journal.flush()
     report = await world.controller.verify_audit(ROOT, AuditRequest())
     (chain,) = report.chains
     assert (chain.entries, chain.problems) == (2, [])
@@ -305,7 +305,7 @@ async def test_a_start_with_a_wrong_clock_stamps_nothing_after_it_is_corrected()
     assert made.created_at == pytest.approx(world.time.wall(), abs=5.0)
     (event,) = [e for e in await events(world) if e.about == "p2"]
     assert event.at == pytest.approx(world.time.wall(), abs=5.0)
-    assert world.controller._core.now() >= world.time.wall() + 2 * 86400.0 - 5.0
+    assert world.controller._state.now() >= world.time.wall() + 2 * 86400.0 - 5.0
     numbers = [e.number for e in await events(world)]
     assert numbers == sorted(numbers)
     await world.stop()

@@ -34,8 +34,8 @@ async def test_a_cancelled_caller_stops_nobody(world: World, name: str, turns: i
         await asyncio.sleep(0)
     call.cancel()
     await asyncio.wait([call])
-    while world.controller._core.tasks:
-        await asyncio.wait(world.controller._core.tasks)
+    while world.controller._state.tasks:
+        await asyncio.wait(world.controller._state.tasks)
     assert world.controller.failure is None
     for partition in await world.names():
         assert (await world.get(partition)).ready_state is ReadyState.ACTIVE
@@ -67,8 +67,8 @@ async def test_a_change_that_fails_after_its_caller_is_gone_says_so(
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.wait([call])
-    while world.controller._core.tasks:
-        await asyncio.wait(world.controller._core.tasks)
+    while world.controller._state.tasks:
+        await asyncio.wait(world.controller._state.tasks)
     await asyncio.sleep(0)
     gc.collect()
     assert unheard == []
@@ -80,7 +80,7 @@ async def test_what_was_killed_begins_nothing_more(world: World) -> None:
     nobody awaited the task.
     """
     await world.create("p1", 4, caller=ROOT)
-    world.controller._core.journal.later(Put("meta", "seen", b"{}"))
+    world.controller._state.journal.later(Put("meta", "seen", b"{}"))
     await world.kill()
     began: list[object] = []
     loop = asyncio.get_running_loop()

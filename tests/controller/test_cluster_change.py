@@ -90,7 +90,7 @@ async def test_another_machine_takes_the_place_of_one_that_died(site: Site) -> N
         await change(site, replace=one, by="ag4")
     await site.controller.drain_machine(ROOT, MachineName(name=one))
     site.machines[one].set_down(True)
-    await site.until(2 * SILENCE, lambda: one in site.controller._core.down)
+    await site.until(2 * SILENCE, lambda: one in site.controller._state.down)
     await site.controller.remove_partition(ROOT, RemoveRequest(name="p1", force=True))
     await change(site, replace=one, by="ag4", dry_run=True)
     after = await change(site, replace=one, by="ag4")
@@ -124,7 +124,7 @@ async def test_one_that_is_silent_joins_and_serves_once_it_answers(site: Site) -
     site.machines["ag2"].set_down(True)
     assert (await change(site, add=["ag2"])).down == ["ag2"]
     site.machines["ag2"].set_down(False)
-    await site.until(30, lambda: "ag2" not in site.controller._core.down)
+    await site.until(30, lambda: "ag2" not in site.controller._state.down)
     await site.create("p1", 8)
 
 

@@ -211,7 +211,7 @@ async def test_a_late_call_of_the_dead_server_is_refused() -> None:
     await world.create("p1", 4)
     # The outcome of the creation is written a moment later. On a busy machine that moment may come
     # below, and would count as one of the two acts.
-    await world.controller._core.journal.flush()
+    await world.controller._state.journal.flush()
     world.trigger.at = world.trigger.count + 2  # the call to the machine, after the commit
     assert not await world.until_killed(lambda: world.reset("p1"))
     announced = decode(

@@ -122,7 +122,7 @@ class MarkedPod(Pod):
 
     async def killed(self) -> None:
         """Kill the server. Everything that was not committed is lost."""
-        self.controller._core.journal.failure = Unavailable("killed")  # its timer begins nothing
+        self.controller._state.journal.failure = Unavailable("killed")  # its timer begins nothing
         current = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not current]
         for task in tasks:
@@ -152,7 +152,7 @@ class MarkedPod(Pod):
 
     async def picture(self) -> dict[str, object]:
         """Return the state, without the numbers and times that differ between any two runs."""
-        core, found = self.controller._core, self.controller
+        state, found = self.controller._state, self.controller
         waiters = found._services.waiting._waiters.values()
         return {
             "partitions": [_plain(p) for p in (await found.list_partitions(ROOT, ALL)).partitions],
@@ -184,10 +184,10 @@ class MarkedPod(Pod):
             "quotas": (await found.list_quotas(ROOT, ALL)).quotas,
             "shares": (await found.list_shares(ROOT, ALL)).shares,
             "jobs": [_plain(job) for job in (await found.list_jobs(ROOT, ALL)).jobs],
-            "moves": sorted((m.partition, str(m.target.blocks)) for m in core.moves.values()),
+            "moves": sorted((m.partition, str(m.target.blocks)) for m in state.moves.values()),
             "moving": found._services.moves.allowed,
-            "quarantine": sorted(q.partition for q in core.quarantine.values()),
-            "fences": sorted(entry.name for entry in core.fences.values()),
+            "quarantine": sorted(q.partition for q in state.quarantine.values()),
+            "fences": sorted(entry.name for entry in state.fences.values()),
         }
 
 
@@ -247,7 +247,7 @@ async def _once(before: Step, call: Step, *, restart: bool) -> Run:
     pod = await _create_call(before)
     outcome = await _outcome(call, pod)
     if restart:
-        await pod.controller._core.journal.flush()
+        await pod.controller._state.journal.flush()
         await pod.restarted()
     return await _finished(pod, outcome)
 

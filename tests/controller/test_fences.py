@@ -467,7 +467,7 @@ async def test_what_is_fenced_moves_to_no_other_devices(bare: World) -> None:
 
 @pytest.mark.parametrize("hosts", [["head"], []])
 async def test_on_its_own_host_the_server_looks_for_itself(bare: World, hosts: list[str]) -> None:
-    here = bare.controller._core.own_host = ThisHost("head", ["ag1"])
+    here = bare.controller._state.own_host = ThisHost("head", ["ag1"])
     here.running.add("run-1")
     await bare.create("p1", 4, caller=ALICE)
     await acquire(bare, "p1", hosts=hosts, run="run-1")
@@ -490,7 +490,7 @@ async def test_on_its_own_host_the_server_looks_for_itself(bare: World, hosts: l
 async def test_what_it_cannot_see_it_does_not_take_for_gone(
     bare: World, hosts: list[str], run: str, machines: list[str], seen: set[int]
 ) -> None:
-    here = bare.controller._core.own_host = ThisHost("head", machines)
+    here = bare.controller._state.own_host = ThisHost("head", machines)
     here.seen = seen
     await bare.create("p1", 4, caller=ALICE)
     await acquire(bare, "p1", hosts=hosts, run=run)
@@ -500,7 +500,7 @@ async def test_what_it_cannot_see_it_does_not_take_for_gone(
 
 async def abandoned(bare: World, here: ThisHost, *, hosts: Sequence[str], run: str) -> AcquireReply:
     """A launch that was observed, and then killed together with its watchers."""
-    bare.controller._core.own_host = here
+    bare.controller._state.own_host = here
     here.running.add(run)
     await bare.create("p1", 4, caller=ALICE)
     reply = await acquire(bare, "p1", hosts=hosts, run=run, ttl=300.0)
@@ -544,7 +544,7 @@ async def test_it_keeps_its_lease_where_the_server_cannot_know(
 
 async def test_a_launch_that_is_killed_at_once_was_seen_all_the_same(bare: World) -> None:
     """All its processes end before the reconciler ticks for the first time."""
-    here = bare.controller._core.own_host = ThisHost("head", ["ag1"])
+    here = bare.controller._state.own_host = ThisHost("head", ["ag1"])
     here.running.add("run-1")
     await bare.create("p1", 4, caller=ALICE)
     await acquire(bare, "p1", hosts=["head"], run="run-1", ttl=300.0)
@@ -556,7 +556,7 @@ async def test_a_launch_that_is_killed_at_once_was_seen_all_the_same(bare: World
 
 async def test_a_launch_that_was_never_seen_keeps_its_lease(bare: World) -> None:
     """The launch may run in a container that has this host's name."""
-    bare.controller._core.own_host = ThisHost("head", ["ag1"])
+    bare.controller._state.own_host = ThisHost("head", ["ag1"])
     await bare.create("p1", 4, caller=ALICE)
     await acquire(bare, "p1", hosts=["head"], run="run-1", ttl=300.0)
     await bare.time.advance(200)

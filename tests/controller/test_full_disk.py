@@ -84,18 +84,18 @@ class Pod(Site):
         await pod.agents("ag1", "ag2", "ag3", "ag4", "ag5", "ag6")
         await pod.cluster("c1", "ag1", "ag2", "ag3", "ag4")
         await prepare(pod)
-        await pod.controller._core.journal.flush()
+        await pod.controller._state.journal.flush()
         pod.later = {}
         return pod
 
     async def start(self) -> None:
         await super().start()
-        await self.controller._core.journal.flush()
+        await self.controller._state.journal.flush()
         self.later = {}
         self._listen()
 
     def _listen(self) -> None:
-        journal = self.controller._core.journal
+        journal = self.controller._state.journal
         commit, later = journal.commit, journal.later
 
         async def committing(changes: list[Change]) -> None:
@@ -121,19 +121,19 @@ class Pod(Site):
 
     async def quiet(self) -> None:
         """Wait until everything under way has ended."""
-        core = self.controller._core
+        state = self.controller._state
         for _ in range(3):
-            while core.tasks:
-                await asyncio.wait(core.tasks)
+            while state.tasks:
+                await asyncio.wait(state.tasks)
             await asyncio.sleep(0)
 
     async def stands(self) -> None:
         """Check that memory equals the written state, and that holders of leases go on."""
-        core = self.controller._core
+        state = self.controller._state
         assert self.remembered() == self.written()
         assert self.taken() == self.owed()
-        assert not core.admitted
-        for lease in list(core.leases.values()):
+        assert not state.admitted
+        for lease in list(state.leases.values()):
             request = LeaseRequest(id=lease.record.id, epoch=lease.record.epoch)
             renewed = await self.ask("Renew", request)
             assert not (renewed.move and self.controller.read_only), "it would end for nothing"
@@ -141,13 +141,13 @@ class Pod(Site):
     async def goes_on(self, call: Step) -> None:
         """Make room again: a new start finishes what was begun, and then the call succeeds."""
         kept = self.kept()
-        leases = set(self.controller._core.leases)
+        leases = set(self.controller._state.leases)
         await self.controller.close()
         await self.start()
         await self.quiet()
         await self.stands()
         assert kept.items() <= self.kept().items()
-        assert set(self.controller._core.leases) == leases
+        assert set(self.controller._state.leases) == leases
         with suppress(PodwrightError):
             await call(self)
         await self.quiet()
@@ -159,7 +159,7 @@ class Pod(Site):
         """Return the partitions that are not being removed, with their devices."""
         return {
             entry.name: entry.known.blocks
-            for entry in self.controller._core.partitions.values()
+            for entry in self.controller._state.partitions.values()
             if entry.known.operation is not OperationState.REMOVING
             and (entry.leases or not entry.known.transient)
         }
@@ -175,17 +175,17 @@ class Pod(Site):
 
     def remembered(self) -> Table:
         """Return the state in memory in the form in which it would be written."""
-        core, controller = self.controller._core, self.controller
-        puts: list[Put] = [records.put(record) for record in core.partitions.records()]
-        puts += [records.put_lease(lease.record) for lease in core.leases.values()]
-        puts += [records.put_fence(f) for e in core.partitions.values() for f in e.fences.values()]
-        puts += map(records.put_quarantine, core.quarantine.values())
+        state, controller = self.controller._state, self.controller
+        puts: list[Put] = [records.put(record) for record in state.partitions.records()]
+        puts += [records.put_lease(lease.record) for lease in state.leases.values()]
+        puts += [records.put_fence(f) for e in state.partitions.values() for f in e.fences.values()]
+        puts += map(records.put_quarantine, state.quarantine.values())
         puts += [
             registry.put_agent(one.record) for one in controller._services.registry.agents.values()
         ]
         puts += map(users.put_user, controller._services.users._users.values())
         for name in controller._services.registry.clusters:
-            site = core.inventory.sites[name]
+            site = state.inventory.sites[name]
             puts.append(registry.put_cluster(site.cluster))
             puts += [Put("drain", machine, b"{}") for machine in site.drained]
             if not allocations.implicit(site):
@@ -204,24 +204,24 @@ class Pod(Site):
         return found
 
     def _quotas(self) -> list[tuple[str, str]]:
-        return [(QUOTA, "/".join(key)) for key in self.controller._core.quotas]
+        return [(QUOTA, "/".join(key)) for key in self.controller._state.quotas]
 
     def taken(self) -> list[tuple[str, int, int]]:
         """Return the devices that the index gives to nobody."""
         return sorted(
             at
-            for name, site in self.controller._core.inventory.sites.items()
+            for name, site in self.controller._state.inventory.sites.items()
             for placement in site.index.placements()
             for at in _places(name, placement)
         )
 
     def owed(self) -> list[tuple[str, int, int]]:
         """Return the devices that somebody has, or that are kept for somebody."""
-        core = self.controller._core
-        of = [(record.cluster, record.placement) for record in core.partitions.records()]
-        of += [(one.cluster, one.placement) for one in core.quarantine.values()]
-        of += [(one.site.cluster.name, one.target) for one in core.moves.values()]
-        for kept in core.reservations.values():
+        state = self.controller._state
+        of = [(record.cluster, record.placement) for record in state.partitions.records()]
+        of += [(one.cluster, one.placement) for one in state.quarantine.values()]
+        of += [(one.site.cluster.name, one.target) for one in state.moves.values()]
+        for kept in state.reservations.values():
             of += [(kept.goal.site.cluster.name, piece) for piece in kept.placements]
         return sorted(at for name, placement in of for at in _places(name, placement))
 
@@ -265,7 +265,7 @@ async def fencing(pod: Pod) -> None:
     pod.held = held
     pod.machines[held.partition.gcds[0][0].machine].set_down(True)
     await release(pod, confirmed=False)
-    assert pod.controller._core.fences
+    assert pod.controller._state.fences
 
 
 async def asked_to_move(pod: Pod) -> None:
@@ -304,7 +304,7 @@ async def call_off_move(pod: Pod) -> None:
 async def job_asked(pod: Pod) -> None:
     await a_job(pod)
     await ask_to_move(pod)
-    assert pod.controller._core.moves
+    assert pod.controller._state.moves
 
 
 async def move(pod: Pod) -> None:

@@ -105,16 +105,16 @@ async def test_everybody_who_waits_gets_something() -> None:
         line = await world.controller.list_waiters(ROOT, ALL)
         longest = max(longest, len(line.waiters))
         await world.time.advance(rng.choice((0.25, 1.0)))
-        while world.controller._core.tasks:
-            await asyncio.wait(world.controller._core.tasks)
+        while world.controller._state.tasks:
+            await asyncio.wait(world.controller._state.tasks)
         if step % 50 == 49:
             await world.restart()
     for _ in range(400):  # all end in the end
         for name in await world.names():
             await world.remove(name)
         await world.time.advance(1.0)
-        while world.controller._core.tasks:
-            await asyncio.wait(world.controller._core.tasks)
+        while world.controller._state.tasks:
+            await asyncio.wait(world.controller._state.tasks)
         if not (await world.controller.list_waiters(ROOT, ALL)).waiters:
             break
     assert (await world.controller.list_waiters(ROOT, ALL)).waiters == []

@@ -53,15 +53,15 @@ async def test_a_machine_that_comes_back_looks_at_its_own_partitions_alone(
     await world.start()
     for n in range(128):
         await world.create(f"p{n}", 2)
-    core = world.controller._core
-    entry = core.partitions["p0"]
+    state = world.controller._state
+    entry = state.partitions["p0"]
     (machine,) = entry.machines
-    report = await core.hardware.describe(machine)
+    report = await state.hardware.describe(machine)
     counted.parts = 0
-    assert await release_strays(core, machine, report)
+    assert await release_strays(state, machine, report)
     assert 0 < counted.parts <= 4
-    owners = core.partitions.owners(machine)
-    assert {e.name for e in core.partitions.on(machine)} == set(owners.values())
+    owners = state.partitions.owners(machine)
+    assert {e.name for e in state.partitions.on(machine)} == set(owners.values())
     await world.stop()
 
 
@@ -71,14 +71,14 @@ async def test_what_is_on_a_machine_follows_every_change() -> None:
     await world.start()
 
     def check() -> None:
-        core = world.controller._core
+        state = world.controller._state
         for machine in world.machines:
             there = {
                 e.name
-                for e in core.partitions.values()
+                for e in state.partitions.values()
                 if e.record is not None and machine in e.parts()
             }
-            assert {e.name for e in core.partitions.on(machine)} == there
+            assert {e.name for e in state.partitions.on(machine)} == there
 
     await world.create("a", 4, relocatable=True)
     await world.create("b", 8)
@@ -86,13 +86,13 @@ async def test_what_is_on_a_machine_follows_every_change() -> None:
     held = await world.acquire("b", 4, update=True)  # another shape: made anew
     check()
     await world.release(held)
-    (machine,) = world.controller._core.partitions["a"].machines
+    (machine,) = world.controller._state.partitions["a"].machines
     world.machines[machine].set_down(True)
     with pytest.raises(PodwrightError):
         await world.remove("a")
     check()
     await world.time.advance(30)  # it moves
-    assert world.controller._core.partitions["a"].machines != (machine,)
+    assert world.controller._state.partitions["a"].machines != (machine,)
     check()
     await world.restart()
     check()

@@ -183,19 +183,19 @@ async def test_a_job_of_two_pools_gets_both_or_none() -> None:
 
 async def test_a_machine_out_of_service_moves_the_place(world: World) -> None:
     (place,) = (await enqueue(world, "a", head("job 1", 8))).places
-    core = world.controller._core
-    site = core.inventory.sites["pod16"]
+    state = world.controller._state
+    site = state.inventory.sites["pod16"]
     machine = site.refs[0][place.devices[0][1]].machine
-    core.down.add(machine)
+    state.down.add(machine)
     (moved,) = (await enqueue(world, "a", head("job 1", 8))).places
     assert moved.devices != place.devices
-    core.down.clear()
+    state.down.clear()
 
 
 async def test_a_device_that_is_ill_is_in_no_place(world: World) -> None:
     (place,) = (await enqueue(world, "a", head("job 1", 8))).places
-    core = world.controller._core
-    site = core.inventory.sites["pod16"]
+    state = world.controller._state
+    site = state.inventory.sites["pod16"]
     ill = site.refs[0][place.devices[3][1]]
     site.unhealthy[ill.machine] = frozenset({ill.index})
     (moved,) = (await enqueue(world, "a", head("job 1", 8))).places

@@ -29,7 +29,7 @@ async def test_it_ends_within_a_second_of_its_ttl(world: World) -> None:
 
 async def test_renewing_moves_the_end_and_costs_no_commit(world: World) -> None:
     reply = await world.acquire("p1", 4, create=True, ttl=10)
-    await world.controller._core.journal.flush()
+    await world.controller._state.journal.flush()
     commits = world.store.commits
     for _ in range(20):
         await world.time.advance(8)
@@ -98,7 +98,7 @@ async def test_nothing_is_held_within_a_lease_that_ended_meanwhile(world: World)
     """The end of a job and a launch within the job wait for the same partition."""
     await world.create("r", 8, reconfigurable=True)
     job = await world.acquire("r", 4)
-    async with world.controller._core.partitions["r"].lock:
+    async with world.controller._state.partitions["r"].lock:
         end = asyncio.create_task(world.release(job))
         launch = asyncio.create_task(world.acquire("r", 0, parent=job.lease.id))
         for _ in range(10):
@@ -181,7 +181,7 @@ async def test_a_fault_in_one_tick_lets_no_lease_live_for_ever(
 
 async def test_leases_that_were_released_are_not_watched_until_their_end(world: World) -> None:
     """A lease may be granted for an hour and held for a moment, again and again."""
-    leases = world.controller._core.leases
+    leases = world.controller._state.leases
     kept = await world.acquire("p1", 4, create=True, ttl=3000)
     await world.create("p2", 4)
     for _ in range(4 * leases.SPARE):

@@ -315,8 +315,8 @@ class Life(RuleBasedStateMachine):
     async def _at_rest(self) -> bool:
         """Let everything under way end. Returns False when that killed the controller."""
         await asyncio.sleep(0)
-        while self.world.controller._core.tasks:
-            await asyncio.wait(self.world.controller._core.tasks, timeout=0.05)
+        while self.world.controller._state.tasks:
+            await asyncio.wait(self.world.controller._state.tasks, timeout=0.05)
             if self.world.trigger.dead:
                 return False
         return not self.world.trigger.dead

@@ -130,11 +130,11 @@ class TenantWorld:
         tenant, alice, world = self.tenant, self.alice, self.world
         controller = await world.start()
         controller._services.privacy.__init__(  # type: ignore[misc]
-            controller._core,
+            controller._state,
             Visible(private_kinds(private)),
             controller._services.users.allocations_of,
         )
-        controller._core.inventory.sites[self.cluster].owned[tenant.allocation] = tenant.user
+        controller._state.inventory.sites[self.cluster].owned[tenant.allocation] = tenant.user
         more = await self.start_second_pod()
         for name, size, where in ((tenant.leased, 4, "open"), (tenant.other, 4, tenant.allocation)):
             # At the start of a large block: the rest of it is kept for who waits for all.
@@ -171,13 +171,13 @@ class TenantWorld:
             **more,
         }
         # A step on one of her partitions is under way, for as long as anybody looks.
-        await controller._core.partitions[tenant.other].lock.acquire()
+        await controller._state.partitions[tenant.other].lock.acquire()
         return self
 
     async def start_second_pod(self) -> dict[str, str]:
         """Create what the second pod has. Returns the names of her objects there."""
         tenant, alice, controller = self.tenant, self.alice, self.controller
-        site = controller._core.inventory.sites["second"]
+        site = controller._state.inventory.sites["second"]
         site.closed["jobs"] = PBS.name
         # A lease that ended without a word, on a machine that cannot keep its programs off.
         lost = f"{tenant.other}-lost"
@@ -342,7 +342,7 @@ async def both_worlds(private: str = "all") -> tuple[TenantWorld, TenantWorld]:
 
 async def stop(*worlds: TenantWorld) -> None:
     for one in worlds:
-        one.controller._core.partitions[one.tenant.other].lock.release()
+        one.controller._state.partitions[one.tenant.other].lock.release()
         await one.world.stop()
 
 
@@ -454,7 +454,7 @@ async def test_the_same_walk_sees_what_is_not_private() -> None:
     """Otherwise the test of privacy would prove nothing."""
     one, two = await both_worlds("none")
     for world in (one, two):  # without this, a call about her other partition waits for ever
-        world.controller._core.partitions[world.tenant.other].lock.release()
+        world.controller._state.partitions[world.tenant.other].lock.release()
     found = await differences(one, two, 3)
     seen = {method for _, method, *_ in found}
     assert seen >= {"ListPartitions", "ListLeases", "ListWaiters", "ListDevices", "ListAllocations"}

@@ -77,7 +77,7 @@ async def test_who_is_over_quota_waits_and_nothing_is_kept_for_him(world: World)
     wanted = CreateRequest(spec=PartitionSpec(name="a2", size=4))
     waiter = (await world.controller.wait(ALICE, WaitRequest(create=wanted))).waiter
     await asyncio.sleep(0)
-    assert world.controller._core.reservations == {}
+    assert world.controller._state.reservations == {}
     await world.create("b1", 4, caller=BOB)
     await world.remove("a1", caller=ALICE)
     request = WaitRequest(id=waiter.id, timeout=5)
@@ -116,7 +116,7 @@ async def test_who_did_what_and_how_it_ended(world: World) -> None:
     own = await world.controller.list_events(BOB, EventsRequest())
     assert [e.what for e in own.events] == ["RemovePartition"], "others' affairs are their own"
     assert own.last == own.events[-1].number
-    await world.controller._core.journal.flush()
+    await world.controller._state.journal.flush()
     await world.restart()
     assert await events(world) == found
 

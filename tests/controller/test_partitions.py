@@ -354,7 +354,7 @@ async def test_a_size_beyond_all_pods_is_called_so(world: World) -> None:
 async def test_what_callers_see_of_a_partition_is_what_its_record_has(world: World) -> None:
     """Fields with the same name have the same value, whichever are added to both."""
     seen = await world.create("p1", 4, caller=ALICE, relocatable=True)
-    record = world.controller._core.partitions["p1"].known
+    record = world.controller._state.partitions["p1"].known
     common = set(PartitionInfo.__struct_fields__) & set(PartitionRecord.__struct_fields__)
     assert common >= {"name", "owner", "owner_uid", "errors", "gcds", "epoch", "movable"}
     for name in common - {"gcds"}:

@@ -40,7 +40,7 @@ def visible(world: World, **settings: Any) -> None:
     """Return the same server with other settings of privacy."""
     controller = world.controller
     controller._services.privacy.__init__(  # type: ignore[misc]
-        controller._core, Visible(**settings), controller._services.users.allocations_of
+        controller._state, Visible(**settings), controller._services.users.allocations_of
     )
 
 
@@ -85,7 +85,7 @@ async def test_end_points_are_told_to_nobody_else_whatever_is_set(both: World) -
 
 async def test_who_holds_a_lease_or_schedules_is_told(both: World) -> None:
     controller = both.controller
-    entry = controller._core.partitions["b"]
+    entry = controller._state.partitions["b"]
     entry.site.closed[entry.known.allocation] = "slurm"  # type: ignore[union-attr]
     await attach(controller, SCHEDULER, "b")
     reply = await controller.acquire(
@@ -107,7 +107,7 @@ async def test_what_others_programs_do_is_private_with_their_devices(
         visible(both, private=private_kinds(private))
     controller = both.controller
     measured = {"load": "97 %", "power": "610 W", "processes": "7 alice python", "name": "G"}
-    for machine, site in controller._core.inventory.by_machine.items():
+    for machine, site in controller._state.inventory.by_machine.items():
         site.attributes[machine] = tuple(measured for _ in site.attributes[machine])
     for caller in (ALICE, BOB, ROOT):
         devices = (await call(controller, caller, "list_devices")).devices

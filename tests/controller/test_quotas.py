@@ -168,7 +168,7 @@ async def test_what_was_refused_or_asked_about_counts_no_more(world: World) -> N
     await world.time.advance(10)
     await world.create("p1", 4, caller=ALICE)
     await world.remove("p1", caller=ALICE)
-    assert world.controller._core.admitted == set()
+    assert world.controller._state.admitted == set()
 
 
 SIZES = st.sampled_from([1, 1, 2, 4])
@@ -212,7 +212,7 @@ async def _lives(
 
     def within() -> None:
         """Check the records against the quota, at any moment."""
-        records = list(controller._core.partitions.records())
+        records = list(controller._state.partitions.records())
         mine = [r.size for r in records if r.owner == "alice"]
         assert sum(mine) <= devices
         assert len([r for r in records if r.owner == "bob"]) <= partitions
@@ -262,9 +262,9 @@ async def _lives(
             continue
     await world.time.advance(40)
     within()
-    assert controller._core.admitted == set()
+    assert controller._state.admitted == set()
     for quota in (await controller.list_quotas(ROOT, ALL)).quotas:
-        mine = [r for r in controller._core.partitions.records() if quota.user in ("", r.owner)]
+        mine = [r for r in controller._state.partitions.records() if quota.user in ("", r.owner)]
         assert (quota.used_devices, quota.used_partitions) == (
             sum(r.size for r in mine),
             len(mine),

@@ -55,9 +55,9 @@ async def test_its_holder_is_told(world: World) -> None:
     held = await world.acquire("p1", 4, ttl=1000)
     machine = held.partition.gcds[0][0].machine
     world.machines[machine].set_down(True)
-    core = world.controller._core
-    core.mark_down(machine)
-    await steps.break_down(core, core.partitions["p1"], [Silent(machine, "it is silent", True)])
+    state = world.controller._state
+    state.mark_down(machine)
+    await steps.break_down(state, state.partitions["p1"], [Silent(machine, "it is silent", True)])
     await world.time.advance(10)
     assert (await world.get("p1")).ready_state is ReadyState.ACTIVE
     with pytest.raises(Fenced):

@@ -94,7 +94,7 @@ class Queue:
 
     async def settle(self) -> None:
         """Let everything that was begun end."""
-        tasks = self.world.controller._core.tasks
+        tasks = self.world.controller._state.tasks
         while tasks:
             await asyncio.wait(tasks)
             await asyncio.sleep(0)
@@ -399,7 +399,7 @@ def test_everybody_is_served_and_nobody_waits_for_ever(
         assert len(ends) == len(arrivals), "somebody waits for ever"
         for name in await world.names():
             await world.remove(name)
-        assert world.controller._core.reservations == {}
+        assert world.controller._state.reservations == {}
         assert (await world.controller.list_clusters(ROOT, ALL)).clusters[0].free == 64
         await world.stop()
 

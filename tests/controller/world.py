@@ -275,7 +275,7 @@ class World:
         """Kill the controller as `kill -9` does: nothing under way continues."""
         self.running = False
         self.trigger.dead = True
-        self.controller._core.journal.failure = Unavailable("killed")  # its timer begins nothing
+        self.controller._state.journal.failure = Unavailable("killed")  # its timer begins nothing
         current = asyncio.current_task()
         tasks = [t for t in asyncio.all_tasks() if t is not current]
         for task in tasks:

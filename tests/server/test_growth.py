@@ -120,7 +120,7 @@ async def _growth(folder: Path) -> list[int]:
             # As the commit of a change asks for it. The intent is stored, too: otherwise the store
             # would grow by one with each change of the rounds, until it has as many as events.
             for change in intent.added([Delete("nothing", "p")]):
-                server.controller._core.journal.later(change)
+                server.controller._state.journal.later(change)
             audit.record_event(
                 ROOT, "CreatePartition", "p", detail="kept as an event", intent=intent
             )

@@ -104,7 +104,7 @@ async def test_writing_what_waited_is_no_change(world: World) -> None:
     await world.make("p1")
     await world.recorder.record()
     asked = len(world.asked)
-    await world.controller._core.journal.flush()
+    await world.controller._state.journal.flush()
     await world.pass_minute()
     assert len(world.asked) == asked
 

@@ -230,7 +230,7 @@ class Doors:
 
     async def state(self) -> Mapping[tuple[str, str], bytes]:
         """All that is written down but for what was heard and who waits, and the line's length."""
-        await self.controller._core.journal.flush()
+        await self.controller._state.journal.flush()
         records = (await self.store.read()).records
         waiting = await self.controller.list_waiters(ROOT, ListRequest())
         ids = ",".join(sorted(info.id for info in waiting.waiters)).encode()

@@ -24,7 +24,7 @@ from podwright.controller.hardware._heartbeats import Heartbeats, Sleep
 from podwright.controller.hardware._registry import ConnectAgent, Registry
 from podwright.controller.moves._launch_moves import LaunchMoves
 from podwright.controller.queue._waiting import Waiting
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import META
 from podwright.controller.state._request_ids import Requests
 from podwright.store import Opened, Put
@@ -52,43 +52,43 @@ class Machines:
 
 
 def make_services(
-    core: Core, version: str, machines: Machines, visible: Visible, sleep: Sleep
+    state: ControllerState, version: str, machines: Machines, visible: Visible, sleep: Sleep
 ) -> Services:
     """The parts of a controller over its state. sleep: how heartbeats wait."""
-    audit, users = Audit(core.journal, core.now, wall=core.wall), Users(machines.administrators)
-    requests = Requests(core.journal.later, core.now, core.spawn)
-    waiting, registry = Waiting(core, audit, requests), Registry(core, machines.connect)
+    audit, users = Audit(state.journal, state.now, wall=state.wall), Users(machines.administrators)
+    requests = Requests(state.journal.later, state.now, state.spawn)
+    waiting, registry = Waiting(state, audit, requests), Registry(state, machines.connect)
 
     def record_event(action: str, about: str, owner: str, detail: str) -> None:
         audit.record_event(SERVER, action, about, owner=owner, detail=detail)
 
-    core.record_event = record_event
-    fabric_journal = StoredFabricJournal(core.journal)
+    state.record_event = record_event
+    fabric_journal = StoredFabricJournal(state.journal)
     if machines.fabric is not None:
-        site = FabricSite(fabric_journal, lambda machine: reported_attributes(core, machine))
-        core.hardware.fabric = machines.fabric(site)
-    core.hardware.patience = min(core.hardware.patience, machines.silence)
+        site = FabricSite(fabric_journal, lambda machine: reported_attributes(state, machine))
+        state.hardware.fabric = machines.fabric(site)
+    state.hardware.patience = min(state.hardware.patience, machines.silence)
     return Services(
         version=version,
-        core=core,
+        state=state,
         requests=requests,
         waiting=waiting,
-        moves=LaunchMoves(core, waiting.named),
+        moves=LaunchMoves(state, waiting.named),
         audit=audit,
         registry=registry,
-        heartbeats=Heartbeats(core, registry, sleep, silence=machines.silence),
+        heartbeats=Heartbeats(state, registry, sleep, silence=machines.silence),
         users=users,
         discovery=machines.discovery or Discovery((), lambda _: ""),
-        privacy=Privacy(core, visible, users.allocations_of),
+        privacy=Privacy(state, visible, users.allocations_of),
         introduce=machines.introduce,
         starting=machines.starting,
         fabric_journal=fabric_journal,
     )
 
 
-def reported_attributes(core: Core, machine: str) -> Sequence[Mapping[str, str]]:
+def reported_attributes(state: ControllerState, machine: str) -> Sequence[Mapping[str, str]]:
     """The attributes of a machine's devices, as its agent last reported them."""
-    site = core.inventory.by_machine.get(machine)
+    site = state.inventory.by_machine.get(machine)
     return site.attributes.get(machine, ()) if site is not None else ()
 
 
@@ -97,18 +97,18 @@ def load_machines(services: Services, opened: Opened) -> None:
     body = opened.records.get((META, "server"))
     name = msgspec.json.decode(body, type=str) if body else secrets.token_hex(8)
     if body is None:
-        services.core.journal.later(Put(META, "server", msgspec.json.encode(name)))
+        services.state.journal.later(Put(META, "server", msgspec.json.encode(name)))
     services.introduce(name, opened.epoch)
     services.fabric_journal.load(opened)
     services.registry.load(opened.records)
-    allocations.load(services.core, opened.records)
+    allocations.load(services.state, opened.records)
     services.users.load(opened.records)
 
 
 def watch_machines(services: Services) -> None:
     """Watch all agents, and real devices that the server itself drives."""
-    core = services.core
-    own = [m for m in core.inventory.by_machine if core.hardware.may_change(m)]
+    state = services.state
+    own = [m for m in state.inventory.by_machine if state.hardware.may_change(m)]
     for name in dict.fromkeys([*services.registry.agents, *own]):
         services.heartbeats.begin(name)
 
@@ -117,4 +117,4 @@ async def leave_machines(services: Services) -> None:
     """Stop watching all agents and disconnect from them."""
     await services.heartbeats.close()
     for name in services.registry.agents:
-        await let_go(services.core.hardware.remove(name))
+        await let_go(services.state.hardware.remove(name))

@@ -32,7 +32,7 @@ from podwright.controller.queue._shares import Sharing, guest_name
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._exclusive_allocations import kept_out
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._own_host import OwnHost
 from podwright.errors import PodwrightError, Unavailable
 from podwright.fabric import Cluster
@@ -75,12 +75,12 @@ class Controller:
         self.version = version
         self._store = store
         self._sleep = sleep
-        self._core = Core(
+        self._state = ControllerState(
             store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
         )
-        self._core.own_host = own_host
+        self._state.own_host = own_host
         self._services = make_services(
-            self._core, version, machines or Machines(), visible or Visible(), sleep
+            self._state, version, machines or Machines(), visible or Visible(), sleep
         )
         self._services.waiting.line.guests.configure(sharing or Sharing())
         calls = declared(self._services, CALLS, self._check_serving)
@@ -88,7 +88,7 @@ class Controller:
         self._keeper: asyncio.Task[None] | None = None
         self.epoch = 0  #: of the store's openings, once started
         self._heads_at = 0.0
-        self._state = "not started"
+        self._phase = "not started"
 
     def __getattr__(self, name: str) -> BoundCall:
         """A call, checked and audited, by the name of its function."""
@@ -107,54 +107,54 @@ class Controller:
         opened = opened or await self._store.open()
         self.epoch = opened.epoch
         if isinstance(self._store, ReadOnlyStore):
-            self._core.journal.only_read(self._store.why)
+            self._state.journal.only_read(self._store.why)
         services = self._services
         try:
             verify(opened.records, opened.epoch, getattr(self._store, "name", ""))
             services.requests.load(opened.records)
             services.audit.load(opened.records)
-            self._core.quotas.update(quotas.load(opened.records))
+            self._state.quotas.update(quotas.load(opened.records))
             guests = services.waiting.line.guests
             guests.stored_weights.update(stored_weights.load(opened.records))
             load_machines(services, opened)
-            await recovery.recover(self._core, opened)
+            await recovery.recover(self._state, opened)
         except BaseException:
             await self._store.close()
             raise
-        if self._core.journal.full is None:
+        if self._state.journal.full is None:
             services.audit.recover()
         services.waiting.load(opened)
         services.moves.load(opened)
-        keeper = Reconciler(self._core, self._sleep, self._sweep)
+        keeper = Reconciler(self._state, self._sleep, self._sweep)
         self._keeper = asyncio.get_running_loop().create_task(keeper.run())
         watch_machines(services)
-        self._state = ""
+        self._phase = ""
 
     async def close(self) -> None:
         """Refuse further calls, complete the steps in progress, and close the store."""
-        if self._state == "closed":
+        if self._phase == "closed":
             return
-        self._state = "closed"
+        self._phase = "closed"
         if self._keeper is not None:
             self._keeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeper
-        while self._core.tasks:
-            await asyncio.wait(self._core.tasks)
+        while self._state.tasks:
+            await asyncio.wait(self._state.tasks)
         await leave_machines(self._services)
         with suppress(PodwrightError):
-            await self._core.journal.flush()
+            await self._state.journal.flush()
         await self._store.close()
 
     @property
     def failure(self) -> PodwrightError | None:
         """Why the controller stopped for good (its store failed or is another's); else None."""
-        return self._core.journal.failure
+        return self._state.journal.failure
 
     @property
     def read_only(self) -> PodwrightError | None:
         """Why the controller only reads for now (the disk of its store is full); else None."""
-        return self._core.journal.full
+        return self._state.journal.full
 
     def conditions(self, wall: float) -> dict[str, Any]:
         """What is wrong with the server and what belongs to it, as data. wall: seconds since 1970.
@@ -162,8 +162,8 @@ class Controller:
         read_only: why nothing can be changed. silent_schedulers: those whose last report is older
         than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
         """
-        core, refusal = self._core, self.read_only
-        ages = self._services.reported.ages(core.now())
+        state, refusal = self._state, self.read_only
+        ages = self._services.reported.ages(state.now())
         return {
             "read_only": refusal.problem if refusal else "",
             "silent_schedulers": {
@@ -173,7 +173,7 @@ class Controller:
             },
             "cabling": [
                 [name, machine, problem]
-                for name, site in core.inventory.sites.items()
+                for name, site in state.inventory.sites.items()
                 for machine, problem in site.miscabled
             ],
         }
@@ -181,8 +181,8 @@ class Controller:
     @property
     def idle(self) -> bool:
         """Whether there is no partition, no lease and no step under way."""
-        core = self._core
-        return not (core.partitions or core.leases or core.tasks or len(self._services.waiting))
+        state = self._state
+        return not (state.partitions or state.leases or state.tasks or len(self._services.waiting))
 
     @property
     def moves(self) -> dict[str, int]:
@@ -193,7 +193,7 @@ class Controller:
     @property
     def changes(self) -> int:
         """A number that grows with every change; while it stays the same, so does the state."""
-        return self._core.journal.changes
+        return self._state.journal.changes
 
     @property
     def private(self) -> frozenset[str]:
@@ -203,7 +203,7 @@ class Controller:
     @property
     def clusters(self) -> list[Cluster]:
         """The clusters, in the order of their definition."""
-        return [site.cluster for site in self._core.inventory.sites.values()]
+        return [site.cluster for site in self._state.inventory.sites.values()]
 
     @property
     def simulated(self) -> bool:
@@ -213,7 +213,7 @@ class Controller:
     @property
     def fabric(self) -> str:
         """What kind of fabric joins devices of several machines; empty for none."""
-        driver = self._core.hardware.fabric
+        driver = self._state.hardware.fabric
         return driver.kind if driver is not None else ""
 
     # -- callers, and what each one sees -----------------------------------------------------
@@ -240,7 +240,7 @@ class Controller:
         caller = users.known(caller)
         self._services.privacy.check_request(caller, request)
         request = users.kept_to_grants(caller, request)
-        return caller, kept_out(self._core, caller, request)
+        return caller, kept_out(self._state, caller, request)
 
     def user_of(self, caller: Caller) -> tuple[Caller, float]:
         """Who a caller is here now, and when that user of the server's was created; 0: none is."""
@@ -262,13 +262,13 @@ class Controller:
 
     def _log_heads(self) -> None:
         """The ends of the audit's chains go to the log, where nobody can cut them off unseen."""
-        if (now := self._core.now()) >= self._heads_at:
+        if (now := self._state.now()) >= self._heads_at:
             self._heads_at = now + _HEADS_EVERY
             if heads := self._services.audit.heads:
                 _events.info("audit heads: %s", " ".join(map(str, heads)))
 
     def _check_serving(self) -> None:
-        if self._state:
-            raise Unavailable(f"the server is {self._state}", would_work="try again in a moment")
-        if self._core.journal.full is None:  # else it can be read, and a change fails by itself
-            self._core.journal.check()
+        if self._phase:
+            raise Unavailable(f"the server is {self._phase}", would_work="try again in a moment")
+        if self._state.journal.full is None:  # else it can be read, and a change fails by itself
+            self._state.journal.check()

@@ -17,7 +17,7 @@ from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._abandoned_leases import AbandonedLaunches
 from podwright.controller.moves._relocate import may_move, relocate
 from podwright.controller.partitions._lease_expiry import expire
-from podwright.controller.state._core import AUTO_RESETS, Core
+from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._states import BROKEN, state_of
 from podwright.errors import PodwrightError
@@ -38,22 +38,22 @@ class Reconciler:
     sweep: what else is due now and then.
     """
 
-    def __init__(self, core: Core, sleep: Sleep, sweep: Callable[[], None]) -> None:
-        self._core = core
+    def __init__(self, state: ControllerState, sleep: Sleep, sweep: Callable[[], None]) -> None:
+        self._state = state
         self._sweep = sweep
         self._sleep = sleep
         self._asking: set[str] = set()
         self._ask_at = 0.0
         self._settling: set[str] = set()
-        self._ticked_at = core.now()
-        self._abandoned = AbandonedLaunches(core)
+        self._ticked_at = state.now()
+        self._abandoned = AbandonedLaunches(state)
         self._looking = False
 
     async def run(self) -> None:
         """Run until it is cancelled or the journal has failed."""
-        while self._core.journal.failure is None:
+        while self._state.journal.failure is None:
             await self._sleep(TICK)
-            if self._core.journal.failure is None:
+            if self._state.journal.failure is None:
                 try:
                     self.tick()
                 except Exception:  # whatever it is, no lease may live for ever because of it
@@ -61,34 +61,34 @@ class Reconciler:
 
     def tick(self) -> None:
         """Start all work that is due now."""
-        core, now = self._core, self._core.now()
+        state, now = self._state, self._state.now()
         still, self._ticked_at = now - self._ticked_at - TICK, now
         if still > STANDSTILL:  # nobody could renew meanwhile: our own down time is added
-            for lease in core.leases.values():
+            for lease in state.leases.values():
                 lease.expires += still
-        for lease in core.leases.due(now):
-            core.spawn(_quietly(partial(expire, core, lease)))
-        if core.own_host is not None and core.leases and not self._looking:
+        for lease in state.leases.due(now):
+            state.spawn(_quietly(partial(expire, state, lease)))
+        if state.own_host is not None and state.leases and not self._looking:
             self._looking = True
-            core.spawn(_quietly(self._check_abandoned))
-        for name in list(core.partitions.broken):
-            entry = core.partitions.get(name)
-            if entry is not None and _may_reset(core, entry, now):
+            state.spawn(_quietly(self._check_abandoned))
+        for name in list(state.partitions.broken):
+            entry = state.partitions.get(name)
+            if entry is not None and _may_reset(state, entry, now):
                 entry.retry_at = float("inf")  # until the attempt says otherwise
-                core.spawn(_quietly(partial(self._auto_reset, entry)))
-            elif entry is not None and may_move(core, entry, now):
+                state.spawn(_quietly(partial(self._auto_reset, entry)))
+            elif entry is not None and may_move(state, entry, now):
                 entry.retry_at = float("inf")
-                core.spawn(_quietly(partial(self._relocate, entry)))
+                state.spawn(_quietly(partial(self._relocate, entry)))
         if now >= self._ask_at:
             self._ask_at = now + PROBE
             self._sweep()
-            for machine in core.down | {q.machine for q in core.quarantine.values()}:
+            for machine in state.down | {q.machine for q in state.quarantine.values()}:
                 if machine not in self._asking:
                     self._asking.add(machine)
-                    core.spawn(_quietly(partial(self._ask, machine)))
-            for name in {entry.name for entry in core.fences.values()} - self._settling:
+                    state.spawn(_quietly(partial(self._ask, machine)))
+            for name in {entry.name for entry in state.fences.values()} - self._settling:
                 self._settling.add(name)
-                core.spawn(_quietly(partial(self._settle, name)))
+                state.spawn(_quietly(partial(self._settle, name)))
 
     async def _check_abandoned(self) -> None:
         try:
@@ -98,73 +98,73 @@ class Reconciler:
 
     async def _settle(self, name: str) -> None:
         """Cut off what the fences of a partition wait for, and lift those that wait no more."""
-        core = self._core
+        state = self._state
         try:
-            if (entry := core.partitions.get(name)) is None:
+            if (entry := state.partitions.get(name)) is None:
                 return
             async with entry.lock:
                 if entry.removed or not entry.fences:
                     return
                 owners = {fence.id: fence.lease.owner for fence in entry.fences.values()}
-                await fences.settle(core, entry)
+                await fences.settle(state, entry)
                 for lease in owners.keys() - entry.fences.keys():
-                    core.record_event("Fenced", name, owners[lease], f"nothing of {lease} is left")
+                    state.record_event("Fenced", name, owners[lease], f"nothing of {lease} is left")
         finally:
             self._settling.discard(name)
 
     async def _auto_reset(self, entry: Entry) -> None:
-        core = self._core
+        state = self._state
         await entry.lock.acquire()
         try:
             if entry.removed or state_of(entry.known) != BROKEN or entry.leases or entry.fences:
                 return
-            if not await steps.reset(core, entry, auto=True):
+            if not await steps.reset(state, entry, auto=True):
                 record = entry.known
-                core.record_event(
+                state.record_event(
                     "Reset", entry.name, record.owner, f"attempt {record.auto_resets}"
                 )
         finally:
             entry.lock.release()
 
     async def _relocate(self, entry: Entry) -> None:
-        core = self._core
+        state = self._state
         await entry.lock.acquire()
         try:
             if not entry.removed and state_of(entry.known) == BROKEN:
-                await relocate(core, entry)
+                await relocate(state, entry)
         finally:
             entry.lock.release()
 
     async def _ask(self, machine: str) -> None:
         """Poll a silent machine. If it answers, release what it holds wrongly and use it again."""
-        core = self._core
+        state = self._state
         try:
-            report = await core.hardware.describe(machine)
-            site = core.inventory.by_machine.get(machine)
+            report = await state.hardware.describe(machine)
+            site = state.inventory.by_machine.get(machine)
             if site is None:
                 return  # its cluster was removed meanwhile
             site.learn(machine, report)
-            if not await recovery.release_strays(core, machine, report):
+            if not await recovery.release_strays(state, machine, report):
                 return
-            core.mark_up(machine)
-            for entry in core.partitions.on(machine):
+            state.mark_up(machine)
+            for entry in state.partitions.on(machine):
                 await self._verify(entry, machine)
         finally:
             self._asking.discard(machine)
 
     async def _verify(self, entry: Entry, machine: str) -> None:
-        core = self._core
+        state = self._state
         await entry.lock.acquire()
         try:
             if not entry.removed and entry.known.ready.value == "ACTIVE":
                 # Asked again under the lock: the first answer may be older than a step.
-                report = await core.hardware.describe(machine)
-                await recovery.verify(core, entry, {machine: report})
+                report = await state.hardware.describe(machine)
+                await recovery.verify(state, entry, {machine: report})
         finally:
             entry.lock.release()
 
 
-def _may_reset(core: Core, entry: Entry, now: float) -> bool:
+def _may_reset(state: ControllerState, entry: Entry, now: float) -> bool:
     record = entry.record
     return (
         record is not None
@@ -174,7 +174,7 @@ def _may_reset(core: Core, entry: Entry, now: float) -> bool:
         and not entry.leases
         and not entry.fences
         and entry.site is not None
-        and core.down.isdisjoint(entry.machines)
+        and state.down.isdisjoint(entry.machines)
     )
 
 

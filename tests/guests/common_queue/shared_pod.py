@@ -318,12 +318,12 @@ class SharedPod:
     def _look(self) -> None:
         jobs = {job.name: job for user in self.users for job in user.jobs}
         users = {user.name: user for user in self.users}
-        core = self.world.controller._core
-        for reservation in core.reservations.values():
+        state = self.world.controller._state
+        for reservation in state.reservations.values():
             name = reservation.waiter.removeprefix("job ").partition(" of ")[0]
             if name in jobs and name not in self.kept and reservation.planned_at:
                 beside = [jobs[other] for other in reservation.goal.partitions]
                 user = users.get(name.rpartition("-")[0])
                 if user is not None:  # and no waiter of the server's own queue
                     self.kept[name] = Kept(self.now, beside, user)
-        self.used += sum(record.size for record in core.partitions.records())
+        self.used += sum(record.size for record in state.partitions.records())

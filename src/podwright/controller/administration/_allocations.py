@@ -14,7 +14,7 @@ import msgspec
 
 from podwright.controller.hardware._registry import check_name
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import Record, decode
 from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.fabric import Cluster
@@ -34,12 +34,12 @@ class AllocationRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     owner: str = ""
 
 
-def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
+def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> None:
     """Load allocations from the store, after the clusters."""
     for (kind, _), body in sorted(records.items()):
         if kind == ALLOCATION:
             record = decode(AllocationRecord, body)
-            site = core.inventory.sites.get(record.cluster)
+            site = state.inventory.sites.get(record.cluster)
             if site is not None and all(machine in site.places for machine in record.agents):
                 define(site, record)
 
@@ -69,21 +69,21 @@ def undefine(site: IndexedCluster, name: str) -> None:
         site.allocations[site.cluster.name] = site.machines()
 
 
-def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
+def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRecord:
     """The requested allocation, checked. Raises for one that is not possible."""
     action = f"create allocation {request.name[:80]}"
     check_name("an allocation", request.name)
-    (site,) = core.inventory.candidates(request.cluster, "", action)[:1]
-    for other in core.inventory.sites.values():
+    (site,) = state.inventory.candidates(request.cluster, "", action)[:1]
+    for other in state.inventory.sites.values():
         if request.name in other.allocations or request.name == other.cluster.name:
             raise AlreadyExists(
                 f"there is an allocation {request.name} already",
                 operation=action,
                 would_work="choose another name",
             )
-    if not request.cluster and len(core.inventory.sites) > 1:
+    if not request.cluster and len(state.inventory.sites) > 1:
         raise InvalidRequest(
-            f"there are the clusters {', '.join(core.inventory.sites)}",
+            f"there are the clusters {', '.join(state.inventory.sites)}",
             operation=action,
             would_work="say which one: --cluster",
         )
@@ -97,7 +97,7 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
         raise InvalidRequest(
             "it needs either agents or a size", operation=action, would_work="--agents or --size"
         )
-    if implicit(site) and (partitions := names_in(core, site, site.cluster.name)):
+    if implicit(site) and (partitions := names_in(state, site, site.cluster.name)):
         raise WrongState(
             f"{', '.join(partitions[:8])} of cluster {site.cluster.name} "
             "lie outside any allocation",
@@ -122,16 +122,16 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
     )
 
 
-def removable(core: Core, name: str, action: str) -> IndexedCluster:
+def removable(state: ControllerState, name: str, action: str) -> IndexedCluster:
     """The cluster of an allocation that may be removed. Raises NotFound, WrongState if in use."""
-    (site,) = core.inventory.candidates("", name, action)[:1]
+    (site,) = state.inventory.candidates("", name, action)[:1]
     if implicit(site):
         raise WrongState(
             f"it stands for all of cluster {name}",
             operation=action,
             would_work=f"vipu-admin remove cluster {name}",
         )
-    if partitions := names_in(core, site, name):
+    if partitions := names_in(state, site, name):
         raise WrongState(
             f"it has {', '.join(partitions[:8])}{' and more' if partitions[8:] else ''} in it",
             operation=action,
@@ -141,11 +141,11 @@ def removable(core: Core, name: str, action: str) -> IndexedCluster:
     return site
 
 
-def names_in(core: Core, site: IndexedCluster, allocation: str) -> list[str]:
+def names_in(state: ControllerState, site: IndexedCluster, allocation: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
     pool = (site.cluster.name, allocation)
-    standing = {r.name for r in core.partitions.records() if (r.cluster, r.allocation) == pool}
-    left = {q.partition for q in core.quarantine.values() if (q.cluster, q.allocation) == pool}
+    standing = {r.name for r in state.partitions.records() if (r.cluster, r.allocation) == pool}
+    left = {q.partition for q in state.quarantine.values() if (q.cluster, q.allocation) == pool}
     return sorted(standing | left)
 
 

@@ -14,7 +14,7 @@ from podwright.controller.administration import _allocations as allocations
 from podwright.controller.hardware import _machines as machines
 from podwright.controller.hardware._registry import Registry, put_cluster
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import drop_quarantine
 from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, LinkDomain, Machine
@@ -39,7 +39,7 @@ class Changed:
 
 
 def drafted(
-    core: Core, registry: Registry, site: IndexedCluster, request: ClusterChange
+    state: ControllerState, registry: Registry, site: IndexedCluster, request: ClusterChange
 ) -> Changed:
     """The change that is asked for; nothing is changed yet.
 
@@ -56,13 +56,13 @@ def drafted(
         )
     fresh = list(request.add) or [request.by]
     for name in fresh:
-        _check_agent(registry, core, site, name, fresh, action)
+        _check_agent(registry, state, site, name, fresh, action)
     new_machines = [_machine(registry, name) for name in fresh]
     machines_by_allocation: dict[str, Sequence[str]] = {}
     if not allocations.implicit(site):
         machines_by_allocation.update(site.allocations)
     if replaces:
-        _check_empty(core, site, request.replace, action)
+        _check_empty(state, site, request.replace, action)
         domains = _with_other(site.cluster, request.replace, new_machines[0])
         machines_by_allocation = {
             name: [request.by if m == request.replace else m for m in own]
@@ -79,19 +79,19 @@ def drafted(
             operation=action,
             would_work="remove partitions over several link domains first: the loop is another",
         ) from None
-    for placement in _loose(core, site, request.replace):
+    for placement in _loose(state, site, request.replace):
         index.release(placement)
-    for name in site.places.keys() & (site.drained | core.down) - {request.replace}:
+    for name in site.places.keys() & (site.drained | state.down) - {request.replace}:
         index.drain(name)
     return Changed(cluster, index, machines_by_allocation, fresh, request.replace)
 
 
 def applied(
-    core: Core, site: IndexedCluster, draft: Changed
+    state: ControllerState, site: IndexedCluster, draft: Changed
 ) -> tuple[list[Change], Callable[[], None]]:
     """The cluster is another from here on. Returns what has to be written down, and what makes it
     what it was, where that cannot be."""
-    left = [q for q in core.quarantine.values() if q.machine == draft.leaving]
+    left = [q for q in state.quarantine.values() if q.machine == draft.leaving]
     changes: list[Change] = [
         put_cluster(draft.cluster),
         *allocations.with_machines(site, draft.machines),
@@ -99,50 +99,50 @@ def applied(
     ]
     if draft.leaving in site.drained:
         changes.append(Delete(machines.DRAIN, draft.leaving))
-    core.lift(site)
-    restore, was_down = site.as_it_was(), core.down & {draft.leaving}
+    state.lift(site)
+    restore, was_down = site.as_it_was(), state.down & {draft.leaving}
     for quarantined in left:
-        del core.quarantine[quarantined.key]
+        del state.quarantine[quarantined.key]
     site.redefine(draft.cluster, draft.index, draft.machines)
-    places = core.inventory.by_machine
+    places = state.inventory.by_machine
     places.pop(draft.leaving, None)
-    core.down.discard(draft.leaving)
+    state.down.discard(draft.leaving)
     for name in draft.fresh:
         places[name] = site
-        core.mark_down(name, announce=False)  # until its devices are reset
+        state.mark_down(name, announce=False)  # until its devices are reset
 
     def undo() -> None:
         restore()
         for name in draft.fresh:
             del places[name]
-            core.down.discard(name)
+            state.down.discard(name)
         places.update(dict.fromkeys(site.places, site))
-        core.down.update(was_down)
-        for name in site.places.keys() & (site.drained | core.down):
+        state.down.update(was_down)
+        for name in site.places.keys() & (site.drained | state.down):
             site.index.drain(name)
         for quarantined in left:
             site.index.take(quarantined.placement)
-            core.quarantine[quarantined.key] = quarantined
+            state.quarantine[quarantined.key] = quarantined
 
     return changes, undo
 
 
-def _loose(core: Core, site: IndexedCluster, leaving: str) -> list[Placement]:
+def _loose(state: ControllerState, site: IndexedCluster, leaving: str) -> list[Placement]:
     """Placements that the index holds and that a new index leaves out.
 
     These are places reserved for waiters or moves, which are planned anew, and devices of the
     leaving machine that still have to be reset.
     """
     placements = [
-        p for r in core.reservations.values() if r.goal.site is site for p in r.placements
+        p for r in state.reservations.values() if r.goal.site is site for p in r.placements
     ]
-    placements += [pending.target for pending in core.moves.values() if pending.site is site]
-    return placements + [q.placement for q in core.quarantine.values() if q.machine == leaving]
+    placements += [pending.target for pending in state.moves.values() if pending.site is site]
+    return placements + [q.placement for q in state.quarantine.values() if q.machine == leaving]
 
 
 def _check_agent(
     registry: Registry,
-    core: Core,
+    state: ControllerState,
     site: IndexedCluster,
     name: str,
     fresh: Sequence[str],
@@ -155,7 +155,7 @@ def _check_agent(
             operation=action,
             would_work="name each agent once",
         )
-    if (other := core.inventory.by_machine.get(name)) is not None:
+    if (other := state.inventory.by_machine.get(name)) is not None:
         raise WrongState(
             f"agent {name} is in cluster {other.cluster.name} already", operation=action
         )
@@ -168,19 +168,19 @@ def _check_agent(
         )
 
 
-def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> None:
+def _check_empty(state: ControllerState, site: IndexedCluster, name: str, action: str) -> None:
     if name not in site.places:
         raise NotFound(
             f"there is no machine {name} in cluster {site.cluster.name}",
             operation=action,
             would_work=f"there are: {', '.join(site.machines()[:8])}",
         )
-    loose = set(_loose(core, site, name))
+    loose = set(_loose(state, site, name))
     remaining = [
         p for p in site.index.placements() if p not in loose and name in site.parts(p.blocks)
     ]
     if remaining:
-        partitions = sorted(entry.name for entry in core.partitions.on(name)) or [
+        partitions = sorted(entry.name for entry in state.partitions.on(name)) or [
             "a partition that is being made"
         ]
         raise WrongState(

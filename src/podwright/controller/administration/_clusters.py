@@ -9,7 +9,7 @@ from typing import TypeVar
 from podwright.agents import MachineReport
 from podwright.controller.hardware._registry import Registry, check_name, difference
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.errors import AlreadyExists, InvalidRequest, PodwrightError, WrongState
 from podwright.fabric import (
     Cluster,
@@ -25,11 +25,11 @@ from podwright.wire import CheckResult, ClusterRequest
 _Topology = TypeVar("_Topology", DomainTopology, ClusterTopology)
 
 
-def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster:
+def designed(state: ControllerState, registry: Registry, request: ClusterRequest) -> Cluster:
     """The requested cluster. Raises InvalidRequest, AlreadyExists, NotFound, WrongState."""
     action = f"create cluster {request.name[:80]}"
     check_name("a cluster", request.name)
-    if request.name in core.inventory.sites:
+    if request.name in state.inventory.sites:
         raise AlreadyExists(
             f"there is a cluster {request.name} already",
             operation=action,
@@ -46,7 +46,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
                 agent=name,
             )
         registry.agent(name, action)
-        if (other := core.inventory.by_machine.get(name)) is not None:
+        if (other := state.inventory.by_machine.get(name)) is not None:
             raise WrongState(
                 f"agent {name} is in cluster {other.cluster.name}",
                 operation=action,
@@ -121,10 +121,12 @@ def _named(text: str, default: _Topology, action: str) -> _Topology:
         ) from None
 
 
-async def tested(core: Core, registry: Registry, site: IndexedCluster) -> list[CheckResult]:
+async def tested(
+    state: ControllerState, registry: Registry, site: IndexedCluster
+) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
     names = site.machines()
-    answers = await asyncio.gather(*(_ask(core, name) for name in names))
+    answers = await asyncio.gather(*(_ask(state, name) for name in names))
     results: list[CheckResult] = []
     wanted = cabling(site.cluster)
     for name, answer in zip(names, answers, strict=True):
@@ -148,9 +150,9 @@ async def tested(core: Core, registry: Registry, site: IndexedCluster) -> list[C
     return results
 
 
-async def _ask(core: Core, name: str) -> MachineReport | PodwrightError:
+async def _ask(state: ControllerState, name: str) -> MachineReport | PodwrightError:
     try:
-        return await core.hardware.describe(name)
+        return await state.hardware.describe(name)
     except PodwrightError as error:
         return error
 

@@ -32,7 +32,7 @@ from podwright.wire import (
 )
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core
+    from podwright.controller.state._controller_state import ControllerState
     from podwright.controller.state._partition_index import Entry
 
 _V = TypeVar("_V", bound=Value)
@@ -79,13 +79,13 @@ class Privacy:
     """What each caller sees. granted: the allocations that a caller may use; none: all."""
 
     def __init__(
-        self, core: Core, visible: Visible, granted: Callable[[Caller], tuple[str, ...]]
+        self, state: ControllerState, visible: Visible, granted: Callable[[Caller], tuple[str, ...]]
     ) -> None:
-        self._core = core
+        self._state = state
         self._granted = granted
         self.kinds = visible.private or frozenset()
         self._anonymous_endpoints = visible.anonymous_endpoints
-        core.sight = Sight(self.kinds)
+        state.sight = Sight(self.kinds)
 
     def hides_agents(self, caller: Caller) -> bool:
         """Whether agents are hidden from a caller."""
@@ -104,7 +104,7 @@ class Privacy:
         for cluster, allocation in _places(request):
             if not allocation:
                 continue
-            sites = self._core.inventory.sites
+            sites = self._state.inventory.sites
             known = [
                 name
                 for place, site in sites.items()
@@ -124,18 +124,18 @@ class Privacy:
         granted = self._granted(caller)
 
         def sees(site: IndexedCluster, name: str) -> bool:
-            return self._core.sight.allocation(caller, site, name, granted)
+            return self._state.sight.allocation(caller, site, name, granted)
 
         return sees
 
     def sees_allocation(self, caller: Caller, name: str) -> bool:
         """Whether the caller may know of an allocation of any cluster; of none: yes."""
-        sees, sites = self.use(caller), self._core.inventory.sites.values()
+        sees, sites = self.use(caller), self._state.inventory.sites.values()
         return not name or any(name in site.allocations and sees(site, name) for site in sites)
 
     def check_attach(self, caller: Caller, name: str) -> None:
         """Raise Denied unless the caller may attach to the partition."""
-        entry = self._core.partitions.get(name)
+        entry = self._state.partitions.get(name)
         if entry is None or entry.record is None or self._may_attach(caller, entry):
             return
         owner = entry.record.owner
@@ -178,10 +178,10 @@ class Privacy:
         return self._anonymous_endpoints and caller.name == ANONYMOUS
 
     def _partition(self, caller: Caller, info: PartitionInfo) -> PartitionInfo:
-        entry = self._core.partitions.get(info.name)
+        entry = self._state.partitions.get(info.name)
         if entry is None or self._may_attach(caller, entry):
             return info
-        leases = info.leases if self._core.sight.leases(caller, entry) else []
+        leases = info.leases if self._state.sight.leases(caller, entry) else []
         return _with(
             info, gcds=[[_without_address(ref) for ref in gcd] for gcd in info.gcds], leases=leases
         )
@@ -192,7 +192,7 @@ class Privacy:
             info = _with(info, attributes=attributes)
         if info.allocation and not self.sees_allocation(caller, info.allocation):
             info = _with(info, allocation="")
-        entry = self._core.partitions.get(info.partition) if info.partition else None
+        entry = self._state.partitions.get(info.partition) if info.partition else None
         if entry is not None and self._may_attach(caller, entry):
             return info
         hidden = "devices" in self.kinds or "partitions" in self.kinds

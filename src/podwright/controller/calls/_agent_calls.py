@@ -69,14 +69,14 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
         certificate = request.certificate or (before.record.certificate if before else "")
         record, fence = await _met(services, request.name, host, port, certificate, action)
         changes = [registry.put_agent(record)]
-        if services.core.epochs.raise_floor(fence):
-            changes.append(registry.put_floor(services.core.epochs.floor))
-        await services.core.journal.commit(changes)
-        await let_go(services.core.hardware.remove(request.name))
+        if services.state.epochs.raise_floor(fence):
+            changes.append(registry.put_floor(services.state.epochs.floor))
+        await services.state.journal.commit(changes)
+        await let_go(services.state.hardware.remove(request.name))
         known = services.registry.add(record)
         services.heartbeats.begin(request.name)
         with suppress(PodwrightError):  # else the watch says what became of it
-            await services.core.hardware.describe(request.name)
+            await services.state.hardware.describe(request.name)
         return _agent_info(services, known)
 
 
@@ -84,7 +84,7 @@ async def list_agents(services: Services, caller: Caller, request: ListRequest) 
     """Registered agents, by name."""
     page = ListPage[AgentInfo](request)
     if request.cluster:
-        services.core.inventory.candidates(request.cluster, "", "list agents")
+        services.state.inventory.candidates(request.cluster, "", "list agents")
     if services.privacy.hides_agents(caller):
         return AgentList()
     for name in after(services.registry.agents, request.page_token):
@@ -102,16 +102,16 @@ async def remove_agent(services: Services, caller: Caller, request: Named) -> Em
     action = f"remove agent {request.name[:80]}"
     async with services.changing:
         services.registry.agent(request.name, action)
-        if (site := services.core.inventory.by_machine.get(request.name)) is not None:
+        if (site := services.state.inventory.by_machine.get(request.name)) is not None:
             raise WrongState(
                 f"it is in cluster {site.cluster.name}",
                 operation=action,
                 would_work=f"vipu-admin remove cluster {site.cluster.name} first",
             )
-        await services.core.journal.commit([registry.drop_agent(request.name)])
+        await services.state.journal.commit([registry.drop_agent(request.name)])
         services.heartbeats.end(request.name)
         del services.registry.agents[request.name]
-        await let_go(services.core.hardware.remove(request.name))
+        await let_go(services.state.hardware.remove(request.name))
     return Empty()
 
 
@@ -170,7 +170,7 @@ async def _met(
     """The record of the agent at an address, and the highest epoch that it has seen."""
     driver = services.registry.driver(name, host, port, certificate)
     try:
-        report = await _driver_report(driver, services.core.hardware.patience, services.starting)
+        report = await _driver_report(driver, services.state.hardware.patience, services.starting)
     except TimeoutError:
         raise WrongState(f"nothing answers at {host}:{port} in time", operation=action) from None
     except PodwrightError as error:
@@ -194,7 +194,7 @@ async def _met(
             operation=action,
             would_work="move the agent's state file away, reset the machine, and start it anew",
         )
-    site = services.core.inventory.by_machine.get(name)
+    site = services.state.inventory.by_machine.get(name)
     family = family_named(report.family)
     if family is None or (site is not None and site.cluster.family.name != family.name):
         wanted = site.cluster.family.name if site else " or ".join(family_names())
@@ -222,14 +222,14 @@ async def _met(
 
 
 def _agent_info(services: Services, known: Known) -> AgentInfo:
-    core, record = services.core, known.record
-    site = core.inventory.by_machine.get(record.name)
-    quiet = core.now() - known.last_seen
-    state, reason = "UP", ""
-    if refused := core.hardware.foreign.get(record.name) or known.refused:
-        state, reason = "REFUSED", refused
-    elif not known.last_seen or quiet >= services.heartbeats.silence or record.name in core.down:
-        state = "DOWN"
+    state, record = services.state, known.record
+    site = state.inventory.by_machine.get(record.name)
+    quiet = state.now() - known.last_seen
+    agent_state, reason = "UP", ""
+    if refused := state.hardware.foreign.get(record.name) or known.refused:
+        agent_state, reason = "REFUSED", refused
+    elif not known.last_seen or quiet >= services.heartbeats.silence or record.name in state.down:
+        agent_state = "DOWN"
         reason = f"silent for {quiet:.0f} s" if known.last_seen else "never answered"
         if problem := services.heartbeats.strangers.get(record.name):
             reason = f"wrong key: {problem}"
@@ -240,7 +240,7 @@ def _agent_info(services: Services, known: Known) -> AgentInfo:
         family=record.family,
         devices=len(record.chips),
         cluster=site.cluster.name if site else "",
-        state=state,
+        state=agent_state,
         reason=reason,
         software=known.software,
         last_seen=quiet if known.last_seen else -1.0,

@@ -46,19 +46,19 @@ async def explain(services: Services, caller: Caller, request: ExplainRequest) -
 
     Raises NotFound, and InvalidRequest for a request that can never start.
     """
-    core = services.core
+    state = services.state
     if request.acquire is not None:
         return _explain_acquire(services, caller, request.acquire)
     if request.spec is None:
         return _explain_name(services, caller, request.name)
-    checked = CheckedSpec(request.spec, described(request.spec, core.inventory.noun))
+    checked = CheckedSpec(request.spec, described(request.spec, state.inventory.noun))
     return _explain_place(services, caller, checked, request.duration)
 
 
 def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest) -> Explanation:
-    action = f"acquire {described(request.spec, services.core.inventory.noun)}"
+    action = f"acquire {described(request.spec, services.state.inventory.noun)}"
     try:
-        would = would_acquire(services.core, caller, request)
+        would = would_acquire(services.state, caller, request)
     except InvalidRequest:
         raise
     except PodwrightError as error:
@@ -77,33 +77,35 @@ def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest
 def _explain_place(
     services: Services, caller: Caller, checked: CheckedSpec, duration: float
 ) -> Explanation:
-    core, action = services.core, checked.action
+    state, action = services.state, checked.action
     try:
-        claim = partitions.place(core, checked, owner=caller.name, duration=duration)
+        claim = partitions.place(state, checked, owner=caller.name, duration=duration)
     except InvalidRequest:
         raise
     except PodwrightError as error:
         return explaining.of_error(action, error)
-    partitions.untake(core, claim)
+    partitions.untake(state, claim)
     where = f"it would start at once, in allocation {claim.placement.allocation}"
     return Explanation(asked=action, starts_now=True, lines=[where])
 
 
 def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
-    core = services.core
-    entry = core.find(caller, name)
+    state = services.state
+    entry = state.find(caller, name)
     if entry is not None and entry.record is not None:
-        return explaining.of_partition(core, entry, caller)
-    if (lease := core.find_lease(caller, name)) is not None:
-        explanation = explaining.of_partition(core, core.partitions[lease.record.partition], caller)
+        return explaining.of_partition(state, entry, caller)
+    if (lease := state.find_lease(caller, name)) is not None:
+        explanation = explaining.of_partition(
+            state, state.partitions[lease.record.partition], caller
+        )
         return Explanation(asked=f"lease {name} on {explanation.asked}", lines=explanation.lines)
-    if (entry := core.find_fenced(caller, name)) is not None:
-        explanation = explaining.of_partition(core, entry, caller)
+    if (entry := state.find_fenced(caller, name)) is not None:
+        explanation = explaining.of_partition(state, entry, caller)
         return Explanation(
             asked=f"lease {name}, over, on {explanation.asked}", lines=explanation.lines
         )
     waiter = services.waiting.named(name)
-    if waiter is None or not core.sight.waiter(caller, waiter.record.name):
+    if waiter is None or not state.sight.waiter(caller, waiter.record.name):
         raise NotFound(
             f"there is no waiter, lease or partition {name[:80]}",
             operation="explain",
@@ -115,7 +117,7 @@ def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
         lines.append(f"it can start in about {info.estimate:.0f} s")
     try:
         claim = partitions.place(
-            core, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
+            state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
         )
     except PodwrightError as error:
         explanation = explaining.of_error(info.asked, error)
@@ -126,21 +128,21 @@ def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
                 "lines": [*lines, *explanation.lines],
             }
         )
-    partitions.untake(core, claim)
+    partitions.untake(state, claim)
     return Explanation(asked=f"waiter {name}: {info.asked}", lines=lines)
 
 
 async def set_quota(services: Services, caller: Caller, request: QuotaInfo) -> QuotaInfo:
     """Set a quota, or end it (no limit at all). Raises Denied, InvalidRequest, NotFound."""
-    return await shielded(services.core.spawn(quotas.put(services.core, request)))
+    return await shielded(services.state.spawn(quotas.put(services.state, request)))
 
 
 async def list_quotas(services: Services, caller: Caller, request: ListRequest) -> QuotaList:
     """Return all quotas to an administrator, and to others the quotas that limit them."""
-    views.check_filters(services.core, request, "list quotas")
+    views.check_filters(services.state, request, "list quotas")
     sees_all = caller.role is Role.ADMINISTRATOR
     page = ListPage[QuotaInfo](request)
-    places = {"/".join(key): quota for key, quota in services.core.quotas.items()}
+    places = {"/".join(key): quota for key, quota in services.state.quotas.items()}
     for place, quota in sorted(places.items()):
         if not (
             place > request.page_token
@@ -151,7 +153,7 @@ async def list_quotas(services: Services, caller: Caller, request: ListRequest) 
             continue
         if page.full:
             break
-        page.add(place, quotas.show(services.core, quota))
+        page.add(place, quotas.show(services.state, quota))
         await asyncio.sleep(0)  # what is used of it is counted over all partitions
     return QuotaList(quotas=page.items, next_page_token=page.token)
 
@@ -164,7 +166,7 @@ async def list_events(services: Services, caller: Caller, request: EventsRequest
 async def verify_audit(services: Services, caller: Caller, request: AuditRequest) -> AuditReport:
     """Whether the audit is as it was written, and contains these heads. Raises InvalidRequest."""
     heads = [read_head(text) for text in request.heads]
-    snapshot = await services.core.store.read()
+    snapshot = await services.state.store.read()
     reports = await asyncio.to_thread(verify_chains, snapshot.records, (EVENT, INTENT), heads)
     chains = [
         AuditChain(
@@ -180,11 +182,11 @@ async def verify_audit(services: Services, caller: Caller, request: AuditRequest
 
 async def drain_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
     """Place nothing new on a machine. Raises Denied, NotFound."""
-    await shielded(services.core.spawn(machines.drain(services.core, request.name)))
+    await shielded(services.state.spawn(machines.drain(services.state, request.name)))
     return Empty()
 
 
 async def resume_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
     """Place partitions on a machine again. Raises Denied, NotFound."""
-    await shielded(services.core.spawn(machines.resume(services.core, request.name)))
+    await shielded(services.state.spawn(machines.resume(services.state, request.name)))
     return Empty()

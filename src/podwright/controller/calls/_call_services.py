@@ -18,7 +18,7 @@ from podwright.controller.hardware._registry import Registry
 from podwright.controller.moves._launch_moves import LaunchMoves
 from podwright.controller.queue._reported_queues import ReportedQueues
 from podwright.controller.queue._waiting import Waiting
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._request_ids import Requests
 from podwright.controller.state._shielded import shielded
@@ -37,7 +37,7 @@ class Services:
     """
 
     version: str
-    core: Core
+    state: ControllerState
     requests: Requests
     waiting: Waiting
     moves: LaunchMoves
@@ -55,15 +55,15 @@ class Services:
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run work to its end, even if its caller disconnects."""
-        return await shielded(self.core.spawn(work))
+        return await shielded(self.state.spawn(work))
 
     def info(self, entry: Entry) -> PartitionInfo:
         """A partition as callers see it."""
-        return views.partition_info(self.core, entry, entry.known, self.version)
+        return views.partition_info(self.state, entry, entry.known, self.version)
 
     def owner(self, name: str) -> str:
         """The owner of the partition or waiter of this name; empty if there is none."""
-        entry, waiter = self.core.partitions.get(name), self.waiting.named(name)
+        entry, waiter = self.state.partitions.get(name), self.waiting.named(name)
         if entry is not None and entry.record is not None:
             return entry.record.owner
         return waiter.record.name if waiter is not None else ""

@@ -32,7 +32,7 @@ from podwright.wire import (
 
 async def _cluster_before(services: Services, known: Remembered) -> ClusterInfo:
     """The cluster in its present state. Raises NotFound if it has been removed since."""
-    if known.name not in services.core.inventory.sites:
+    if known.name not in services.state.inventory.sites:
         raise gone_since(known, "cluster")
     return _cluster(services, known.name)
 
@@ -43,11 +43,11 @@ async def create_cluster(
 ) -> ClusterInfo:
     """Make a cluster of agents; their devices are reset before they serve."""
     async with services.changing:
-        cluster = clusters.designed(services.core, services.registry, request)
-        await services.core.journal.commit([registry.put_cluster(cluster)])
+        cluster = clusters.designed(services.state, services.registry, request)
+        await services.state.journal.commit([registry.put_cluster(cluster)])
         site = services.registry.begin_cluster(cluster)
         for name in site.places:
-            services.core.mark_down(name, announce=False)  # until its devices are reset
+            services.state.mark_down(name, announce=False)  # until its devices are reset
         await asyncio.gather(*(_welcome(services, name) for name in site.places))
     return _cluster(services, request.name)
 
@@ -56,7 +56,7 @@ async def create_cluster(
 async def remove_cluster(services: Services, caller: Caller, request: Named) -> Empty:
     """Remove a cluster; its agents stay. Raises NotFound, WrongState while it is in use."""
     action = f"remove cluster {request.name[:80]}"
-    core = services.core
+    state = services.state
     async with services.changing:
         site = _named(services, request.name, action)
         if request.name not in services.registry.clusters:
@@ -66,8 +66,8 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 would_work="start vipu-server without its --preset or --cluster-file",
             )
         partitions = sorted(
-            {e.name for e in core.partitions.values() if e.site is site}
-            | {q.partition for q in core.quarantine.values() if q.cluster == request.name}
+            {e.name for e in state.partitions.values() if e.site is site}
+            | {q.partition for q in state.quarantine.values() if q.cluster == request.name}
         )
         if partitions:
             raise WrongState(
@@ -87,8 +87,8 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
             )
         dropped = [registry.drop_cluster(request.name)]
         dropped += [allocations.drop_allocation(name) for name in defined]
-        await core.journal.commit(dropped)
-        core.lift(site)
+        await state.journal.commit(dropped)
+        state.lift(site)
         services.registry.end_cluster(request.name)
     return Empty()
 
@@ -100,7 +100,7 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
     Raises NotFound, InvalidRequest, WrongState.
     """
     action = f"change cluster {request.name[:80]}"
-    core = services.core
+    state = services.state
     async with services.changing:
         site = _named(services, request.name, action)
         if request.name not in services.registry.clusters:
@@ -109,17 +109,17 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
                 operation=action,
                 would_work="change its --cluster-file, and restart vipu-server",
             )
-        draft = change.drafted(core, services.registry, site, request)
+        draft = change.drafted(state, services.registry, site, request)
         if request.dry_run:
             preview = IndexedCluster(draft.cluster, draft.machines)
             preview.index = draft.index
-            return views.cluster_info(core, preview)
+            return views.cluster_info(state, preview)
         # In memory first, at one stroke: nobody is placed by the old cluster while the new one
         # is written down, and fresh machines take nothing before they are welcome.
-        changes, undo = change.applied(core, site, draft)
+        changes, undo = change.applied(state, site, draft)
         with unless_written(undo):
-            await core.journal.commit(changes)
-        core.freed(None, (), "")
+            await state.journal.commit(changes)
+        state.freed(None, (), "")
         await asyncio.gather(*(_welcome(services, name) for name in draft.fresh))
     return _cluster(services, request.name)
 
@@ -128,10 +128,10 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
     """Test a cluster: poll all of its machines, and report what is wrong and where."""
     action = f"test cluster {request.name[:80]}"
     site = _named(services, request.name, action)
-    results = await clusters.tested(services.core, services.registry, site)
+    results = await clusters.tested(services.state, services.registry, site)
     faults = [check for check in results if check.check == "cabling" and check.ok is False]
     site.miscabled = [(fault.machine, fault.problem) for fault in faults]
-    services.core.journal.changes += 1
+    services.state.journal.changes += 1
     return ClusterTest(cluster=request.name, results=results)
 
 
@@ -140,7 +140,7 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
 
 async def _allocation_before(services: Services, known: Remembered) -> AllocationInfo:
     """The allocation in its present state. Raises NotFound if it has been removed since."""
-    for site in services.core.inventory.sites.values():
+    for site in services.state.inventory.sites.values():
         if known.name in site.allocations:
             return views.allocation_info(site, known.name)
     raise gone_since(known, "allocation")
@@ -152,33 +152,33 @@ async def create_allocation(
 ) -> AllocationInfo:
     """Create an allocation of whole machines, for some users or for all."""
     action = f"create allocation {request.name[:80]}"
-    core = services.core
+    state = services.state
     async with services.changing:
         if request.scheduler:
             services.users.check_scheduler(request.scheduler, action)
-        record = allocations.drafted(core, request)
+        record = allocations.drafted(state, request)
         granted = [services.users.granted(name, record.name, action) for name in request.users]
         changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
-        await core.journal.commit(changes)
-        core.lift(core.inventory.sites[record.cluster])
-        allocations.define(core.inventory.sites[record.cluster], record)
+        await state.journal.commit(changes)
+        state.lift(state.inventory.sites[record.cluster])
+        allocations.define(state.inventory.sites[record.cluster], record)
         for user in granted:
             services.users.add(user)
-        core.freed(None, (), "")
-    return views.allocation_info(core.inventory.sites[record.cluster], record.name)
+        state.freed(None, (), "")
+    return views.allocation_info(state.inventory.sites[record.cluster], record.name)
 
 
 @done_once(gone_before)
 async def remove_allocation(services: Services, caller: Caller, request: Named) -> Empty:
     """Remove an allocation; its machines are free. Raises NotFound, WrongState while in use."""
     action = f"remove allocation {request.name[:80]}"
-    core = services.core
+    state = services.state
     async with services.changing:
-        site = allocations.removable(core, request.name, action)
-        await core.journal.commit([allocations.drop_allocation(request.name)])
-        core.lift(site)
+        site = allocations.removable(state, request.name, action)
+        await state.journal.commit([allocations.drop_allocation(request.name)])
+        state.lift(site)
         allocations.undefine(site, request.name)
-        core.freed(None, (), "")
+        state.freed(None, (), "")
     return Empty()
 
 
@@ -187,24 +187,24 @@ async def remove_allocation(services: Services, caller: Caller, request: Named) 
 
 async def _welcome(services: Services, machine: str) -> None:
     """Reset all devices of a machine and use it. A silent machine is left to the timer."""
-    core = services.core
+    state = services.state
     try:
-        report = await core.hardware.describe(machine)
+        report = await state.hardware.describe(machine)
     except PodwrightError:
-        core.record_event("MachineDown", machine, "", "it does not answer")
+        state.record_event("MachineDown", machine, "", "it does not answer")
         return
-    core.inventory.by_machine[machine].learn(machine, report)
+    state.inventory.by_machine[machine].learn(machine, report)
     everything = {machine: [d.index for d in report.devices if d.healthy]}
-    if not await core.hardware.release(core.epochs.next(), everything) and (
-        await recovery.release_strays(core, machine, report._replace(configured={}))
+    if not await state.hardware.release(state.epochs.next(), everything) and (
+        await recovery.release_strays(state, machine, report._replace(configured={}))
     ):
-        core.mark_up(machine, announce=False)
+        state.mark_up(machine, announce=False)
     else:
-        core.record_event("MachineDown", machine, "", "its devices could not be reset")
+        state.record_event("MachineDown", machine, "", "its devices could not be reset")
 
 
 def _cluster(services: Services, name: str) -> ClusterInfo:
-    return views.cluster_info(services.core, services.core.inventory.sites[name])
+    return views.cluster_info(services.state, services.state.inventory.sites[name])
 
 
 def _named(services: Services, name: str, action: str) -> IndexedCluster:
@@ -213,6 +213,6 @@ def _named(services: Services, name: str, action: str) -> IndexedCluster:
         raise InvalidRequest(
             "no cluster is named",
             operation=action,
-            would_work=f"name one of {', '.join(services.core.inventory.sites)}",
+            would_work=f"name one of {', '.join(services.state.inventory.sites)}",
         )
-    return services.core.inventory.candidates(name, "", action)[0]
+    return services.state.inventory.candidates(name, "", action)[0]

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from podwright.controller.calls._list_pages import ListPage, bad_token
 from podwright.controller.calls._views import check_filters
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.wire import DeviceInfo, DeviceList, DeviceRef, ListRequest, OperationState
 
 #: A device by its cluster, link domain and place in that domain.
 _Place = tuple[str, int, int]
 
 
-def devices(core: Core, request: ListRequest) -> DeviceList:
+def devices(state: ControllerState, request: ListRequest) -> DeviceList:
     """Devices, in the order of cluster, domain, offset. Raises NotFound for unknown filters."""
     page = ListPage[DeviceInfo](request)
-    check_filters(core, request, "list devices")
-    view = _Look(core)
-    for site, ref in _after(core, request):
+    check_filters(state, request, "list devices")
+    view = _Look(state)
+    for site, ref in _after(state, request):
         allocation = view.allocation(site, ref.machine)
         if request.allocation not in ("", allocation):
             continue
@@ -33,12 +33,14 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
     return DeviceList(devices=page.items, next_page_token=page.token)
 
 
-def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
+def _after(
+    state: ControllerState, request: ListRequest
+) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
     """The devices after those of the token."""
     token = request.page_token
-    after_cluster, domain, offset = _parsed(core, token) if token else ("", 0, -1)
+    after_cluster, domain, offset = _parsed(state, token) if token else ("", 0, -1)
     reached = not after_cluster
-    for name, site in core.inventory.sites.items():
+    for name, site in state.inventory.sites.items():
         resumes = name == after_cluster
         reached = reached or resumes
         if not reached or request.cluster not in ("", name):
@@ -49,11 +51,11 @@ def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, D
                 yield site, ref
 
 
-def _parsed(core: Core, token: str) -> tuple[str, int, int]:
+def _parsed(state: ControllerState, token: str) -> tuple[str, int, int]:
     """Raises InvalidRequest for a token of no list, or of a cluster that is gone."""
     cluster, _, place = token.partition("/")
     domain, _, offset = place.partition("/")
-    if cluster not in core.inventory.sites or not (
+    if cluster not in state.inventory.sites or not (
         domain.isdecimal() and offset.isdecimal() and len(place) < 32
     ):
         raise bad_token(token)
@@ -63,26 +65,26 @@ def _parsed(core: Core, token: str) -> tuple[str, int, int]:
 class _Look:
     """The state that all devices of a page are described from."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
         self._allocations: dict[str, dict[str, str]] = {}
         self._machine = ""
         self._owners: dict[int, str] = {}
         self._waiting: set[_Place] = {
             (q.cluster, q.block.domain, q.block.offset + i)
-            for q in core.quarantine.values()
+            for q in state.quarantine.values()
             for i in range(q.block.size)
         }
         self._waiter_of: dict[_Place, str] = {
             (pool[0], block.domain, block.offset + i): reservation.waiter
-            for pool, reservation in core.reservations.items()
+            for pool, reservation in state.reservations.items()
             for piece in reservation.placements
             for block in piece.blocks
             for i in range(block.size)
         }
         self._waiter_of |= {
             (pending.site.cluster.name, block.domain, block.offset + i): pending.partition
-            for pending in core.moves.values()
+            for pending in state.moves.values()
             for block in pending.target.blocks
             for i in range(block.size)
         }
@@ -98,26 +100,26 @@ class _Look:
     def info(self, site: IndexedCluster, ref: DeviceRef, allocation: str) -> DeviceInfo:
         """A device, complete."""
         if ref.machine != self._machine:
-            self._machine, self._owners = ref.machine, self._core.partitions.owners(ref.machine)
+            self._machine, self._owners = ref.machine, self._state.partitions.owners(ref.machine)
         partition = self._owners.get(ref.index, "")
         known = site.attributes.get(ref.machine, ())
         attributes = dict(known[ref.index]) if ref.index < len(known) else {}
-        state = self._state(site, ref, partition)
-        if state == "RESERVED":
+        shown_state = self._state_of(site, ref, partition)
+        if shown_state == "RESERVED":
             place = (site.cluster.name, ref.domain, ref.offset)
             attributes["kept_for"] = self._waiter_of[place]
         return DeviceInfo(
             cluster=site.cluster.name,
             device=ref,
             allocation=allocation,
-            state=state,
+            state=shown_state,
             partition=partition,
             attributes=attributes,
         )
 
-    def _state(self, site: IndexedCluster, ref: DeviceRef, partition: str) -> str:
+    def _state_of(self, site: IndexedCluster, ref: DeviceRef, partition: str) -> str:
         place = (site.cluster.name, ref.domain, ref.offset)
-        if ref.machine in self._core.down or ref.index in site.unhealthy.get(ref.machine, ()):
+        if ref.machine in self._state.down or ref.index in site.unhealthy.get(ref.machine, ()):
             return "DOWN"
         if place in self._waiting or (partition and self._resetting(partition)):
             return "RESETTING"
@@ -128,7 +130,7 @@ class _Look:
         return "IN_USE" if partition else "FREE"
 
     def _resetting(self, partition: str) -> bool:
-        entry = self._core.partitions.get(partition)
+        entry = self._state.partitions.get(partition)
         return bool(
             entry
             and entry.record

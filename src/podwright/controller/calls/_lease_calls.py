@@ -29,23 +29,23 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
 
     Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
     """
-    core = services.core
+    state = services.state
 
     async def take() -> AcquireReply:
-        got = await acquiring.acquire(core, caller, request)
+        got = await acquiring.acquire(state, caller, request)
         return AcquireReply(
-            lease=to_info(got.lease, got.record.size, core.now()),
-            partition=views.partition_info(core, got.entry, got.record, services.version),
+            lease=to_info(got.lease, got.record.size, state.now()),
+            partition=views.partition_info(state, got.entry, got.record, services.version),
             created=got.created,
         )
 
     async def taken_before(known: Remembered) -> AcquireReply | None:
-        earlier = await repeats.acquired_before(core, known)
+        earlier = await repeats.acquired_before(state, known)
         if earlier is None:
             return None
         entry, lease = earlier
         return AcquireReply(
-            lease=to_info(lease, entry.known.size, core.now()),
+            lease=to_info(lease, entry.known.size, state.now()),
             partition=services.info(entry),
             created=known.created,
         )
@@ -56,7 +56,7 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
 
 async def renew(services: Services, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
-    renewing = expiry.renew(services.core, caller, request)
+    renewing = expiry.renew(services.state, caller, request)
     return await (services.run(renewing) if request.hosts else renewing)
 
 
@@ -65,7 +65,7 @@ async def release(services: Services, caller: Caller, request: LeaseRequest) -> 
 
     Raises Fenced when it is over for good, Denied, InvalidRequest.
     """
-    await services.run(expiry.release(services.core, caller, request))
+    await services.run(expiry.release(services.state, caller, request))
     return Empty()
 
 

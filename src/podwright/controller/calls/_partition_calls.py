@@ -25,14 +25,14 @@ async def create_partition(
 
     Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
     """
-    core, spec = services.core, request.spec
-    action = "create " + described(spec, core.inventory.noun)
+    state, spec = services.state, request.spec
+    action = "create " + described(spec, state.inventory.noun)
     if request.owner and not request.job and caller.role is Role.SCHEDULER:
         raise InvalidRequest("a scheduler creates for a job, and none is named", operation=action)
 
     async def create() -> PartitionInfo:
         entry = await partitions.begin_create(
-            core,
+            state,
             in_name_of(caller, request.owner, request.owner_uid, request.job, action),
             CheckedSpec(spec, action, job=bool(request.job)),
             creator=caller.name,
@@ -40,7 +40,9 @@ async def create_partition(
             guest=guest_key(caller.name, request.guest) if request.job else "",
             duration=request.duration,
         )
-        return await _finished(services, entry, partitions.finish_create(core, entry), request.wait)
+        return await _finished(
+            services, entry, partitions.finish_create(state, entry), request.wait
+        )
 
     return await services.requests.once(
         RequestId(caller.name, "CreatePartition", request.request_id, spec.name),
@@ -59,9 +61,9 @@ async def reset_partition(
     """
 
     async def reset() -> PartitionInfo:
-        core = services.core
-        entry = await partitions.begin_reset(core, caller, request)
-        finish = partitions.finish_reset(core, caller, entry, relocatable=request.relocatable)
+        state = services.state
+        entry = await partitions.begin_reset(state, caller, request)
+        finish = partitions.finish_reset(state, caller, entry, relocatable=request.relocatable)
         return await _finished(services, entry, finish, request.wait)
 
     return await services.requests.once(
@@ -79,21 +81,21 @@ async def remove_partition(services: Services, caller: Caller, request: RemoveRe
     """
 
     async def remove() -> Empty:
-        core = services.core
+        state = services.state
         entry = await partitions.begin_remove(
-            core, caller, request.name, force=request.force, job=request.job
+            state, caller, request.name, force=request.force, job=request.job
         )
-        finish = partitions.finish_remove(core, caller, entry, force=request.force)
+        finish = partitions.finish_remove(state, caller, entry, force=request.force)
         if request.wait:
             await finish
         else:
-            core.spawn(_aside(finish))
+            state.spawn(_aside(finish))
         return Empty()
 
     return await services.requests.once(
         RequestId(caller.name, "RemovePartition", request.request_id, request.name),
         remove,
-        lambda known: repeats.removed_before(services.core, known, wait=request.wait),
+        lambda known: repeats.removed_before(services.state, known, wait=request.wait),
     )
 
 
@@ -103,7 +105,7 @@ def _made_before(
     """The reply for a partition that was created or reset under the same id before."""
 
     async def answer(known: Remembered) -> PartitionInfo:
-        return services.info(await repeats.made_before(services.core, known, wait=wait))
+        return services.info(await repeats.made_before(services.state, known, wait=wait))
 
     return answer
 
@@ -115,7 +117,7 @@ async def _finished(
     if wait:
         await finish
     else:
-        services.core.spawn(_aside(finish))
+        services.state.spawn(_aside(finish))
     if entry.record is None:
         raise NotFound(
             f"partition {entry.name} was removed meanwhile",

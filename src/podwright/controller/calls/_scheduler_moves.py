@@ -15,7 +15,7 @@ from podwright.controller.moves._launch_moves import row
 from podwright.controller.moves._move_planner import MoveStep, movable, movers, shape_of
 from podwright.controller.requests._spec import blocks_of
 from podwright.controller.state._caller import Caller, Role, check_change
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import PartitionRecord
@@ -32,10 +32,10 @@ from podwright.wire import (
 
 async def list_job_moves(services: Services, caller: Caller, request: JobMovesRequest) -> JobMoves:
     """The caller's jobs that can move, are asked to move, or are moving."""
-    core, moves, now = services.core, services.moves, services.core.now()
+    state, moves, now = services.state, services.moves, services.state.now()
 
     def visible(partition: str) -> bool:
-        entry = core.partitions.get(partition)
+        entry = state.partitions.get(partition)
         record = entry.record if entry else None
         return (
             record is not None
@@ -45,7 +45,7 @@ async def list_job_moves(services: Services, caller: Caller, request: JobMovesRe
             and request.allocation in ("", record.allocation)
         )
 
-    able = movers(core, now, job=True) if moves.allowed else {}
+    able = movers(state, now, job=True) if moves.allowed else {}
     rows = [
         MoveRow(
             partition=name,
@@ -56,7 +56,7 @@ async def list_job_moves(services: Services, caller: Caller, request: JobMovesRe
         )
         for name, lease in able.items()
     ]
-    rows += [row(move, "ASKED", now) for move in core.moves.values()]
+    rows += [row(move, "ASKED", now) for move in state.moves.values()]
     rows += [row(move, "MOVING", now) for move in moves.moving.values()]
     return JobMoves(allowed=moves.allowed, moves=[move for move in rows if visible(move.partition)])
 
@@ -64,15 +64,15 @@ async def list_job_moves(services: Services, caller: Caller, request: JobMovesRe
 async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequest) -> MoveRow:
     """Ask the launch on a job's partition; the answer is ASKED, or STAYS where it cannot be
     moved, or not there. Raises NotFound where the partition is another job's, Denied."""
-    core, now = services.core, services.core.now()
+    state, now = services.state, services.state.now()
     action = f"move partition {request.partition}"
-    entry, record = _of_job(core, caller, request.partition, request.job, action)
+    entry, record = _of_job(state, caller, request.partition, request.job, action)
     blocks = blocks_of(request.devices)
-    known = _pending_move(core, request.partition)
+    known = _pending_move(state, request.partition)
     if known is not None and known.target.blocks == blocks:
         return row(known, "ASKED", now)
     able = services.moves.allowed and sum(block.size for block in blocks) == record.size
-    lease = movable(core, entry, now, job=bool(record.job)) if able else None
+    lease = movable(state, entry, now, job=bool(record.job)) if able else None
     stays = MoveRow(partition=record.name, owner=record.owner, size=record.size, state="STAYS")
     if lease is None:
         return stays
@@ -88,27 +88,27 @@ async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequ
 async def call_off_move(services: Services, caller: Caller, request: CallOffMoveRequest) -> Empty:
     """It need not move any more; one that is moving has, when this returns. Raises NotFound
     where the partition is another job's, Denied."""
-    core = services.core
+    state = services.state
     action = f"let partition {request.partition} where it is"
-    entry, _ = _of_job(core, caller, request.partition, request.job, action)
+    entry, _ = _of_job(state, caller, request.partition, request.job, action)
     async with entry.lock:
-        known = _pending_move(core, request.partition)
+        known = _pending_move(state, request.partition)
         if known is not None:
             services.moves.call_off(known, "it is not needed any more")
     return Empty()
 
 
 def _of_job(
-    core: Core, caller: Caller, name: str, job: str, action: str
+    state: ControllerState, caller: Caller, name: str, job: str, action: str
 ) -> tuple[Entry, PartitionRecord]:
-    entry = core.find(caller, name)
+    entry = state.find(caller, name)
     if entry is None or entry.record is None:
-        raise core.missing(name, action, caller)
+        raise state.missing(name, action, caller)
     check_change(caller, entry.record.owner, action, entry.record.creator)
     if entry.record.job != job:
         raise NotFound(f"partition {name} is not for job {job}", operation=action)
     return entry, entry.record
 
 
-def _pending_move(core: Core, partition: str) -> PendingMove | None:
-    return next((move for move in core.moves.values() if move.partition == partition), None)
+def _pending_move(state: ControllerState, partition: str) -> PendingMove | None:
+    return next((move for move in state.moves.values() if move.partition == partition), None)

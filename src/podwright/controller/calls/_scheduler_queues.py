@@ -18,7 +18,7 @@ from podwright.controller.queue._guest_queue import FirstJob, Need
 from podwright.controller.requests._exclusive_allocations import kept_out
 from podwright.controller.requests._reserve import guest_key
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import PartitionRecord
 from podwright.errors import InvalidRequest
 from podwright.wire import (
@@ -58,10 +58,10 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
             operation="report jobs",
             would_work=f"send the first {MOST}",
         )
-    core, guest = services.core, request.guest or _UNNAMED
+    state, guest = services.state, request.guest or _UNNAMED
     jobs = [_short(job, guest, place) for place, job in enumerate(request.jobs, 1)]
-    if services.reported.report(guest_key(caller.name, guest), jobs, core.now()):
-        core.journal.changes += 1
+    if services.reported.report(guest_key(caller.name, guest), jobs, state.now()):
+        state.journal.changes += 1
     return Empty()
 
 
@@ -71,7 +71,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     Raises InvalidRequest, NotFound for an unknown cluster or allocation, Denied for a pool in which
     the scheduler may create nothing. Then nothing has changed.
     """
-    core, queue = services.core, services.waiting.line.guests
+    state, queue = services.state, services.waiting.line.guests
     _check_guest(request.guest, _ENQUEUE)
     if len(request.pools) > POOLS:
         raise InvalidRequest(
@@ -95,9 +95,9 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     own = {
         record.name: entry.seconds
         for entry in request.end_times[:MOST]
-        if (record := _own_record(core, key, entry.partition)) is not None
+        if (record := _own_record(state, key, entry.partition)) is not None
     }
-    now = core.now()
+    now = state.now()
     end_times = {name: now + seconds for name, seconds in own.items() if 0 < seconds < MAX_DURATION}
     jobs = [FirstJob(key, job, owners[job], tuple(needs[job]), due[job], now) for job in needs]
     queue.enqueue(key, jobs, end_times)
@@ -122,7 +122,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
 
 def _need(services: Services, caller: Caller, pool: PoolHead) -> Need:
     """What a job needs of a pool. Raises InvalidRequest, NotFound, Denied."""
-    core = services.core
+    state = services.state
     sizes = sorted(pool.sizes, reverse=True)
     if len(sizes) > BLOCKS or any(size < 1 or size.bit_count() != 1 for size in sizes):
         raise InvalidRequest(
@@ -134,14 +134,14 @@ def _need(services: Services, caller: Caller, pool: PoolHead) -> Need:
         raise InvalidRequest("a job has sizes, and sizes have a job", operation=_ENQUEUE)
     spec = PartitionSpec(name="", size=1, cluster=pool.cluster, allocation=pool.allocation)
     request = services.users.kept_to_grants(caller, CreateRequest(spec=spec))
-    request = kept_out(core, caller, request)
+    request = kept_out(state, caller, request)
     assert isinstance(request, CreateRequest)
-    core.inventory.candidates(pool.cluster, request.spec.allocation, _ENQUEUE)
+    state.inventory.candidates(pool.cluster, request.spec.allocation, _ENQUEUE)
     return Need(pool.cluster, request.spec.allocation, tuple(sizes))
 
 
-def _own_record(core: Core, key: str, partition: str) -> PartitionRecord | None:
-    entry = core.partitions.get(partition)
+def _own_record(state: ControllerState, key: str, partition: str) -> PartitionRecord | None:
+    entry = state.partitions.get(partition)
     record = entry.record if entry is not None else None
     return record if record is not None and record.guest == key else None
 
@@ -157,12 +157,12 @@ def _check_guest(guest: str, operation: str) -> None:
 
 async def list_jobs(services: Services, caller: Caller, request: ListRequest) -> JobList:
     """The jobs that wait, by scheduler."""
-    views.check_filters(services.core, request, "list jobs")
+    views.check_filters(services.state, request, "list jobs")
     page = ListPage[JobInfo](request)
     behind = _behind(request.page_token)
-    for name, job in services.reported.jobs(services.core.now()):
+    for name, job in services.reported.jobs(services.state.now()):
         if (name, job.place) <= behind or not (
-            services.core.sight.waiter(caller, job.owner)
+            services.state.sight.waiter(caller, job.owner)
             and request.cluster in ("", job.cluster)
             and request.allocation in ("", job.allocation)
         ):
@@ -175,7 +175,7 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
 
 def _with_place(services: Services, scheduler: str, job: JobInfo) -> JobInfo:
     """A job with what the server keeps for it. scheduler: its `guest_key`."""
-    core = services.core
+    state = services.state
     places = services.waiting.line.guests.places_of_job(scheduler, f"job {job.id}")
     if not places:
         return job
@@ -183,7 +183,7 @@ def _with_place(services: Services, scheduler: str, job: JobInfo) -> JobInfo:
     return msgspec.structs.replace(
         job,
         reserved=sum(place.reserved for place in places),
-        estimate=max(0.0, starts_at - core.now()),
+        estimate=max(0.0, starts_at - state.now()),
     )
 
 

@@ -40,7 +40,7 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
 
 async def _store(services: Services, name: str, weight: float | None) -> None:
     line = services.waiting.line
-    await store_weight(services.core, line.guests, name, weight)
+    await store_weight(services.state, line.guests, name, weight)
     line.start_ready()  # it may be somebody else's turn now
 
 

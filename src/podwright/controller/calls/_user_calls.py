@@ -35,7 +35,7 @@ async def _created_before(services: Services, known: Remembered) -> NewUser:
         if record is None or record.created_at != known.created_at:
             raise gone_since(known, "user")
         renewed, key = await asyncio.to_thread(users.with_new_key, record)
-        await services.core.journal.commit([users.put_user(renewed)])
+        await services.state.journal.commit([users.put_user(renewed)])
         return NewUser(user=services.users.add(renewed), access_key=key)
 
 
@@ -44,18 +44,18 @@ async def create_user(services: Services, caller: Caller, request: UserRequest) 
     """Create a user; only this reply has the access key. Raises AlreadyExists, NotFound."""
     action = f"create user {request.name[:80]}"
     for allocation in request.allocations:
-        services.core.inventory.candidates("", allocation, action)
+        services.state.inventory.candidates("", allocation, action)
     async with services.changing:
         make = partial(
             services.users.draft,
             request.name,
             request.role,
             tuple(request.allocations),
-            services.core.wall(),
+            services.state.wall(),
             request.uid,
         )
         record, key = await asyncio.to_thread(make)
-        await services.core.journal.commit([users.put_user(record)])
+        await services.state.journal.commit([users.put_user(record)])
         return NewUser(user=services.users.add(record), access_key=key)
 
 
@@ -76,7 +76,7 @@ async def remove_user(services: Services, caller: Caller, request: Named) -> Emp
     action = f"remove user {request.name[:80]}"
     async with services.changing:
         services.users.check_known(request.name, action)
-        sites = services.core.inventory.sites.values()
+        sites = services.state.inventory.sites.values()
         own = [a for site in sites for a, who in site.closed.items() if who == request.name]
         if own:
             raise WrongState(
@@ -84,7 +84,7 @@ async def remove_user(services: Services, caller: Caller, request: Named) -> Emp
                 operation=action,
                 would_work=f"vipu-admin remove allocation {own[0]} first",
             )
-        await services.core.journal.commit([users.drop_user(request.name)])
+        await services.state.journal.commit([users.drop_user(request.name)])
         services.users.drop(request.name)
     return Empty()
 
@@ -96,5 +96,5 @@ async def revoke_certificate(
     """Revoke a certificate of a user. Raises NotFound."""
     async with services.changing:
         record = services.users.revoking(request.name, request.number)
-        await services.core.journal.commit([users.put_user(record)])
+        await services.state.journal.commit([users.put_user(record)])
         return services.users.add(record)

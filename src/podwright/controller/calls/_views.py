@@ -13,7 +13,7 @@ import msgspec
 from podwright.controller.calls._list_pages import ListPage, after, defined_after
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import AUTO_RESETS, Core
+from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
 from podwright.controller.state._cutoff import waits_for
 from podwright.controller.state._leases import HeldLease, mask_of, to_info
 from podwright.controller.state._partition_index import Entry
@@ -43,11 +43,11 @@ _shared: Final = attrgetter(*_SHARED)
 
 
 def partition_info(
-    core: Core, entry: Entry, record: PartitionRecord, version: str
+    state: ControllerState, entry: Entry, record: PartitionRecord, version: str
 ) -> PartitionInfo:
     """The full description of a partition."""
     site = entry.site
-    now = core.now()
+    now = state.now()
     ready, operation = record.ready, record.operation
     if entry.fences and operation is OperationState.IDLE:
         operation = OperationState.FENCING
@@ -68,7 +68,7 @@ def partition_info(
         auto_reset_last=record.auto_reset_at,
         leases=[
             *(to_info(lease, record.size, now) for lease in entry.leases.values()),
-            *(_fenced(core, entry, fence, record.size) for fence in entry.fences.values()),
+            *(_fenced(state, entry, fence, record.size) for fence in entry.fences.values()),
         ],
         server_version=version,
         simulated=bool(site and site.cluster.simulated),
@@ -76,32 +76,34 @@ def partition_info(
     )
 
 
-def check_filters(core: Core, request: ListRequest, action: str) -> None:
+def check_filters(state: ControllerState, request: ListRequest, action: str) -> None:
     """Raise NotFound for a filter by an unknown cluster or allocation."""
     if not (request.cluster or request.allocation):
         return
     if not any(
         request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
         # Those of clusters that are gone can still be listed.
-        for record in core.partitions.records()
+        for record in state.partitions.records()
     ):
-        core.inventory.candidates(request.cluster, request.allocation, action)
+        state.inventory.candidates(request.cluster, request.allocation, action)
 
 
-def partitions(core: Core, request: ListRequest, version: str, caller: Caller) -> PartitionList:
+def partitions(
+    state: ControllerState, request: ListRequest, version: str, caller: Caller
+) -> PartitionList:
     """Those that a caller may know of, in the order of their names. Raises NotFound for unknown
     filters."""
     page = ListPage[PartitionInfo](request)
-    check_filters(core, request, "list partitions")
-    for name in after(core.partitions, request.page_token):
-        entry = core.partitions[name]
+    check_filters(state, request, "list partitions")
+    for name in after(state.partitions, request.page_token):
+        entry = state.partitions[name]
         if (record := entry.record) is None or not _wanted(record, request):
             continue
-        if not core.sight.partition(caller, entry):
+        if not state.sight.partition(caller, entry):
             continue
         if page.full:
             break
-        page.add(name, partition_info(core, entry, record, version), record.size)
+        page.add(name, partition_info(state, entry, record, version), record.size)
     return PartitionList(partitions=page.items, next_page_token=page.token)
 
 
@@ -109,51 +111,51 @@ def _wanted(record: PartitionRecord, request: ListRequest) -> bool:
     return request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
 
 
-def leases(core: Core, request: ListRequest, caller: Caller) -> LeaseList:
+def leases(state: ControllerState, request: ListRequest, caller: Caller) -> LeaseList:
     """Leases that a caller may know of, in the order of their ids."""
     page = ListPage[LeaseInfo](request)
-    check_filters(core, request, "list leases")
-    now = core.now()
-    for name in after((*core.leases, *core.fences), request.page_token):
-        lease = core.leases.get(name)
-        entry = core.partitions.get(lease.record.partition) if lease else core.fences[name]
+    check_filters(state, request, "list leases")
+    now = state.now()
+    for name in after((*state.leases, *state.fences), request.page_token):
+        lease = state.leases.get(name)
+        entry = state.partitions.get(lease.record.partition) if lease else state.fences[name]
         if entry is None or (record := entry.record) is None or not _wanted(record, request):
             continue
-        if not core.sight.leases(caller, entry):
+        if not state.sight.leases(caller, entry):
             continue
         if page.full:
             break
         if lease is not None:
             page.add(name, to_info(lease, record.size, now))
         else:
-            page.add(name, _fenced(core, entry, entry.fences[name], record.size))
+            page.add(name, _fenced(state, entry, entry.fences[name], record.size))
     return LeaseList(leases=page.items, next_page_token=page.token)
 
 
-def _fenced(core: Core, entry: Entry, fence: FenceRecord, size: int) -> LeaseInfo:
+def _fenced(state: ControllerState, entry: Entry, fence: FenceRecord, size: int) -> LeaseInfo:
     """An ended lease, and what its devices wait for."""
     hosts = [f"host {host}" for host in fence.hosts if host]
     if len(hosts) < len(fence.hosts):
         hosts.append("its hosts")
     info = to_info(HeldLease(fence.lease, 0.0), size, 0.0)
-    machines = [f"machine {machine}" for machine in waits_for(core, entry, fence)]
+    machines = [f"machine {machine}" for machine in waits_for(state, entry, fence)]
     return msgspec.structs.replace(info, state="FENCING", waits_for=[*hosts, *machines])
 
 
-def clusters(core: Core, request: ListRequest) -> ClusterList:
+def clusters(state: ControllerState, request: ListRequest) -> ClusterList:
     """Clusters, in the order of their definition."""
     page = ListPage[ClusterInfo](request)
-    check_filters(core, request, "list clusters")
-    sites = core.inventory.sites
+    check_filters(state, request, "list clusters")
+    sites = state.inventory.sites
     for name in defined_after(sites, request.page_token):
         if request.cluster in ("", name):
             if page.full:
                 break
-            page.add(name, cluster_info(core, sites[name]), sites[name].cluster.size)
+            page.add(name, cluster_info(state, sites[name]), sites[name].cluster.size)
     return ClusterList(clusters=page.items, next_page_token=page.token)
 
 
-def cluster_info(core: Core, site: IndexedCluster) -> ClusterInfo:
+def cluster_info(state: ControllerState, site: IndexedCluster) -> ClusterInfo:
     """A cluster, complete."""
     cluster = site.cluster
     return ClusterInfo(
@@ -167,19 +169,19 @@ def cluster_info(core: Core, site: IndexedCluster) -> ClusterInfo:
         ild_topology=cluster.domain_topology.value,
         simulated=cluster.simulated,
         drained=sorted(site.drained),
-        down=sorted(core.down.intersection(site.places)),
+        down=sorted(state.down.intersection(site.places)),
     )
 
 
 def allocations(
-    core: Core, request: ListRequest, sees: Callable[[IndexedCluster, str], bool]
+    state: ControllerState, request: ListRequest, sees: Callable[[IndexedCluster, str], bool]
 ) -> AllocationList:
     """Allocations, in the order of their definition. sees: whether the caller may know of one."""
     page = ListPage[AllocationInfo](request)
-    check_filters(core, request, "list allocations")
+    check_filters(state, request, "list allocations")
     places = {
         f"{cluster}/{name}": (site, name)
-        for cluster, site in core.inventory.sites.items()
+        for cluster, site in state.inventory.sites.items()
         if request.cluster in ("", cluster)
         for name in site.allocations
         if request.allocation in ("", name) and sees(site, name)

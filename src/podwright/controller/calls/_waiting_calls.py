@@ -44,16 +44,16 @@ async def wait(services: Services, caller: Caller, request: WaitRequest) -> Wait
     info = services.waiting.info(waiter)
     if not waiter.partition:
         return WaitReply(waiter=info)
-    entry = services.core.partitions.get(waiter.partition)
+    entry = services.state.partitions.get(waiter.partition)
     if entry is None or entry.record is None:
-        raise services.core.missing(waiter.partition, waiter.action, caller)
-    lease = services.core.leases.get(waiter.lease)
+        raise services.state.missing(waiter.partition, waiter.action, caller)
+    lease = services.state.leases.get(waiter.lease)
     if waiter.lease and lease is None:
         raise ends.over(waiter.lease, waiter.action)
     return WaitReply(
         waiter=info,
         partition=services.info(entry),
-        lease=to_info(lease, entry.known.size, services.core.now()) if lease else None,
+        lease=to_info(lease, entry.known.size, services.state.now()) if lease else None,
         created=waiter.created,
     )
 
@@ -74,12 +74,12 @@ async def leave(services: Services, caller: Caller, request: WaiterName) -> Empt
 
 async def list_waiters(services: Services, caller: Caller, request: ListRequest) -> WaiterList:
     """The waiters in the order of the queue."""
-    views.check_filters(services.core, request, "list waiters")
+    views.check_filters(services.state, request, "list waiters")
     page = ListPage[WaiterInfo](request)
     behind = _order(request.page_token)
     for place, waiter in enumerate(services.waiting.line, 1):
         if waiter.order <= behind or not (
-            services.core.sight.waiter(caller, waiter.record.name)
+            services.state.sight.waiter(caller, waiter.record.name)
             and request.cluster in ("", waiter.spec.cluster)
             and request.allocation in ("", waiter.spec.allocation)
         ):

@@ -22,7 +22,7 @@ from typing import Final
 
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._launch_sight import look_once, may_look
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, descendants
 
 #: Seconds without a renewal after which a launch is looked for.
@@ -36,38 +36,38 @@ FIRST_LOOKS: Final = 20
 class AbandonedLaunches:
     """Finds launches whose processes have all ended."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
         self._look_at = 0.0
 
     async def check(self) -> None:
         """Examine new launches, and every LOOK_EVERY seconds those that do not renew."""
-        core = self._core
-        now = core.now()
-        if core.own_host is None:
+        state = self._state
+        now = state.now()
+        if state.own_host is None:
             return
         due = now >= self._look_at
         self._look_at = now + LOOK_EVERY if due else self._look_at
-        for lease in list(core.leases.values()):
+        for lease in list(state.leases.values()):
             new = not lease.seen and lease.missed < FIRST_LOOKS
-            if may_look(core, lease) and (new or (due and lease.seen and late(lease, now))):
-                await look_once(core, lease)
+            if may_look(state, lease) and (new or (due and lease.seen and late(lease, now))):
+                await look_once(state, lease)
                 if lease.seen and lease.missed >= LOOKS:
                     await self._end(lease)
 
     async def _end(self, lease: HeldLease) -> None:
-        core = self._core
-        entry = core.partitions.get(lease.record.partition)
+        state = self._state
+        entry = state.partitions.get(lease.record.partition)
         if entry is None:
             return
         await entry.lock.acquire()
         try:
-            if lease.ending or lease.record.id not in entry.leases or not late(lease, core.now()):
+            if lease.ending or lease.record.id not in entry.leases or not late(lease, state.now()):
                 return
             words = f"{lease.record.id}: nothing of its launch is left on this host"
-            core.record_event("LeaseEnd", entry.name, lease.record.owner, words)
+            state.record_event("LeaseEnd", entry.name, lease.record.owner, words)
             ending_leases = descendants(lease.record.id, entry.leases.values())
-            await steps.end_leases(core, entry, ending_leases)
+            await steps.end_leases(state, entry, ending_leases)
         finally:
             entry.lock.release()
 

@@ -23,7 +23,7 @@ import msgspec
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.requests._refusals import fencing
 from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._cutoff import can_cut_off, in_words, waits_for
 from podwright.controller.state._leases import HeldLease, ending
 from podwright.controller.state._partition_index import Entry
@@ -33,7 +33,7 @@ from podwright.store import Change
 
 
 async def end(
-    core: Core,
+    state: ControllerState,
     entry: Entry,
     leases: Sequence[HeldLease],
     *,
@@ -45,61 +45,61 @@ async def end(
     released_hosts: hosts on which the instances are known to have ended. keep: the partition stays,
     even if it was created with these leases.
     """
-    fences = [_fence(lease, released_hosts, core.now()) for lease in leases]
+    fences = [_fence(lease, released_hosts, state.now()) for lease in leases]
     record, changes = steps.without_leases(entry.known, leases)
     changes += map(put_fence, fences)
     with ending(leases):
-        await core.journal.commit(changes)
-    core.set(entry, record)
+        await state.journal.commit(changes)
+    state.set(entry, record)
     for fence in fences:
-        core.fences.add(entry, fence)
-    core.drop_leases(entry, leases)
-    await settle(core, entry, keep=keep)
+        state.fences.add(entry, fence)
+    state.drop_leases(entry, leases)
+    await settle(state, entry, keep=keep)
     for fence in fences:
         if fence.id in entry.fences:
-            core.record_event(
-                "Fencing", entry.name, fence.lease.owner, in_words(core, entry, fence)
+            state.record_event(
+                "Fencing", entry.name, fence.lease.owner, in_words(state, entry, fence)
             )
 
 
-async def settle(core: Core, entry: Entry, *, keep: bool = False) -> None:
+async def settle(state: ControllerState, entry: Entry, *, keep: bool = False) -> None:
     """Cut old epochs off where that is possible, and lift the fences that wait no more.
 
     A transient partition without leases is then removed. keep: it stays.
     """
     for fence in list(entry.fences.values()):
-        await _cut_off(core, entry, fence)
-        left = waits_for(core, entry, fence)
-        if not left or not fence.hosts or _seen_here(core, entry, fence, left):
-            await lift(core, entry, [fence])
+        await _cut_off(state, entry, fence)
+        left = waits_for(state, entry, fence)
+        if not left or not fence.hosts or _seen_here(state, entry, fence, left):
+            await lift(state, entry, [fence])
     record = entry.known
     if not keep and record.transient and not entry.leases:
-        if entry.fences and not _only_faulty(core, entry):
+        if entry.fences and not _only_faulty(state, entry):
             return
         # Machines that fence, and do not answer, keep their devices in quarantine until they do.
-        await lift(core, entry, list(entry.fences.values()))
-        await steps.remove(core, entry, force=True)
+        await lift(state, entry, list(entry.fences.values()))
+        await steps.remove(state, entry, force=True)
 
 
-async def confirm(core: Core, entry: Entry, lease: str, hosts: Collection[str]) -> None:
+async def confirm(state: ControllerState, entry: Entry, lease: str, hosts: Collection[str]) -> None:
     """Note that nothing of an ended lease runs on these hosts; on all of them if none is named."""
     fence = entry.fences[lease]
     left = tuple(host for host in fence.hosts if hosts and host not in hosts)
     if left != fence.hosts:
         fence = msgspec.structs.replace(fence, hosts=left)
-        await core.journal.commit([put_fence(fence)])
+        await state.journal.commit([put_fence(fence)])
         entry.fences[lease] = fence
-    await settle(core, entry)
+    await settle(state, entry)
 
 
-async def lift(core: Core, entry: Entry, fences: Sequence[FenceRecord]) -> None:
+async def lift(state: ControllerState, entry: Entry, fences: Sequence[FenceRecord]) -> None:
     """Remove fences. Devices that all machines of a fence have reset become clean."""
     if not fences:
         return
     record, ids = entry.known, {fence.id for fence in fences}
     clean = 0
     for fence in fences:
-        if core.fences.cut(fence.id) >= entry.parts(fence.lease.mask).keys():
+        if state.fences.cut(fence.id) >= entry.parts(fence.lease.mask).keys():
             clean |= fence.lease.mask
     for other in entry.fences.values():
         if other.id not in ids:
@@ -111,38 +111,40 @@ async def lift(core: Core, entry: Entry, fences: Sequence[FenceRecord]) -> None:
         mask = record.dirty_mask & ~clean
         record = msgspec.structs.replace(record, dirty=f"{mask:x}" if mask else "")
         changes.append(put(record))
-    await core.journal.commit(changes)
-    core.set(entry, record)
-    core.drop_fences(entry, ids)
+    await state.journal.commit(changes)
+    state.set(entry, record)
+    state.drop_fences(entry, ids)
 
 
-async def clear_way(core: Core, caller: Caller, entry: Entry, action: str) -> None:
+async def clear_way(state: ControllerState, caller: Caller, entry: Entry, action: str) -> None:
     """End all leases on a partition by force. Raises Held where fences stand in the way.
 
     An administrator, and the scheduler whose job it is, know what still runs; nobody else does.
     """
     if entry.leases:
-        await end(core, entry, list(entry.leases.values()), keep=True)
+        await end(state, entry, list(entry.leases.values()), keep=True)
     elif entry.fences:
-        await settle(core, entry, keep=True)
+        await settle(state, entry, keep=True)
     if entry.fences and not overrides(caller, entry):
-        raise refusal(core, entry, action)
-    await force(core, caller, entry, list(entry.fences.values()))
+        raise refusal(state, entry, action)
+    await force(state, caller, entry, list(entry.fences.values()))
 
 
-def refusal(core: Core, entry: Entry, action: str) -> Held:
+def refusal(state: ControllerState, entry: Entry, action: str) -> Held:
     """The error for a partition that nobody holds and that is still fenced."""
-    reasons = [in_words(core, entry, fence) for fence in entry.fences.values()]
+    reasons = [in_words(state, entry, fence) for fence in entry.fences.values()]
     return fencing(entry.known, reasons, action)
 
 
-async def force(core: Core, caller: Caller, entry: Entry, fences: Sequence[FenceRecord]) -> None:
+async def force(
+    state: ControllerState, caller: Caller, entry: Entry, fences: Sequence[FenceRecord]
+) -> None:
     """Lift fences at once: the caller knows that nothing of their leases runs."""
     for fence in fences:
         detail = f"{fence.id}: by force of {caller.name}, not waiting for "
-        detail += " and ".join(waits_for(core, entry, fence))
-        core.record_event("Fenced", entry.name, fence.lease.owner, detail)
-    await lift(core, entry, fences)
+        detail += " and ".join(waits_for(state, entry, fence))
+        state.record_event("Fenced", entry.name, fence.lease.owner, detail)
+    await lift(state, entry, fences)
 
 
 def overrides(caller: Caller, entry: Entry) -> bool:
@@ -160,21 +162,23 @@ def _fence(lease: HeldLease, released_hosts: Collection[str], now: float) -> Fen
     )
 
 
-async def _cut_off(core: Core, entry: Entry, fence: FenceRecord) -> None:
+async def _cut_off(state: ControllerState, entry: Entry, fence: FenceRecord) -> None:
     parts = entry.parts(fence.lease.mask)
     able = {
         machine: parts[machine]
-        for machine in waits_for(core, entry, fence)
-        if can_cut_off(core, machine, fence.lease)
+        for machine in waits_for(state, entry, fence)
+        if can_cut_off(state, machine, fence.lease)
     }
     if able:
-        faults = await core.hardware.fence(core.epochs.next(), able, run=fence.lease.run)
-        core.fences.note_cut(fence.id, able.keys() - {fault.machine for fault in faults})
+        faults = await state.hardware.fence(state.epochs.next(), able, run=fence.lease.run)
+        state.fences.note_cut(fence.id, able.keys() - {fault.machine for fault in faults})
 
 
-def _seen_here(core: Core, entry: Entry, fence: FenceRecord, machines: Sequence[str]) -> bool:
+def _seen_here(
+    state: ControllerState, entry: Entry, fence: FenceRecord, machines: Sequence[str]
+) -> bool:
     """Whether only the server's own host has not confirmed, and nothing of the lease runs on it."""
-    own_host = core.own_host
+    own_host = state.own_host
     if own_host is None or not fence.lease.run:
         return False
     named = [host for host in fence.hosts if host]
@@ -185,10 +189,10 @@ def _seen_here(core: Core, entry: Entry, fence: FenceRecord, machines: Sequence[
     )
 
 
-def _only_faulty(core: Core, entry: Entry) -> bool:
+def _only_faulty(state: ControllerState, entry: Entry) -> bool:
     """Whether all that is not cut off is on machines that can do so, and failed to."""
     return all(
-        can_cut_off(core, machine, fence.lease)
+        can_cut_off(state, machine, fence.lease)
         for fence in entry.fences.values()
-        for machine in waits_for(core, entry, fence)
+        for machine in waits_for(state, entry, fence)
     )

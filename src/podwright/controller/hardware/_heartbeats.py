@@ -16,7 +16,7 @@ from contextlib import suppress
 from podwright.agents import MachineReport
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._registry import Registry
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._machine_calls import MachineFault
 from podwright.controller.state._partition_index import Entry
 from podwright.errors import PodwrightError, Unauthenticated, Unavailable, WrongState
@@ -33,8 +33,10 @@ class Heartbeats:
     sleep: how it waits.
     """
 
-    def __init__(self, core: Core, registry: Registry, sleep: Sleep, *, silence: float) -> None:
-        self._core = core
+    def __init__(
+        self, state: ControllerState, registry: Registry, sleep: Sleep, *, silence: float
+    ) -> None:
+        self._state = state
         self._registry = registry
         self._sleep = sleep
         self.silence = silence
@@ -61,7 +63,7 @@ class Heartbeats:
 
     async def _watch(self, machine: str) -> None:
         """A fault of ours in one look is no reason never to look again."""
-        while self._core.journal.failure is None:
+        while self._state.journal.failure is None:
             try:
                 await self._beat(machine)
             except Exception:
@@ -69,34 +71,34 @@ class Heartbeats:
                 await self._sleep(self.silence / 4)
 
     async def _beat(self, machine: str) -> None:
-        core, interval = self._core, self.silence / 4
-        heard = core.now()
-        settled = machine in core.down
-        while core.journal.failure is None:
-            left = heard + self.silence - core.now()
-            asked_at, seconds = core.now(), min(interval, max(left, 0.01))
+        state, interval = self._state, self.silence / 4
+        heard = state.now()
+        settled = machine in state.down
+        while state.journal.failure is None:
+            left = heard + self.silence - state.now()
+            asked_at, seconds = state.now(), min(interval, max(left, 0.01))
             try:
                 report = await self._report(machine, seconds)
             except WrongState as refusal:  # it answers, but must not serve
-                heard = core.now()
+                heard = state.now()
                 if not settled:
                     await self._lost(machine, refusal.problem)
                 settled = True
             except PodwrightError as error:
                 self._note_stranger(machine, error)
                 heard += self._stood_still(asked_at, seconds)
-                if core.now() >= heard + self.silence:
+                if state.now() >= heard + self.silence:
                     if not settled:
                         reason = f"machine {machine} has been silent for {self.silence:g} s"
                         await self._lost(machine, reason)
                     settled = True
             else:
                 self.strangers.pop(machine, None)
-                heard, settled = core.now(), False
+                heard, settled = state.now(), False
                 with suppress(PodwrightError):
                     await self._compare(machine, report)
-            left = heard + self.silence - core.now()
-            slept, seconds = core.now(), min(interval, left) if left > 0 else interval
+            left = heard + self.silence - state.now()
+            slept, seconds = state.now(), min(interval, left) if left > 0 else interval
             await self._sleep(seconds)
             heard += self._stood_still(slept, seconds)
 
@@ -110,12 +112,12 @@ class Heartbeats:
     def _stood_still(self, since: float, seconds: float) -> float:
         """How much longer than it meant to this process waited: stopped, it hears nobody, and what
         has been said meanwhile is yet to be read."""
-        late = self._core.now() - since - seconds
+        late = self._state.now() - since - seconds
         return late if late > self.silence / 4 else 0.0
 
     async def _report(self, machine: str, seconds: float) -> MachineReport:
         """Its report, if that comes in time. Raises Unavailable, or WrongState when refused."""
-        asking = asyncio.ensure_future(self._core.hardware.describe(machine))
+        asking = asyncio.ensure_future(self._state.hardware.describe(machine))
         alarm = asyncio.ensure_future(self._sleep(seconds))
         try:
             await asyncio.wait({asking, alarm}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,12 +137,12 @@ class Heartbeats:
         Where server and agent do not understand each other, what lies on it stays as it is: the
         programs there run on, and nobody may change anything.
         """
-        core = self._core
-        core.mark_down(machine)
-        if machine in core.hardware.foreign:
+        state = self._state
+        state.mark_down(machine)
+        if machine in state.hardware.foreign:
             return
-        core.hardware.give_up(machine, reason)
-        entries = core.partitions.on(machine)
+        state.hardware.give_up(machine, reason)
+        entries = state.partitions.on(machine)
         await asyncio.gather(*(self._settle(entry, machine, reason) for entry in entries))
 
     async def _settle(self, entry: Entry, machine: str, reason: str) -> None:
@@ -148,27 +150,29 @@ class Heartbeats:
             await entry.lock.acquire()
             try:
                 if not entry.removed and entry.known.ready is ReadyState.ACTIVE:
-                    await steps.break_down(self._core, entry, [MachineFault(machine, reason, True)])
+                    await steps.break_down(
+                        self._state, entry, [MachineFault(machine, reason, True)]
+                    )
             finally:
                 entry.lock.release()
 
     async def _compare(self, machine: str, report: MachineReport) -> None:
         """Does it still hold what it should? One that was switched off and on does not."""
-        core = self._core
-        site = core.inventory.by_machine.get(machine)
-        if site is None or machine in core.down:
+        state = self._state
+        site = state.inventory.by_machine.get(machine)
+        if site is None or machine in state.down:
             return
         site.learn(machine, report)
-        for entry in core.partitions.on(machine):
+        for entry in state.partitions.on(machine):
             if _forgotten(entry, machine, report):
                 async with entry.lock:
                     if entry.removed:
                         continue
                     # Asked again under the lock: the first answer may be older than a step.
-                    current = await core.hardware.describe(machine)
+                    current = await state.hardware.describe(machine)
                     if _forgotten(entry, machine, current):
                         reason = f"machine {machine} has lost its configuration"
-                        await steps.break_down(core, entry, [MachineFault(machine, reason, False)])
+                        await steps.break_down(state, entry, [MachineFault(machine, reason, False)])
 
 
 def _forgotten(entry: Entry, machine: str, report: MachineReport) -> bool:

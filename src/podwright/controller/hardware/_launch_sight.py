@@ -8,30 +8,30 @@ next tick.
 
 from __future__ import annotations
 
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
 
 
-def look_at_new(core: Core, lease: HeldLease) -> None:
+def look_at_new(state: ControllerState, lease: HeldLease) -> None:
     """Look for the launch of a lease that begins now, beside what its call goes on to do."""
-    if may_look(core, lease):
-        core.spawn(look_once(core, lease))
+    if may_look(state, lease):
+        state.spawn(look_once(state, lease))
 
 
-def may_look(core: Core, lease: HeldLease) -> bool:
+def may_look(state: ControllerState, lease: HeldLease) -> bool:
     """Return whether all hosts of a launch are the server's own, and no job decides its end."""
-    record, own_host = lease.record, core.own_host
-    entry = core.partitions.get(record.partition)
+    record, own_host = lease.record, state.own_host
+    entry = state.partitions.get(record.partition)
     in_a_job = bool(record.parent) or (entry is not None and bool(entry.known.job))
     if own_host is None or in_a_job or lease.ending or not record.run or not record.hosts:
         return False
     return all(map(own_host.is_here, record.hosts))
 
 
-async def look_once(core: Core, lease: HeldLease) -> None:
+async def look_once(state: ControllerState, lease: HeldLease) -> None:
     """Look for processes of a launch once, and count what the looks found in its lease."""
-    assert core.own_host is not None
-    lives = await core.own_host.lives(lease.record.run, lease.record.owner_uid)
+    assert state.own_host is not None
+    lives = await state.own_host.lives(lease.record.run, lease.record.owner_uid)
     if lives:
         lease.seen, lease.missed = True, 0
     elif lives is False or not lease.seen:

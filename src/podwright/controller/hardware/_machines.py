@@ -14,45 +14,45 @@ from podwright.errors import NotFound
 from podwright.store import Delete, Put
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core
+    from podwright.controller.state._controller_state import ControllerState
 
 DRAIN: Final = "drain"
 
 
-def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
+def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> None:
     """Drain the machines that were drained before."""
     for kind, machine in records:
-        site = core.inventory.by_machine.get(machine)
+        site = state.inventory.by_machine.get(machine)
         if kind == DRAIN and site is not None:
             site.drained.add(machine)
             site.index.drain(machine)
 
 
-async def drain(core: Core, machine: str) -> None:
+async def drain(state: ControllerState, machine: str) -> None:
     """Let a machine take nothing new. Raises NotFound; one that is drained already stays so."""
-    site = _site(core, machine, f"drain machine {machine[:80]}")
-    await core.journal.commit([Put(DRAIN, machine, b"{}")])
+    site = _site(state, machine, f"drain machine {machine[:80]}")
+    await state.journal.commit([Put(DRAIN, machine, b"{}")])
     if machine not in site.drained:
         site.drained.add(machine)
         site.index.drain(machine)
-        core.freed(None, (), "")  # places that were kept there are thought over
+        state.freed(None, (), "")  # places that were kept there are thought over
 
 
-async def resume(core: Core, machine: str) -> None:
+async def resume(state: ControllerState, machine: str) -> None:
     """Let a machine serve again. Raises NotFound."""
-    site = _site(core, machine, f"resume machine {machine[:80]}")
-    await core.journal.commit([Delete(DRAIN, machine)])
+    site = _site(state, machine, f"resume machine {machine[:80]}")
+    await state.journal.commit([Delete(DRAIN, machine)])
     if machine in site.drained:
         site.drained.discard(machine)
-        if machine not in core.down:
+        if machine not in state.down:
             site.index.resume(machine)
-        core.freed(None, (), "")
+        state.freed(None, (), "")
 
 
-def _site(core: Core, machine: str, action: str) -> IndexedCluster:
-    site = core.inventory.by_machine.get(machine)
+def _site(state: ControllerState, machine: str, action: str) -> IndexedCluster:
+    site = state.inventory.by_machine.get(machine)
     if site is None:
-        known = list(core.inventory.by_machine)
+        known = list(state.inventory.by_machine)
         more = f" and {len(known) - 5} more" if known[5:] else ""
         raise NotFound(
             f"there is no machine {machine[:80]}",

@@ -13,7 +13,7 @@ import asyncio
 from podwright.agents import MachineReport
 from podwright.controller.hardware import _machines as machines
 from podwright.controller.hardware import _steps as steps
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._machine_calls import MachineFault
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import (
@@ -43,70 +43,70 @@ from podwright.wire import OperationState, ReadyState
 Reports = dict[str, MachineReport]
 
 
-async def recover(core: Core, opened: Opened) -> None:
+async def recover(state: ControllerState, opened: Opened) -> None:
     """Bring memory, store and machines together. Raises wire.Unavailable for a store that a
     newer Podwright has written."""
-    core.epochs.begin(opened.epoch)
-    await _load(core, opened)
-    if core.journal.full is not None:
+    state.epochs.begin(opened.epoch)
+    await _load(state, opened)
+    if state.journal.full is not None:
         return  # no step can be finished or undone that cannot be written down
-    reports = await ask_all(core)
-    dirty = {q.machine for q in core.quarantine.values()}
+    reports = await ask_all(state)
+    dirty = {q.machine for q in state.quarantine.values()}
     unreleased = [m for m, report in reports.items() if report.configured or m in dirty]
-    clean = await asyncio.gather(*(release_strays(core, m, reports[m]) for m in unreleased))
+    clean = await asyncio.gather(*(release_strays(state, m, reports[m]) for m in unreleased))
     for machine, right in zip(unreleased, clean, strict=True):
         if not right:
-            core.mark_down(machine)
+            state.mark_down(machine)
     await asyncio.gather(
-        *(_settle(core, entry, reports) for entry in list(core.partitions.values()))
+        *(_settle(state, entry, reports) for entry in list(state.partitions.values()))
     )
 
 
-async def ask_all(core: Core) -> Reports:
+async def ask_all(state: ControllerState) -> Reports:
     """What each machine reports; those that do not answer are out of service."""
     reports: Reports = {}
 
     async def ask(machine: str) -> None:
         try:
-            report = await core.hardware.describe(machine)
+            report = await state.hardware.describe(machine)
         except PodwrightError:
-            core.mark_down(machine)
+            state.mark_down(machine)
         else:
             reports[machine] = report
-            core.inventory.by_machine[machine].learn(machine, report)
+            state.inventory.by_machine[machine].learn(machine, report)
 
-    await asyncio.gather(*(ask(machine) for machine in core.inventory.by_machine))
+    await asyncio.gather(*(ask(machine) for machine in state.inventory.by_machine))
     return reports
 
 
-async def release_strays(core: Core, machine: str, report: MachineReport) -> bool:
+async def release_strays(state: ControllerState, machine: str, report: MachineReport) -> bool:
     """Take devices out of partitions that do not hold them, and end quarantines of a machine.
 
     Nothing is written first: what is left undone is seen again at the next look. Returns
     whether the machine now holds only what it should.
     """
-    owners = core.partitions.owners(machine)
-    ours = [q for q in core.quarantine.values() if q.machine == machine]
-    per = core.inventory.by_machine[machine].cluster.family.devices_per_machine
+    owners = state.partitions.owners(machine)
+    ours = [q for q in state.quarantine.values() if q.machine == machine]
+    per = state.inventory.by_machine[machine].cluster.family.devices_per_machine
     strays = {
         index
         for index, (partition, _) in report.configured.items()
         if owners.get(index) != partition
     }
     strays |= {(q.block.offset + i) % per for q in ours for i in range(q.block.size)}
-    if strays and await core.hardware.release(core.epochs.next(), {machine: sorted(strays)}):
+    if strays and await state.hardware.release(state.epochs.next(), {machine: sorted(strays)}):
         return False
     if ours:
-        await core.journal.commit([drop_quarantine(q) for q in ours])
+        await state.journal.commit([drop_quarantine(q) for q in ours])
         for q in ours:
-            del core.quarantine[q.key]
-            core.inventory.sites[q.cluster].index.release(q.placement)
+            del state.quarantine[q.key]
+            state.inventory.sites[q.cluster].index.release(q.placement)
         for q in ours:
-            core.freed(core.inventory.sites[q.cluster], (q.block,), "")
+            state.freed(state.inventory.sites[q.cluster], (q.block,), "")
     return True
 
 
-async def verify(core: Core, entry: Entry, reports: Reports) -> None:
+async def verify(state: ControllerState, entry: Entry, reports: Reports) -> None:
     """Join devices again that their machine has forgotten, as after a power cut.
 
     Under the partition's own epoch: nothing new is being done, so no intent is written.
@@ -119,103 +119,105 @@ async def verify(core: Core, entry: Entry, reports: Reports) -> None:
         and (lost := [i for i in indices if report.configured.get(i, ("", 0))[0] != record.name])
     }
     if missing:
-        faults = await steps.join(core, entry, record.epoch, missing)
+        faults = await steps.join(state, entry, record.epoch, missing)
         if faults:
-            await steps.break_down(core, entry, faults)
+            await steps.break_down(state, entry, faults)
 
 
-async def _load(core: Core, opened: Opened) -> None:
+async def _load(state: ControllerState, opened: Opened) -> None:
     schema = opened.records.get((META, "schema"))
     if schema is None:
-        if core.journal.full is None:
-            await core.journal.commit([put_meta()])
+        if state.journal.full is None:
+            await state.journal.commit([put_meta()])
     elif (version := decode(MetaRecord, schema).version) > SCHEMA:
         raise Unavailable(
             f"the store was written by a newer Podwright (schema {version}, not {SCHEMA})",
             would_work="start the newer one",
         )
-    machines.load(core, opened.records)
+    machines.load(state, opened.records)
     broken: list[Entry] = []
     for (kind, _), body in sorted(opened.records.items()):
         if kind == PARTITION:
             record = decode(PartitionRecord, body)
-            site = core.inventory.sites.get(record.cluster)
+            site = state.inventory.sites.get(record.cluster)
             try:
                 if site is not None:
                     site.index.take(record.placement)
             except (ValueError, IndexError):
                 site = None  # the cluster or its allocations were defined anew
             entry = Entry(record.name, site, record)
-            core.partitions.add(entry)
-            core.set(entry, record)
+            state.partitions.add(entry)
+            state.set(entry, record)
             if site is None:
                 broken.append(entry)
     changes: list[Change] = []
     for (kind, key), body in opened.records.items():
         if kind == QUARANTINE:
             quarantined = decode(QuarantineRecord, body)
-            _take_quarantine(core, quarantined)
+            _take_quarantine(state, quarantined)
         elif kind == LEASE:
             lease = decode(LeaseRecord, body)
-            owner = core.partitions.get(lease.partition)
+            owner = state.partitions.get(lease.partition)
             if owner is None:
                 changes.append(drop_lease(key))
             else:
-                core.add_lease(owner, lease)
+                state.add_lease(owner, lease)
         elif kind == FENCE:
             fence = decode(FenceRecord, body)
-            owner = core.partitions.get(fence.lease.partition)
+            owner = state.partitions.get(fence.lease.partition)
             if owner is None:
                 changes.append(drop_fence(key))
             else:
-                core.fences.add(owner, fence)
+                state.fences.add(owner, fence)
     for entry in broken:
         record = entry.known
         if record.operation is not OperationState.REMOVING:
             reason = f"its devices are no longer in cluster {record.cluster}"
             record = move(record, BROKEN, errors=(reason,))
-            core.set(entry, record)
+            state.set(entry, record)
             changes.append(put(record))
-    if changes and core.journal.full is None:
-        await core.journal.commit(changes)
+    if changes and state.journal.full is None:
+        await state.journal.commit(changes)
 
 
-def _take_quarantine(core: Core, quarantined: QuarantineRecord) -> None:
-    site = core.inventory.sites.get(quarantined.cluster)
+def _take_quarantine(state: ControllerState, quarantined: QuarantineRecord) -> None:
+    site = state.inventory.sites.get(quarantined.cluster)
     if site is None or quarantined.machine not in site.places:
         return  # the machine left; should it come back, its strays are released
     try:
         site.index.take(quarantined.placement)
     except (ValueError, IndexError):
         return
-    core.quarantine[quarantined.key] = quarantined
+    state.quarantine[quarantined.key] = quarantined
 
 
-async def _settle(core: Core, entry: Entry, reports: Reports) -> None:
+async def _settle(state: ControllerState, entry: Entry, reports: Reports) -> None:
     """Finish or undo one partition's step."""
     await entry.lock.acquire()
     try:
         record = entry.known
-        foreign = core.hardware.foreign.keys() & entry.parts().keys()
+        foreign = state.hardware.foreign.keys() & entry.parts().keys()
         if foreign and record.operation is OperationState.IDLE:
             return  # whoever runs there runs on; it is compared once they understand each other
-        silent = [m for m in entry.parts() if m in core.down]
+        silent = [m for m in entry.parts() if m in state.down]
         in_use = entry.leases or entry.fences
         if state_of(record) == REMOVING or (record.transient and not in_use):
-            await _remove(core, entry, silent)
+            await _remove(state, entry, silent)
         elif record.ready is ReadyState.ERROR:
             pass  # its owner, or the automatic reset, decides
         elif silent:
             await steps.break_down(
-                core, entry, [MachineFault(m, f"machine {m} does not answer", True) for m in silent]
+                state,
+                entry,
+                [MachineFault(m, f"machine {m} does not answer", True) for m in silent],
             )
         elif record.operation is OperationState.IDLE:
-            await verify(core, entry, reports)
+            await verify(state, entry, reports)
         elif _done(entry, record, reports):
-            core.set(entry, move(record, READY, dirty=""))
-            core.journal.later(put(entry.known))
+            state.set(entry, move(record, READY, dirty=""))
+            state.journal.later(put(entry.known))
         else:
-            await _repeat_step(core, entry, record)
+            await _repeat_step(state, entry, record)
     finally:
         entry.lock.release()
 
@@ -232,25 +234,25 @@ def _done(entry: Entry, record: PartitionRecord, reports: Reports) -> bool:
     )
 
 
-async def _repeat_step(core: Core, entry: Entry, record: PartitionRecord) -> None:
+async def _repeat_step(state: ControllerState, entry: Entry, record: PartitionRecord) -> None:
     """The step once more, under a new epoch."""
-    repeated = move(record, state_of(record), epoch=core.epochs.next())
+    repeated = move(record, state_of(record), epoch=state.epochs.next())
     # A lease that began with the step stays: whether its holder ever heard of it cannot be told,
     # and it runs out if nobody renews it.
-    await core.journal.commit([put(repeated)])
-    core.set(entry, repeated)
+    await state.journal.commit([put(repeated)])
+    state.set(entry, repeated)
     if state_of(repeated) == CREATING:
-        await steps.finish_create(core, entry)
+        await steps.finish_create(state, entry)
     else:
-        await steps.finish_reset(core, entry, joins_anew=True)
+        await steps.finish_reset(state, entry, joins_anew=True)
 
 
-async def _remove(core: Core, entry: Entry, silent: list[str]) -> None:
+async def _remove(state: ControllerState, entry: Entry, silent: list[str]) -> None:
     if state_of(entry.known) != REMOVING:
-        await steps.remove(core, entry, force=True)
+        await steps.remove(state, entry, force=True)
         return
-    removal = move(entry.known, REMOVING, epoch=core.epochs.next())
-    await core.journal.commit([put(removal)])
-    core.set(entry, removal)
-    faults = await steps.release_devices(core, entry)
-    await steps.finish_remove(core, entry, faults)
+    removal = move(entry.known, REMOVING, epoch=state.epochs.next())
+    await state.journal.commit([put(removal)])
+    state.set(entry, removal)
+    faults = await steps.release_devices(state, entry)
+    await steps.finish_remove(state, entry, faults)

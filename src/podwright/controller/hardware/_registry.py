@@ -15,7 +15,7 @@ import msgspec
 
 from podwright.agents import Driver, MachineReport
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import Record, decode
 from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, family_named, rule_name
@@ -69,17 +69,17 @@ class Known:
 class Registry:
     """All agents, and which clusters are ours to change."""
 
-    def __init__(self, core: Core, connect: ConnectAgent) -> None:
-        self._core = core
+    def __init__(self, state: ControllerState, connect: ConnectAgent) -> None:
+        self._state = state
         self._connect = connect
         self.agents: dict[str, Known] = {}
         self.clusters: set[str] = set()
-        core.hardware.accept = self.accept
+        state.hardware.accept = self.accept
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Take over what is written, before anything else is."""
         floor = records.get((_META, _FLOOR))
-        self._core.epochs.floor = msgspec.json.decode(floor, type=int) if floor else 0
+        self._state.epochs.floor = msgspec.json.decode(floor, type=int) if floor else 0
         for (kind, _), body in sorted(records.items()):
             if kind == AGENT:
                 self.add(decode(AgentRecord, body))
@@ -88,7 +88,7 @@ class Registry:
                 cluster = decode(ClusterRecord, body).cluster
                 # A family's rules are the program's, not the store's.
                 ours = replace(cluster, family=family_named(cluster.family.name) or cluster.family)
-                if ours.name not in self._core.inventory.sites:
+                if ours.name not in self._state.inventory.sites:
                     self.begin_cluster(ours)
 
     def driver(self, name: str, host: str, port: int, certificate: str) -> Driver:
@@ -98,13 +98,13 @@ class Registry:
     def add(self, record: AgentRecord) -> Known:
         """An agent that is registered, durable or about to be."""
         driver = self.driver(record.name, record.host, record.port, record.certificate)
-        self._core.hardware.add(record.name, driver)
+        self._state.hardware.add(record.name, driver)
         known = self.agents[record.name] = Known(record)
         return known
 
     def begin_cluster(self, cluster: Cluster) -> IndexedCluster:
         """A cluster serves from now on."""
-        inventory = self._core.inventory
+        inventory = self._state.inventory
         site = inventory.sites[cluster.name] = IndexedCluster(cluster, {})
         inventory.by_machine.update(dict.fromkeys(site.places, site))
         self.clusters.add(cluster.name)
@@ -112,10 +112,10 @@ class Registry:
 
     def end_cluster(self, name: str) -> None:
         """A cluster is no more; its machines serve nobody."""
-        core = self._core
-        for machine in core.inventory.sites.pop(name).places:
-            del core.inventory.by_machine[machine]
-            core.down.discard(machine)
+        state = self._state
+        for machine in state.inventory.sites.pop(name).places:
+            del state.inventory.by_machine[machine]
+            state.down.discard(machine)
         self.clusters.discard(name)
 
     def accept(self, machine: str, report: MachineReport) -> None:
@@ -127,7 +127,7 @@ class Registry:
         known = self.agents.get(machine)
         if known is None:
             return
-        known.last_seen = self._core.now()
+        known.last_seen = self._state.now()
         known.software = report.software
         known.links = report.links
         known.refused = difference(known.record, report)

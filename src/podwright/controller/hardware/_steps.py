@@ -14,7 +14,7 @@ import msgspec
 from podwright.controller.hardware import _launch_sight as launch_sight
 from podwright.controller.hardware._gcd_division import Division
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, ending, mask_of
 from podwright.controller.state._machine_calls import MachineFault, Parts
 from podwright.controller.state._partition_index import Entry
@@ -42,38 +42,40 @@ from podwright.wire import ReadyState
 
 
 async def begin_create(
-    core: Core, entry: Entry, record: PartitionRecord, lease: LeaseRecord | None = None
+    state: ControllerState, entry: Entry, record: PartitionRecord, lease: LeaseRecord | None = None
 ) -> None:
     """Write down that a partition is to be, with the lease that comes with it."""
     changes: list[Change] = [put(record)]
     if lease is not None:
         changes.append(put_lease(lease))
-    await core.journal.commit(changes)
-    core.set(entry, record)
+    await state.journal.commit(changes)
+    state.set(entry, record)
     if lease is not None:
-        launch_sight.look_at_new(core, core.add_lease(entry, lease))
+        launch_sight.look_at_new(state, state.add_lease(entry, lease))
 
 
-async def join(core: Core, entry: Entry, epoch: int, parts: Parts) -> list[MachineFault]:
+async def join(
+    state: ControllerState, entry: Entry, epoch: int, parts: Parts
+) -> list[MachineFault]:
     """Join devices of a partition, those of a pool at their hosts."""
-    return await core.hardware.configure(
+    return await state.hardware.configure(
         entry.name, epoch, parts, owner=entry.known.owner, joins=entry.joins(parts)
     )
 
 
-async def finish_create(core: Core, entry: Entry) -> list[MachineFault]:
+async def finish_create(state: ControllerState, entry: Entry) -> list[MachineFault]:
     """Join the devices of a partition that is CREATING."""
     record = entry.known
-    faults = await join(core, entry, record.epoch, entry.parts())
+    faults = await join(state, entry, record.epoch, entry.parts())
     if faults:
-        await break_down(core, entry, faults)
+        await break_down(state, entry, faults)
     else:
-        _settled(core, entry, move(record, READY))
+        _settled(state, entry, move(record, READY))
     return faults
 
 
 async def reset(
-    core: Core,
+    state: ControllerState,
     entry: Entry,
     *,
     mask: int | None = None,
@@ -97,11 +99,11 @@ async def reset(
     changed = move(
         record,
         RESETTING if mask == all_devices else RESETTING_PART,
-        epoch=lease.epoch if lease else core.epochs.next(),
+        epoch=lease.epoch if lease else state.epochs.next(),
         dirty=f"{record.dirty_mask | mask:x}",
         errors=(),
         auto_resets=record.auto_resets + 1 if auto else 0,
-        auto_reset_at=core.wall() if auto else record.auto_reset_at,
+        auto_reset_at=state.wall() if auto else record.auto_reset_at,
         transient=record.transient and not keep,
         relocatable=record.relocatable or relocatable,
         **(division or {}),
@@ -109,66 +111,70 @@ async def reset(
     changes: list[Change] = [put(changed)]
     if lease is not None:
         changes.append(put_lease(lease))
-    await core.journal.commit(changes)
-    core.set(entry, changed)
+    await state.journal.commit(changes)
+    state.set(entry, changed)
     if lease is not None:
-        launch_sight.look_at_new(core, core.add_lease(entry, lease))
-    return await finish_reset(core, entry, joins_anew=repair)
+        launch_sight.look_at_new(state, state.add_lease(entry, lease))
+    return await finish_reset(state, entry, joins_anew=repair)
 
 
-async def finish_reset(core: Core, entry: Entry, *, joins_anew: bool) -> list[MachineFault]:
+async def finish_reset(
+    state: ControllerState, entry: Entry, *, joins_anew: bool
+) -> list[MachineFault]:
     """Reset what is dirty in a partition that is RESETTING, and join all anew if need be.
 
     What is under a lease is never dirty, but for the lease that this reset is for.
     """
     record = entry.known
-    faults = await core.hardware.reset(record.epoch, entry.parts(record.dirty_mask))
+    faults = await state.hardware.reset(record.epoch, entry.parts(record.dirty_mask))
     if joins_anew and not faults:
-        faults = await join(core, entry, record.epoch, entry.parts())
+        faults = await join(state, entry, record.epoch, entry.parts())
     if faults:
-        await break_down(core, entry, faults)
+        await break_down(state, entry, faults)
     else:
-        _settled(core, entry, move(record, READY, dirty=""))
+        _settled(state, entry, move(record, READY, dirty=""))
     return faults
 
 
-async def remove(core: Core, entry: Entry, *, force: bool) -> list[MachineFault]:
+async def remove(state: ControllerState, entry: Entry, *, force: bool) -> list[MachineFault]:
     """Remove a partition and end all leases on it.
 
     force: although machines do not do their part; their devices go into quarantine. Otherwise
     it is left in error.
     """
     ending_leases = list(entry.leases.values())
-    record = move(entry.known, REMOVING, epoch=core.epochs.next(), errors=())
+    record = move(entry.known, REMOVING, epoch=state.epochs.next(), errors=())
     with ending(ending_leases):
-        await core.journal.commit([put(record), *(drop_lease(x.record.id) for x in ending_leases)])
-    core.set(entry, record)
-    core.drop_leases(entry, ending_leases)
-    faults = await release_devices(core, entry)
+        await state.journal.commit([put(record), *(drop_lease(x.record.id) for x in ending_leases)])
+    state.set(entry, record)
+    state.drop_leases(entry, ending_leases)
+    faults = await release_devices(state, entry)
     if faults and not force:
-        await break_down(core, entry, faults)
+        await break_down(state, entry, faults)
     else:
-        await finish_remove(core, entry, faults)
+        await finish_remove(state, entry, faults)
     return faults
 
 
-async def release_devices(core: Core, entry: Entry) -> list[MachineFault]:
+async def release_devices(state: ControllerState, entry: Entry) -> list[MachineFault]:
     """Reset the devices of a partition that is REMOVING and take them out of it."""
-    return await core.hardware.release(entry.known.epoch, entry.parts())
+    return await state.hardware.release(entry.known.epoch, entry.parts())
 
 
-async def finish_remove(core: Core, entry: Entry, faults: Sequence[MachineFault]) -> None:
+async def finish_remove(
+    state: ControllerState, entry: Entry, faults: Sequence[MachineFault]
+) -> None:
     """A partition is gone; devices of faulty machines are kept from everybody."""
     left = quarantines(entry, faults)
     if left:
-        await core.journal.commit([drop(entry.name), *(put_quarantine(q) for q in left)])
+        await state.journal.commit([drop(entry.name), *(put_quarantine(q) for q in left)])
     else:
-        core.journal.later(drop(entry.name))
-    core.forget(entry, left)
+        state.journal.later(drop(entry.name))
+    state.forget(entry, left)
 
 
 async def take_unreset(
-    core: Core, entry: Entry, lease: LeaseRecord, division: Division
+    state: ControllerState, entry: Entry, lease: LeaseRecord, division: Division
 ) -> list[MachineFault]:
     """A lease begins on devices as they are.
 
@@ -182,36 +188,36 @@ async def take_unreset(
     if left != record.dirty_mask or division:
         record = msgspec.structs.replace(record, dirty=f"{left:x}" if left else "", **division)
         changes.append(put(record))
-    await core.journal.commit(changes)
-    core.set(entry, record)
-    launch_sight.look_at_new(core, core.add_lease(entry, lease))
-    faults = await join(core, entry, lease.epoch, entry.parts(lease.mask))
+    await state.journal.commit(changes)
+    state.set(entry, record)
+    launch_sight.look_at_new(state, state.add_lease(entry, lease))
+    faults = await join(state, entry, lease.epoch, entry.parts(lease.mask))
     if faults:
-        await break_down(core, entry, faults)
+        await break_down(state, entry, faults)
     return faults
 
 
-async def break_down(core: Core, entry: Entry, faults: Sequence[MachineFault]) -> None:
+async def break_down(state: ControllerState, entry: Entry, faults: Sequence[MachineFault]) -> None:
     """A step failed: ERROR, with the reasons."""
     record = move(entry.known, BROKEN, errors=tuple(fault.reason for fault in faults))
-    core.record_event("Error", entry.name, record.owner, "; ".join(record.errors))
-    await core.journal.commit([put(record)])
-    core.set(entry, record)
+    state.record_event("Error", entry.name, record.owner, "; ".join(record.errors))
+    await state.journal.commit([put(record)])
+    state.set(entry, record)
 
 
-async def end_leases(core: Core, entry: Entry, leases: Sequence[HeldLease]) -> None:
+async def end_leases(state: ControllerState, entry: Entry, leases: Sequence[HeldLease]) -> None:
     """Leases end whose instances are gone: a partition that came with them goes, or their devices
     become dirty."""
     record = entry.known
     ids = {x.record.id for x in leases}
     if record.transient and ids >= entry.leases.keys() and not entry.fences:
-        await remove(core, entry, force=True)
+        await remove(state, entry, force=True)
         return
     record, changes = without_leases(record, leases)
     with ending(leases):
-        await core.journal.commit(changes)
-    core.set(entry, record)
-    core.drop_leases(entry, leases)
+        await state.journal.commit(changes)
+    state.set(entry, record)
+    state.drop_leases(entry, leases)
 
 
 def without_leases(
@@ -255,6 +261,6 @@ def left_behind(
     ]
 
 
-def _settled(core: Core, entry: Entry, record: PartitionRecord) -> None:
-    core.set(entry, record)
-    core.journal.later(put(record))
+def _settled(state: ControllerState, entry: Entry, record: PartitionRecord) -> None:
+    state.set(entry, record)
+    state.journal.later(put(record))

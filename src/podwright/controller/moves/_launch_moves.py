@@ -29,7 +29,7 @@ from podwright.controller.moves._move_step import shift
 from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.queue._waiter import Waiter
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
@@ -46,8 +46,8 @@ _KEY: Final = "moves"
 class LaunchMoves:
     """The launches that are asked to move. waiter: returns a waiter of the queue by its id."""
 
-    def __init__(self, core: Core, waiter: Callable[[str], Waiter | None]) -> None:
-        self._core, self._waiter = core, waiter
+    def __init__(self, state: ControllerState, waiter: Callable[[str], Waiter | None]) -> None:
+        self._state, self._waiter = state, waiter
         self.allowed = True
         self.done = self.failed = 0
         self.moving: dict[str, PendingMove] = {}  #: by lease: those whose devices are being changed
@@ -59,19 +59,19 @@ class LaunchMoves:
 
     async def allow(self, allowed: bool) -> None:
         """Allow or forbid moves. Forbidding them calls off those that were asked for."""
-        await self._core.journal.commit([Put(META, _KEY, msgspec.json.encode(allowed))])
+        await self._state.journal.commit([Put(META, _KEY, msgspec.json.encode(allowed))])
         self.allowed = allowed
         self.tick()
 
     def tick(self) -> None:
         """Call off moves that are no longer needed, and ask the launches that should move now."""
-        core, now = self._core, self._core.now()
-        for move in list(core.moves.values()):
-            if move.lease not in core.moves:
+        state, now = self._state, self._state.now()
+        for move in list(state.moves.values()):
+            if move.lease not in state.moves:
                 continue  # called off with another that did not end
             if now >= move.until:
                 for other in [
-                    pending for pending in core.moves.values() if pending.waiter == move.waiter
+                    pending for pending in state.moves.values() if pending.waiter == move.waiter
                 ]:
                     if other is move or move.waiter:
                         late = move.partition
@@ -79,14 +79,14 @@ class LaunchMoves:
             elif not self._still_useful(move):
                 reason = "it is not needed any more" if self.allowed else "no launch is to move"
                 self.call_off(move, reason)
-        if not self.allowed or not (able := movers(core, now)):
+        if not self.allowed or not (able := movers(state, now)):
             return
         for _, room, steps in self._plans(able):
-            core.reservations[room.goal.pool] = room
+            state.reservations[room.goal.pool] = room
             room.planned_at = math.inf  # thought over when it has been called off
             for step in steps:
                 self.ask(step, room)
-        for step in on_drained(core, able):
+        for step in on_drained(state, able):
             self.ask(step, None)
 
     async def move(self, caller: Caller, request: MoveRequest) -> Entry:
@@ -94,37 +94,37 @@ class LaunchMoves:
 
         Nothing moves if the move was called off. Raises Fenced, Denied.
         """
-        core = self._core
-        lease = ends.own(core, caller, request.id, request.epoch, "move")
-        entry = core.partitions[lease.record.partition]
+        state = self._state
+        lease = ends.own(state, caller, request.id, request.epoch, "move")
+        entry = state.partitions[lease.record.partition]
         async with entry.lock:
-            lease = ends.own(core, caller, request.id, request.epoch, "move")
-            move = core.moves.get(lease.record.id)
+            lease = ends.own(state, caller, request.id, request.epoch, "move")
+            move = state.moves.get(lease.record.id)
             if move is None or move.id != request.move:
                 return entry
             self._forget(move)
             self.moving[move.lease] = move
             try:
-                faults = await shift(core, entry, move)
+                faults = await shift(state, entry, move)
             finally:
                 del self.moving[move.lease]
         if faults:
             self.failed += 1
             reason = "; ".join(fault.reason for fault in faults)
-            core.record_event("MoveFailed", move.partition, move.owner, f"it stays: {reason}")
+            state.record_event("MoveFailed", move.partition, move.owner, f"it stays: {reason}")
             self._think_over(move, 0.0)
-            core.freed(None, (), "")
+            state.freed(None, (), "")
         else:
             self.done += 1
-            core.record_event("Moved", move.partition, move.owner, _destination(move))
-            self._think_over(move, core.now())  # what it left is about to be reset
+            state.record_event("Moved", move.partition, move.owner, _destination(move))
+            self._think_over(move, state.now())  # what it left is about to be reset
         return entry
 
     def show(self) -> MoveTable:
         """The launches that are asked to move, and those that could be asked next."""
-        core, now = self._core, self._core.now()
-        able = movers(core, now)
-        rows = [row(move, "ASKED", now) for move in core.moves.values()]
+        state, now = self._state, self._state.now()
+        able = movers(state, now)
+        rows = [row(move, "ASKED", now) for move in state.moves.values()]
         for reservation, room, steps in self._plans(able):
             rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
             undo(steps)
@@ -133,7 +133,7 @@ class LaunchMoves:
         return MoveTable(
             allowed=self.allowed,
             moves=rows,
-            movable=len(able) + len(movers(core, now, job=True)),
+            movable=len(able) + len(movers(state, now, job=True)),
             done=self.done,
             failed=self.failed,
         )
@@ -143,13 +143,13 @@ class LaunchMoves:
     ) -> Iterator[tuple[Reservation, Reservation, list[MoveStep]]]:
         """For each waiter who could get room by moves: what is reserved for him, what would be, and
         the moves. Each plan has taken its devices, so what becomes of one decides on the next."""
-        busy = {move.waiter for move in self._core.moves.values()}
-        for reservation in list(self._core.reservations.values()):
+        busy = {move.waiter for move in self._state.moves.values()}
+        for reservation in list(self._state.reservations.values()):
             waiter = self._waiter(reservation.waiter)
             if waiter is None or waiter.starting or not reservation.missing:
                 continue
             if reservation.waiter not in busy and (
-                planned := plan_room(self._core, reservation, waiter.spec, able)
+                planned := plan_room(self._state, reservation, waiter.spec, able)
             ):
                 yield reservation, *planned
 
@@ -157,7 +157,7 @@ class LaunchMoves:
         self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""
     ) -> PendingMove:
         """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
-        core, record, seconds = self._core, step.entry.known, step.lease.move_seconds
+        state, record, seconds = self._state, step.entry.known, step.lease.move_seconds
         assert step.entry.site is not None
         return PendingMove(
             id=word,
@@ -169,41 +169,41 @@ class LaunchMoves:
             target=step.target,
             waiter=room.waiter if room else "",
             room=room.goal.blocks if room else (),
-            until=core.now() + PATIENCE + seconds,
+            until=state.now() + PATIENCE + seconds,
             seconds=seconds,
             room_for=room_for,
         )
 
     def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
         """Ask a launch to move. room: the waiter's place. room_for: see `PendingMove`."""
-        core, lease = self._core, step.lease
-        move = self._pending(step, room, f"m{core.epochs.next():x}", room_for)
-        core.moves[move.lease] = move
+        state, lease = self._state, step.lease
+        move = self._pending(step, room, f"m{state.epochs.next():x}", room_for)
+        state.moves[move.lease] = move
         lease.move, lease.move_until = move.id, move.until
-        now = core.now()
+        now = state.now()
         lease.asked_at = (*(asked_at for asked_at in lease.asked_at if asked_at > now - HOUR), now)
         whom = move.waiter or room_for
-        if room is not None and not core.sight.waiter_to(move.owner, room.owner):
+        if room is not None and not state.sight.waiter_to(move.owner, room.owner):
             whom = "another who waits"
-        elif room_for and not core.sight.waiter_to(move.owner, ""):
+        elif room_for and not state.sight.waiter_to(move.owner, ""):
             whom = "a job"  # the scheduler does not say whose it is
         reason = f"to make room for {whom}" if whom else "its machine is drained"
-        core.record_event(
+        state.record_event(
             "AskToMove", move.partition, move.owner, f"{reason}; {_destination(move)}"
         )
         return move
 
     def _still_useful(self, move: PendingMove) -> bool:
         """Whether the reason for a move still exists."""
-        core = self._core
-        lease, entry = core.leases.get(move.lease), core.partitions.get(move.partition)
+        state = self._state
+        lease, entry = state.leases.get(move.lease), state.partitions.get(move.partition)
         if not self.allowed or lease is None or lease.ending or entry is None:
             return False
         if move.room_for:
             return True  # its scheduler knows
         if not move.waiter:
             return not move.site.drained.isdisjoint(entry.machines)
-        reservations = core.reservations.values()
+        reservations = state.reservations.values()
         reservation = next(
             (candidate for candidate in reservations if candidate.waiter == move.waiter), None
         )
@@ -211,24 +211,24 @@ class LaunchMoves:
 
     def call_off(self, move: PendingMove, reason: str) -> None:
         """Cancel a requested move: the launch continues on its devices."""
-        core = self._core
+        state = self._state
         self._forget(move)
         self.failed += 1
-        core.record_event("MoveCalledOff", move.partition, move.owner, reason)
+        state.record_event("MoveCalledOff", move.partition, move.owner, reason)
         move.site.index.release(move.target)
         self._think_over(move, 0.0)
-        core.freed(move.site, move.target.blocks, "")
+        state.freed(move.site, move.target.blocks, "")
 
     def _forget(self, move: PendingMove) -> None:
-        del self._core.moves[move.lease]
-        if (lease := self._core.leases.get(move.lease)) is not None:
+        del self._state.moves[move.lease]
+        if (lease := self._state.leases.get(move.lease)) is not None:
             lease.move, lease.move_until = "", 0.0
 
     def _think_over(self, move: PendingMove, planned_at: float) -> None:
         """Allow a waiter's place to be planned anew once no launch moves for it."""
-        core = self._core
-        if move.waiter and all(other.waiter != move.waiter for other in core.moves.values()):
-            for reservation in core.reservations.values():
+        state = self._state
+        if move.waiter and all(other.waiter != move.waiter for other in state.moves.values()):
+            for reservation in state.reservations.values():
                 if reservation.waiter == move.waiter:
                     reservation.planned_at = planned_at
 

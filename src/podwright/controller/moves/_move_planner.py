@@ -16,7 +16,7 @@ from podwright.placement import Block, Placement, Request
 from podwright.placement.move_plans import InTheWay, cheapest, may_be_asked
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core
+    from podwright.controller.state._controller_state import ControllerState
     from podwright.controller.state._leases import HeldLease
     from podwright.controller.state._partition_index import Entry
     from podwright.wire import PartitionSpec
@@ -36,7 +36,9 @@ def shape_of(record: PartitionRecord) -> Request:
     return Request(record.size, record.allocation, record.num_ilds, gcds, profile=record.profile)
 
 
-def movable(core: Core, entry: Entry, now: float, *, job: bool = False) -> HeldLease | None:
+def movable(
+    state: ControllerState, entry: Entry, now: float, *, job: bool = False
+) -> HeldLease | None:
     """The lease of a launch that can be moved now; None: it cannot.
 
     Its partition must be movable, all of it held by this one launch, which has said that its
@@ -50,7 +52,7 @@ def movable(core: Core, entry: Entry, now: float, *, job: bool = False) -> HeldL
         return None
     if entry.fences or entry.lock.locked() or len(entry.leases) != 1 or state_of(record) != READY:
         return None
-    if site.cluster.family.attachment is not Attachment.FABRIC or core.hardware.fabric is not None:
+    if site.cluster.family.attachment is not Attachment.FABRIC or state.hardware.fabric is not None:
         return None  # its devices are not the same to all hosts
     (lease,) = entry.leases.values()
     if lease.ending or lease.late or not lease.move_seconds or lease.record.count != record.size:
@@ -58,29 +60,34 @@ def movable(core: Core, entry: Entry, now: float, *, job: bool = False) -> HeldL
     return lease if may_be_asked(lease.asked_at, now) and not lease.move else None
 
 
-def movers(core: Core, now: float, *, job: bool = False) -> dict[str, HeldLease]:
+def movers(state: ControllerState, now: float, *, job: bool = False) -> dict[str, HeldLease]:
     """All launches that can be moved now, by their partitions. job: as `movable` has it."""
-    leases = ((name, movable(core, entry, now, job=job)) for name, entry in core.partitions.items())
+    leases = (
+        (name, movable(state, entry, now, job=job)) for name, entry in state.partitions.items()
+    )
     return {name: lease for name, lease in leases if lease is not None}
 
 
 def plan_room(
-    core: Core, reservation: Reservation, spec: PartitionSpec, able: Mapping[str, HeldLease]
+    state: ControllerState,
+    reservation: Reservation,
+    spec: PartitionSpec,
+    able: Mapping[str, HeldLease],
 ) -> tuple[Reservation, list[MoveStep]] | None:
     """The place to empty for a waiter, instead of `reservation`, and the moves that empty it.
 
     The largest launch moves first. All targets are taken on return. None: nothing has changed.
     """
-    now, old = core.now(), reservation.goal
+    now, old = state.now(), reservation.goal
     site, size = old.site, sum(block.size for block in old.blocks)
     if not able or site.index.free(old.allocation) + reservation.reserved < size:
         return None
-    occupied = _occupied(core, site.cluster.name, old.allocation)
-    worth = (_free_at(core, old, reservation.owner, now) - now) * size
-    places = list(islice(candidates(core, site, spec, old.allocation), MAX_CANDIDATES))
+    occupied = _occupied(state, site.cluster.name, old.allocation)
+    worth = (_free_at(state, old, reservation.owner, now) - now) * size
+    places = list(islice(candidates(state, site, spec, old.allocation), MAX_CANDIDATES))
     occupants_by_place = [_inside(blocks, occupied) for blocks in places]
     known = {
-        name: _in_the_way(core, name, able)
+        name: _in_the_way(state, name, able)
         for occupants in occupants_by_place
         for name in occupants
     }
@@ -93,7 +100,7 @@ def plan_room(
         reservation.lift()
         room = Reservation(reservation.waiter, reservation.order, goal, now, reservation.owner)
         # What is neither free nor theirs is being reset, or about to be somebody's.
-        steps = _placed(core, names, able) if size - room.reserved == busy else None
+        steps = _placed(state, names, able) if size - room.reserved == busy else None
         if steps:
             return room, steps
         room.lift()
@@ -101,11 +108,13 @@ def plan_room(
     return None
 
 
-def _free_at(core: Core, goal: Goal, owner: str, now: float) -> float:
+def _free_at(state: ControllerState, goal: Goal, owner: str, now: float) -> float:
     """When a place becomes free without moves, as far as is known; past guesses are ignored."""
-    records = [core.partitions[name].record for name in goal.partitions if name in core.partitions]
+    records = [
+        state.partitions[name].record for name in goal.partitions if name in state.partitions
+    ]
     end_times = [
-        end_of(record, now, seen=core.sight.partition_to(owner, record))[0]
+        end_of(record, now, seen=state.sight.partition_to(owner, record))[0]
         for record in records
         if record is not None
     ]
@@ -120,11 +129,11 @@ def undo(steps: Sequence[MoveStep]) -> None:
 
 
 def _placed(
-    core: Core, names: Sequence[str], able: Mapping[str, HeldLease]
+    state: ControllerState, names: Sequence[str], able: Mapping[str, HeldLease]
 ) -> list[MoveStep] | None:
     steps: list[MoveStep] = []
     for name in names:
-        entry = core.partitions[name]
+        entry = state.partitions[name]
         assert entry.site is not None
         target = entry.site.index.find(shape_of(entry.known))
         if target is None:
@@ -135,10 +144,12 @@ def _placed(
     return steps
 
 
-def _occupied(core: Core, cluster: str, allocation: str) -> dict[int, list[tuple[Block, str]]]:
+def _occupied(
+    state: ControllerState, cluster: str, allocation: str
+) -> dict[int, list[tuple[Block, str]]]:
     """The blocks that partitions occupy, with the partition's name, by link domain."""
     occupied: dict[int, list[tuple[Block, str]]] = {}
-    for record in core.partitions.records():
+    for record in state.partitions.records():
         if record.cluster == cluster and record.allocation == allocation:
             for block in record.blocks:
                 occupied.setdefault(block.domain, []).append((block, record.name))
@@ -161,17 +172,17 @@ def _shared(a: Block, b: Block) -> int:
     return max(0, min(a.offset + a.size, b.offset + b.size) - max(a.offset, b.offset))
 
 
-def _in_the_way(core: Core, name: str, able: Mapping[str, HeldLease]) -> InTheWay:
+def _in_the_way(state: ControllerState, name: str, able: Mapping[str, HeldLease]) -> InTheWay:
     lease = able.get(name)
-    return InTheWay(core.partitions[name].known.size, lease.move_seconds if lease else math.inf)
+    return InTheWay(state.partitions[name].known.size, lease.move_seconds if lease else math.inf)
 
 
-def on_drained(core: Core, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:
+def on_drained(state: ControllerState, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:
     """Launches on machines that are drained, as far as there is another place. Targets are taken
     one by one."""
-    for site in core.inventory.sites.values():
+    for site in state.inventory.sites.values():
         for machine in sorted(site.drained):
-            for entry in core.partitions.on(machine):
+            for entry in state.partitions.on(machine):
                 lease = able.get(entry.name)
                 if lease is None or lease.move:
                     continue

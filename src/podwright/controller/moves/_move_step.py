@@ -17,7 +17,7 @@ import msgspec
 
 from podwright.controller.hardware._steps import left_behind
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._machine_calls import MachineFault
 from podwright.controller.state._partition_index import Entry
@@ -30,19 +30,19 @@ from podwright.controller.state._records import (
 )
 
 
-async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineFault]:
+async def shift(state: ControllerState, entry: Entry, pending: PendingMove) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
     record, site, target = entry.known, pending.site, pending.target
-    epoch = core.epochs.next()
+    epoch = state.epochs.next()
     at_target = left_behind(site, record, target.blocks, epoch)
 
     def stays() -> None:
         site.index.release(target)
-        quarantine(core, site, at_target)
+        quarantine(state, site, at_target)
 
     with unless_written(lambda: site.index.release(target)):
-        await core.journal.commit([*map(put_quarantine, at_target)])
-    faults = await core.hardware.configure(
+        await state.journal.commit([*map(put_quarantine, at_target)])
+    faults = await state.hardware.configure(
         entry.name, epoch, site.parts(target.blocks), owner=record.owner
     )
     if faults:
@@ -53,17 +53,19 @@ async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineF
     )
     left = left_behind(site, record, record.blocks, record.epoch)
     with unless_written(stays):
-        await core.journal.commit(
+        await state.journal.commit(
             [put(moved), *map(drop_quarantine, at_target), *map(put_quarantine, left)]
         )
     site.index.release(record.placement)
-    quarantine(core, site, left)
-    core.set(entry, moved)
+    quarantine(state, site, left)
+    state.set(entry, moved)
     return []
 
 
-def quarantine(core: Core, site: IndexedCluster, left: Sequence[QuarantineRecord]) -> None:
+def quarantine(
+    state: ControllerState, site: IndexedCluster, left: Sequence[QuarantineRecord]
+) -> None:
     """Devices that are free in the index are nobody's until they are reset."""
     for quarantined in left:
         site.index.take(quarantined.placement)
-        core.quarantine[quarantined.key] = quarantined
+        state.quarantine[quarantined.key] = quarantined

@@ -14,7 +14,7 @@ from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._steps import left_behind
 from podwright.controller.moves._move_planner import shape_of
 from podwright.controller.moves._move_step import quarantine
-from podwright.controller.state._core import AUTO_RESETS, Core
+from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
 from podwright.controller.state._cutoff import would_cut_off
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import ending
@@ -25,7 +25,7 @@ from podwright.controller.state._states import BROKEN, CREATING, move, state_of
 AGAIN = 5.0  #: seconds until room is looked for again
 
 
-def may_move(core: Core, entry: Entry, now: float) -> bool:
+def may_move(state: ControllerState, entry: Entry, now: float) -> bool:
     """Whether a partition should move, since resetting its devices does not help."""
     record = entry.record
     return (
@@ -34,20 +34,20 @@ def may_move(core: Core, entry: Entry, now: float) -> bool:
         and not record.transient
         and entry.site is not None
         and not entry.fences
-        and all(would_cut_off(core, entry, lease) for lease in entry.leases.values())
+        and all(would_cut_off(state, entry, lease) for lease in entry.leases.values())
         and state_of(record) == BROKEN
         and now >= entry.retry_at
-        and (record.auto_resets >= AUTO_RESETS or not core.down.isdisjoint(entry.machines))
+        and (record.auto_resets >= AUTO_RESETS or not state.down.isdisjoint(entry.machines))
     )
 
 
-async def relocate(core: Core, entry: Entry) -> bool:
+async def relocate(state: ControllerState, entry: Entry) -> bool:
     """Move a partition whose lock is held. Returns False if there was no room for it."""
     record, site = entry.known, entry.site
     assert site is not None
     target = site.index.find(shape_of(record))
     if target is None:
-        entry.retry_at = core.now() + AGAIN
+        entry.retry_at = state.now() + AGAIN
         return False
     site.index.take(target)
     left = left_behind(site, record, record.blocks, record.epoch)
@@ -57,13 +57,13 @@ async def relocate(core: Core, entry: Entry) -> bool:
         CREATING,
         blocks=target.blocks,
         gcds=target.gcds,
-        epoch=core.epochs.next(),
+        epoch=state.epochs.next(),
         errors=(),
         dirty="",
         auto_resets=0,
     )
     with ending(ending_leases), unless_written(lambda: site.index.release(target)):
-        await core.journal.commit(
+        await state.journal.commit(
             [
                 put(moved),
                 *map(put_quarantine, left),
@@ -71,10 +71,10 @@ async def relocate(core: Core, entry: Entry) -> bool:
             ]
         )
     site.index.release(record.placement)
-    quarantine(core, site, left)
-    core.set(entry, moved)
-    core.drop_leases(entry, ending_leases)
+    quarantine(state, site, left)
+    state.set(entry, moved)
+    state.drop_leases(entry, ending_leases)
     reason = "; ".join(record.errors) or "its devices failed"
-    core.record_event("Relocate", record.name, record.owner, reason)
-    await steps.finish_create(core, entry)
+    state.record_event("Relocate", record.name, record.owner, reason)
+    await steps.finish_create(state, entry)
     return True

@@ -31,7 +31,7 @@ from podwright.controller.state._caller import (
     in_name_of,
     may_change,
 )
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, ancestors, free_subset, mask_of
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
@@ -51,7 +51,7 @@ class Acquisition:
     action: what was requested, in words.
     """
 
-    core: Core
+    state: ControllerState
     caller: Caller
     request: AcquireRequest
     name: str
@@ -66,7 +66,7 @@ class Acquisition:
 
     def check_parent(self) -> None:
         """Raises Fenced, Denied where the lease in which it lies has ended, or is another's."""
-        _parent(self.core, self.caller, self.request, self.action)
+        _parent(self.state, self.caller, self.request, self.action)
 
 
 class Acquired(NamedTuple):
@@ -97,26 +97,29 @@ class WouldAcquire(NamedTuple):
 
 
 async def acquire(
-    core: Core, caller: Caller, request: AcquireRequest, claim: DeviceClaim | None = None
+    state: ControllerState,
+    caller: Caller,
+    request: AcquireRequest,
+    claim: DeviceClaim | None = None,
 ) -> Acquired:
     """Find or create a partition and take a lease on it.
 
     claim: devices for a new partition, if they are claimed already.
     """
     try:
-        wanted = _prepare(core, caller, request)
+        wanted = _prepare(state, caller, request)
         name = wanted.name
-        if not name or core.find(caller, name) is None:
+        if not name or state.find(caller, name) is None:
             if not wanted.may_create:
                 raise _missing(wanted)
             ours, claim = claim, None
-            return await _create(wanted, name or _new_name(core), ours)
+            return await _create(wanted, name or _new_name(state), ours)
     finally:
-        partitions.give_back(core, claim)  # a partition was there all the same
-    while (entry := core.find(caller, name)) is not None:
+        partitions.give_back(state, claim)  # a partition was there all the same
+    while (entry := state.find(caller, name)) is not None:
         await entry.lock.acquire()
         try:
-            if not entry.removed and core.find(caller, name) is entry:
+            if not entry.removed and state.find(caller, name) is entry:
                 return await _hold(wanted, entry)
         finally:
             entry.lock.release()
@@ -125,11 +128,11 @@ async def acquire(
     return await _create(wanted, name)
 
 
-def _prepare(core: Core, caller: Caller, request: AcquireRequest) -> Acquisition:
+def _prepare(state: ControllerState, caller: Caller, request: AcquireRequest) -> Acquisition:
     """The request, checked. Raises as `acquire` does."""
     spec = request.spec
-    action = "acquire " + described(spec, core.inventory.noun)
-    parent = _check(core, caller, request, action)
+    action = "acquire " + described(spec, state.inventory.noun)
+    parent = _check(state, caller, request, action)
     if spec.name:
         check_name(spec.name)
     if parent is not None:
@@ -157,10 +160,10 @@ def _prepare(core: Core, caller: Caller, request: AcquireRequest) -> Acquisition
         run=request.run,
     )
     return Acquisition(
-        core=core,
+        state=state,
         caller=caller,
         request=request,
-        name=spec.name or _only_one(core, caller, spec, action),
+        name=spec.name or _only_one(state, caller, spec, action),
         spec=spec,
         draft=draft,
         action=action,
@@ -168,12 +171,12 @@ def _prepare(core: Core, caller: Caller, request: AcquireRequest) -> Acquisition
 
 
 async def _create(wanted: Acquisition, name: str, claim: DeviceClaim | None = None) -> Acquired:
-    core, request = wanted.core, wanted.request
+    state, request = wanted.state, wanted.request
     spec = renamed(wanted.spec, name)
     if claim is None:
-        spec = open_spec(core, wanted.caller, spec)
+        spec = open_spec(state, wanted.caller, spec)
     entry = await partitions.begin_create(
-        core,
+        state,
         wanted.caller,
         CheckedSpec(spec, wanted.action, hosts=request.hosts),
         lease_for=wanted.draft,
@@ -183,10 +186,10 @@ async def _create(wanted: Acquisition, name: str, claim: DeviceClaim | None = No
     )
     try:
         (lease,) = entry.leases.values()
-        faults = await steps.finish_create(core, entry)
+        faults = await steps.finish_create(state, entry)
         if faults:
             record = entry.known
-            await steps.remove(core, entry, force=True)
+            await steps.remove(state, entry, force=True)
             raise failed(
                 record,
                 record.errors,
@@ -200,17 +203,17 @@ async def _create(wanted: Acquisition, name: str, claim: DeviceClaim | None = No
 
 async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
     """Take a lease on an existing partition whose lock is held."""
-    core, request, action = wanted.core, wanted.request, wanted.action
+    state, request, action = wanted.state, wanted.request, wanted.action
     record = entry.known
     wanted.check_parent()  # it may have ended while others had the lock
     if _must_go(wanted, entry):
         checked = CheckedSpec(
-            open_spec(core, wanted.caller, renamed(wanted.spec, entry.name)),
+            open_spec(state, wanted.caller, renamed(wanted.spec, entry.name)),
             action,
             hosts=request.hosts,
         )
         successor = Successor(wanted.caller, checked, wanted.draft, transient=not request.keep)
-        lease = await replace(core, entry, successor)
+        lease = await replace(state, entry, successor)
         return Acquired(entry, entry.known, lease, created=True)
     if record.operation not in (OperationState.IDLE, OperationState.FAILED):
         raise WrongState(  # only a fault of ours leaves a step unfinished with its lock free
@@ -224,11 +227,11 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
             raise
         for lease in late:
             reason = f"{lease.record.id} was not renewed, and its job wants the devices"
-            core.record_event("LeaseEnd", entry.name, lease.record.owner, reason)
-        await fences.end(core, entry, late, keep=True)
+            state.record_event("LeaseEnd", entry.name, lease.record.owner, reason)
+        await fences.end(state, entry, late, keep=True)
         record = entry.known
         share = _share(wanted, entry)
-    epoch = core.epochs.next()
+    epoch = state.epochs.next()
     lease_record = msgspec.structs.replace(
         wanted.draft,
         id=f"l{epoch:x}",
@@ -243,13 +246,13 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
         reset = not record.reconfigurable or bool(record.dirty_mask & mask)
     if reset or record.ready is ReadyState.ERROR:
         faults = await steps.reset(
-            core, entry, mask=mask, lease=lease_record, division=share.division
+            state, entry, mask=mask, lease=lease_record, division=share.division
         )
     else:
-        faults = await steps.take_unreset(core, entry, lease_record, share.division)
+        faults = await steps.take_unreset(state, entry, lease_record, share.division)
     lease = entry.leases[lease_record.id]
     if faults:
-        await steps.end_leases(core, entry, [lease])
+        await steps.end_leases(state, entry, [lease])
         raise failed(
             record,
             [fault.reason for fault in faults],
@@ -274,34 +277,34 @@ def _must_go(wanted: Acquisition, entry: Entry) -> bool:
         if entry.leases:
             raise held_by_others(record, list(entry.leases.values()), action, _LATER)
         if entry.fences:
-            raise fences.refusal(wanted.core, entry, action)
+            raise fences.refusal(wanted.state, entry, action)
     return bool(mismatches)
 
 
 def _share(wanted: Acquisition, entry: Entry) -> LeaseShare:
     """Which devices of a fitting partition the lease gets. Raises Held or InvalidRequest."""
-    core, record, parent = wanted.core, entry.known, wanted.request.parent
-    above = ancestors(parent, core.leases)
+    state, record, parent = wanted.state, entry.known, wanted.request.parent
+    above = ancestors(parent, state.leases)
     other_leases = [x for x in entry.leases.values() if x.record.id not in above]
     if record.ready is ReadyState.ERROR and entry.leases:
         raise held_by_others(record, list(entry.leases.values()), wanted.action, _LATER)
     if record.ready is ReadyState.ERROR and entry.fences:
-        raise fences.refusal(core, entry, wanted.action)
+        raise fences.refusal(state, entry, wanted.action)
     division = Division()
     if entry.site is not None:
         division = divide(record, wanted.spec, entry.site.cluster.family, wanted.action)
-    first, count = _choose(wanted, entry, core.leases.get(parent), other_leases)
+    first, count = _choose(wanted, entry, state.leases.get(parent), other_leases)
     return LeaseShare(division, first, count)
 
 
-def would_acquire(core: Core, caller: Caller, request: AcquireRequest) -> WouldAcquire:
+def would_acquire(state: ControllerState, caller: Caller, request: AcquireRequest) -> WouldAcquire:
     """What `acquire` would do now. Changes nothing.
 
     Raises what `acquire` would raise, but for devices that are not free.
     """
-    wanted = _prepare(core, caller, request)
+    wanted = _prepare(state, caller, request)
     name, action = wanted.name, wanted.action
-    entry = core.find(caller, name) if name else None
+    entry = state.find(caller, name) if name else None
     if entry is None or entry.record is None:
         if not wanted.may_create:
             raise _missing(wanted)
@@ -328,7 +331,7 @@ def _choose(
     wanted: Acquisition, entry: Entry, parent: HeldLease | None, other_leases: list[HeldLease]
 ) -> tuple[int, int]:
     """The first device that a lease gets, and how many. Raises Held or InvalidRequest."""
-    core, spec, action, record = wanted.core, wanted.spec, wanted.action, entry.known
+    state, spec, action, record = wanted.state, wanted.spec, wanted.action, entry.known
     first, count = (parent.record.first, parent.record.count) if parent else (0, record.size)
     leased = fenced = 0
     for other in other_leases:
@@ -346,13 +349,15 @@ def _choose(
         )
     subset_start = free_subset(first, count, size, leased | fenced)
     if subset_start is None and free_subset(first, count, size, leased) is not None:
-        raise fences.refusal(core, entry, action)
+        raise fences.refusal(state, entry, action)
     if subset_start is None:
         raise held_by_others(record, other_leases, action, _LATER)
     return subset_start, size
 
 
-def _check(core: Core, caller: Caller, request: AcquireRequest, action: str) -> HeldLease | None:
+def _check(
+    state: ControllerState, caller: Caller, request: AcquireRequest, action: str
+) -> HeldLease | None:
     """Raises InvalidRequest for bad numbers and words, and as `_parent` does, which it returns."""
     if not request.owner:
         check_creator(caller, action)
@@ -372,14 +377,16 @@ def _check(core: Core, caller: Caller, request: AcquireRequest, action: str) -> 
             operation=action,
             would_work=f"use at most {MAX_HOLDER} printable characters",
         )
-    return _parent(core, caller, request, action)
+    return _parent(state, caller, request, action)
 
 
-def _parent(core: Core, caller: Caller, request: AcquireRequest, action: str) -> HeldLease | None:
+def _parent(
+    state: ControllerState, caller: Caller, request: AcquireRequest, action: str
+) -> HeldLease | None:
     """The lease in which one is asked for, if any. Raises Fenced, Denied."""
     if not request.parent:
         return None
-    parent = core.find_lease(caller, request.parent)
+    parent = state.find_lease(caller, request.parent)
     if parent is None or parent.ending:
         raise over(request.parent, action)
     check_change(caller, parent.record.owner, action)
@@ -397,14 +404,14 @@ def _within(parent: HeldLease, spec: PartitionSpec, action: str) -> PartitionSpe
     return renamed(spec, partition)
 
 
-def _only_one(core: Core, caller: Caller, spec: PartitionSpec, action: str) -> str:
+def _only_one(state: ControllerState, caller: Caller, spec: PartitionSpec, action: str) -> str:
     """The one partition that the caller may use, or nothing where there is none.
 
     Those that came with somebody's lease go with it, and are nobody else's to find.
     """
     names = sorted(
         record.name
-        for record in core.partitions.records()
+        for record in state.partitions.records()
         if may_change(caller, record.owner)
         and not record.transient
         and record.operation is not OperationState.REMOVING
@@ -422,17 +429,19 @@ def _only_one(core: Core, caller: Caller, spec: PartitionSpec, action: str) -> s
     return names[0] if names else ""
 
 
-def _new_name(core: Core) -> str:
+def _new_name(state: ControllerState) -> str:
     number = 1
-    while f"run-{number}" in core.partitions:
+    while f"run-{number}" in state.partitions:
         number += 1
     return f"run-{number}"
 
 
 def _missing(wanted: Acquisition) -> Exception:
-    core, name = wanted.core, wanted.name
+    state, name = wanted.state, wanted.name
     allow = "let it be created with --update-partition=yes"
-    usable = sorted(r.name for r in core.partitions.records() if may_change(wanted.caller, r.owner))
+    usable = sorted(
+        r.name for r in state.partitions.records() if may_change(wanted.caller, r.owner)
+    )
     if usable:
         allow = f"use {' or '.join(usable[:5])}, or {allow}"
-    return core.missing(name or "to use", wanted.action, wanted.caller, would_work=allow)
+    return state.missing(name or "to use", wanted.action, wanted.caller, would_work=allow)

@@ -9,7 +9,7 @@ import msgspec
 from podwright.controller.hardware import _fences as fences
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.state._caller import Caller, Role, check_change
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, descendants, to_info
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import put_lease
@@ -33,35 +33,35 @@ def check_hosts(hosts: Sequence[str], action: str) -> None:
         )
 
 
-async def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
+async def renew(state: ControllerState, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     """Move a lease's end to a full ttl from now. Raises Fenced when it is over.
 
     Costs no commit, unless it says something new: after a restart each lease has a full ttl again.
     """
-    lease = own(core, caller, request.id, request.epoch, "renew")
+    lease = own(state, caller, request.id, request.epoch, "renew")
     if not 0 <= request.move_seconds <= MOST_LOST:
         raise InvalidRequest(
             f"no move costs {request.move_seconds:g} s",
             operation=f"renew lease {request.id[:80]}",
             would_work=f"say what it costs, up to {MOST_LOST:g} s, or 0 where it cannot be moved",
         )
-    lease.expires, lease.move_seconds = core.now() + lease.record.ttl, request.move_seconds
+    lease.expires, lease.move_seconds = state.now() + lease.record.ttl, request.move_seconds
     if lease.late:
         lease.late = False
-        core.leases.watch(lease)
+        state.leases.watch(lease)
     if request.hosts and tuple(request.hosts) != lease.record.hosts:
         check_hosts(request.hosts, f"renew lease {request.id[:80]}")
         changed = msgspec.structs.replace(lease.record, hosts=tuple(request.hosts))
-        await core.journal.commit([put_lease(changed)])
+        await state.journal.commit([put_lease(changed)])
         lease.record = changed
-    record = core.partitions[lease.record.partition].known
-    info = to_info(lease, record.size, core.now())
-    if core.journal.full is not None:  # whoever ended now could not move
+    record = state.partitions[lease.record.partition].known
+    info = to_info(lease, record.size, state.now())
+    if state.journal.full is not None:  # whoever ended now could not move
         info = msgspec.structs.replace(info, move="", move_within=0.0)
     return info
 
 
-async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
+async def release(state: ControllerState, caller: Caller, request: LeaseRequest) -> None:
     """End a lease and those in it; or say more about one that is over and FENCING.
 
     Raises Fenced when it is over for good, Denied.
@@ -74,23 +74,23 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
             operation=action,
             would_work="leave out force: what is not confirmed is fenced, or waited for",
         )
-    entry = core.find_fenced(caller, request.id)
+    entry = state.find_fenced(caller, request.id)
     if entry is None:
-        entry = core.partitions[
-            own(core, caller, request.id, request.epoch, "release").record.partition
+        entry = state.partitions[
+            own(state, caller, request.id, request.epoch, "release").record.partition
         ]
     await entry.lock.acquire()
     try:
         if request.id in entry.fences:
-            await _say_more(core, caller, entry, request, action)
+            await _say_more(state, caller, entry, request, action)
             return
-        lease = own(core, caller, request.id, request.epoch, "release")
+        lease = own(state, caller, request.id, request.epoch, "release")
         leases = descendants(lease.record.id, entry.leases.values())
         if request.force or (request.confirmed and _all_gone(lease, request.hosts)):
-            await steps.end_leases(core, entry, leases)
+            await steps.end_leases(state, entry, leases)
         else:
             released_hosts = request.hosts if request.confirmed else ()
-            await fences.end(core, entry, leases, released_hosts=released_hosts)
+            await fences.end(state, entry, leases, released_hosts=released_hosts)
     finally:
         entry.lock.release()
 
@@ -102,52 +102,52 @@ def _all_gone(lease: HeldLease, hosts: Sequence[str]) -> bool:
 
 
 async def _say_more(
-    core: Core, caller: Caller, entry: Entry, request: LeaseRequest, action: str
+    state: ControllerState, caller: Caller, entry: Entry, request: LeaseRequest, action: str
 ) -> None:
     fence = entry.fences[request.id]
     if fence.lease.epoch != request.epoch:
         raise over(request.id[:80], action)
     check_change(caller, fence.lease.owner, action, fence.lease.creator)
     if request.force:
-        await fences.force(core, caller, entry, [fence])
-        await fences.settle(core, entry)
+        await fences.force(state, caller, entry, [fence])
+        await fences.settle(state, entry)
     elif request.confirmed:
-        await fences.confirm(core, entry, request.id, request.hosts)
+        await fences.confirm(state, entry, request.id, request.hosts)
 
 
-async def expire(core: Core, lease: HeldLease) -> None:
+async def expire(state: ControllerState, lease: HeldLease) -> None:
     """End a lease that has expired, unless it was renewed meanwhile."""
-    entry = core.partitions.get(lease.record.partition)
+    entry = state.partitions.get(lease.record.partition)
     if entry is None:
         return
     await entry.lock.acquire()
     try:
         if lease.ending:
             return
-        if lease.expires > core.now():
-            core.leases.watch(lease)
+        if lease.expires > state.now():
+            state.leases.watch(lease)
             return
-        if _goes_on(core, entry, lease):
+        if _goes_on(state, entry, lease):
             lease.late = True
             return
-        core.record_event(
+        state.record_event(
             "LeaseEnd", entry.name, lease.record.owner, f"{lease.record.id} was not renewed"
         )
-        await fences.end(core, entry, descendants(lease.record.id, entry.leases.values()))
+        await fences.end(state, entry, descendants(lease.record.id, entry.leases.values()))
     finally:
         entry.lock.release()
 
 
-def _goes_on(core: Core, entry: Entry, lease: HeldLease) -> bool:
+def _goes_on(state: ControllerState, entry: Entry, lease: HeldLease) -> bool:
     """Whether a job's lease, or its partition, decides, which the job's scheduler keeps."""
-    parent = core.leases.get(lease.record.parent)
+    parent = state.leases.get(lease.record.parent)
     return bool(entry.known.job) or (parent is not None and not parent.ending)
 
 
-def own(core: Core, caller: Caller, name: str, epoch: int, verb: str) -> HeldLease:
+def own(state: ControllerState, caller: Caller, name: str, epoch: int, verb: str) -> HeldLease:
     """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
     action = f"{verb} lease {name[:80]}"
-    lease = core.find_lease(caller, name)
+    lease = state.find_lease(caller, name)
     if lease is None or lease.ending or lease.record.epoch != epoch:
         raise over(name[:80], action)
     check_change(caller, lease.record.owner, action, lease.record.creator)

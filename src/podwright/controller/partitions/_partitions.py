@@ -22,7 +22,7 @@ from podwright.controller.state._caller import (
     check_job,
 )
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
 from podwright.controller.state._reservation import DeviceClaim
@@ -42,7 +42,7 @@ MAX_DURATION = 366 * 86400.0  #: seconds
 
 
 def place(
-    core: Core,
+    state: ControllerState,
     spec: CheckedSpec,
     *,
     owner: str,
@@ -58,17 +58,17 @@ def place(
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
-    with lent_to(core, guest):
-        claim = try_place(core, spec, owner=owner, duration=duration, instead_of=instead_of)
+    with lent_to(state, guest):
+        claim = try_place(state, spec, owner=owner, duration=duration, instead_of=instead_of)
     if claim is not None:
         return claim
     wanted = spec.spec
-    quotas.check(core, owner, wanted.allocation, spec.size, spec.action, instead_of=instead_of)
+    quotas.check(state, owner, wanted.allocation, spec.size, spec.action, instead_of=instead_of)
     refused: PodwrightError | None = None
-    for site in core.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
+    for site in state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
         refusal = site.index.plan(spec.at(site.cluster))
         assert isinstance(refusal, Refusal)
-        obstacles = partial(in_the_way, core, site, wanted, refusal, owner)
+        obstacles = partial(in_the_way, state, site, wanted, refusal, owner)
         error = no_place(refusal, site, wanted, spec.action, obstacles)
         if refused is None or isinstance(error, NoCapacity):
             refused = error
@@ -77,7 +77,7 @@ def place(
 
 
 def try_place(
-    core: Core,
+    state: ControllerState,
     spec: CheckedSpec,
     *,
     owner: str,
@@ -89,7 +89,7 @@ def try_place(
     Raises NoCapacity for a quota, InvalidRequest, NotFound.
     """
     wanted = spec.spec
-    sites = core.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
+    sites = state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
     if wanted.devices and not wanted.cluster and len(sites) > 1:
         raise InvalidRequest(
             "devices are named, but not their cluster",
@@ -98,26 +98,28 @@ def try_place(
         )
     for site in sites:
         request = spec.at(site.cluster)
-        hosts = _hosts(core, spec, site, owner)
+        hosts = _hosts(state, spec, site, owner)
         placement = site.index.find(request)
         if placement is not None:
             if site.closed:
                 guard(site, wanted, placement)
             routing = spec.routing(site.cluster, placement.blocks)
             site.index.take(placement)
-        elif duration and core.reservations:
-            placement = slip(core, site, owner, request, core.now() + duration)
+        elif duration and state.reservations:
+            placement = slip(state, site, owner, request, state.now() + duration)
             if placement is not None:
                 routing = spec.routing(site.cluster, placement.blocks)
         if placement is not None:
             claim = _admitted(
-                core, site, placement, routing, owner, spec.action, instead_of=instead_of
+                state, site, placement, routing, owner, spec.action, instead_of=instead_of
             )
             return claim._replace(hosts=hosts)
     return None
 
 
-def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> tuple[str, ...]:
+def _hosts(
+    state: ControllerState, spec: CheckedSpec, site: IndexedCluster, owner: str
+) -> tuple[str, ...]:
     """The hosts of a pool's devices, by the fabric's names; none for other clusters.
 
     Raises InvalidRequest for a host that the fabric does not know, and WrongState for one that has
@@ -126,8 +128,8 @@ def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> t
     hosts = spec.hosts(site.cluster)
     if not hosts:
         return ()
-    hosts = known_hosts(hosts, core.hardware.pool_hosts, site.cluster.name, spec.action)
-    for record in core.partitions.records():
+    hosts = known_hosts(hosts, state.hardware.pool_hosts, site.cluster.name, spec.action)
+    for record in state.partitions.records():
         if record.owner != owner and (both := set(record.hosts).intersection(hosts)):
             raise WrongState(
                 f"host {min(both)} has devices of another user, and nothing keeps them apart there",
@@ -138,7 +140,7 @@ def _hosts(core: Core, spec: CheckedSpec, site: IndexedCluster, owner: str) -> t
 
 
 def _admitted(
-    core: Core,
+    state: ControllerState,
     site: IndexedCluster,
     placement: Placement,
     routing: Routing,
@@ -153,18 +155,18 @@ def _admitted(
     """
     try:
         admitted = quotas.admit(
-            core, owner, placement.allocation, placement.size, action, instead_of=instead_of
+            state, owner, placement.allocation, placement.size, action, instead_of=instead_of
         )
     except NoCapacity:
         site.index.release(placement)
-        for reservation in core.reservations.values():
+        for reservation in state.reservations.values():
             reservation.absorb()
         raise
     return DeviceClaim(site, placement, admitted, routing)
 
 
 def make_record(
-    core: Core,
+    state: ControllerState,
     caller: Caller,
     checked: CheckedSpec,
     claim: DeviceClaim,
@@ -201,9 +203,9 @@ def make_record(
         owner_uid=owner.owner_uid if owner else -1 if caller.uid is None else caller.uid,
         creator=creator or caller.name,
         job=job,
-        epoch=core.epochs.next(),
-        created_at=core.wall(),
-        placed_at=core.now(),
+        epoch=state.epochs.next(),
+        created_at=state.wall(),
+        placed_at=state.now(),
         reconfigurable=spec.reconfigurable,
         open_gcds=not (spec.num_gcds or spec.reconfigurable),
         open_replicas=not (spec.num_replicas or spec.reconfigurable),
@@ -212,14 +214,14 @@ def make_record(
         movable=spec.movable,
         profile=spec.profile,
         transient=transient,
-        until=core.now() + duration if duration else 0.0,
+        until=state.now() + duration if duration else 0.0,
         hosts=claim.hosts,
         guest=guest,
     )
 
 
 async def begin_create(
-    core: Core,
+    state: ControllerState,
     caller: Caller,
     checked: CheckedSpec,
     *,
@@ -239,18 +241,18 @@ async def begin_create(
     for which it is needed; 0: unknown.
     """
     try:
-        _check_create(core, caller, checked, duration)
-        claim = claim or place(core, checked, owner=caller.name, guest=guest, duration=duration)
+        _check_create(state, caller, checked, duration)
+        claim = claim or place(state, checked, owner=caller.name, guest=guest, duration=duration)
     except BaseException:
-        give_back(core, claim)
+        give_back(state, claim)
         raise
     name = checked.spec.name
     entry = Entry(name, claim.site, makers=(caller.name, creator))
-    core.partitions.add(entry)
+    state.partitions.add(entry)
     try:
         await entry.lock.acquire()  # nobody else knows it yet: this does not wait
         record = make_record(
-            core,
+            state,
             caller,
             checked,
             claim,
@@ -261,23 +263,25 @@ async def begin_create(
             duration=duration,
         )
         lease = whole_lease(lease_for, record) if lease_for else None
-        await steps.begin_create(core, entry, record, lease)
+        await steps.begin_create(state, entry, record, lease)
     except BaseException:
-        core.drop_entry(entry)
+        state.drop_entry(entry)
         entry.lock.release()
-        give_back(core, claim)
+        give_back(state, claim)
         raise
-    core.admitted.discard(claim.admitted)  # its record counts now
+    state.admitted.discard(claim.admitted)  # its record counts now
     return entry
 
 
-def _check_create(core: Core, caller: Caller, checked: CheckedSpec, duration: float) -> None:
+def _check_create(
+    state: ControllerState, caller: Caller, checked: CheckedSpec, duration: float
+) -> None:
     """Raise for a creation that is refused however many devices are free."""
     name, action = checked.spec.name, checked.action
     check_name(name)
     check_creator(caller, action)
     check_duration(duration, action)
-    if name in core.partitions:
+    if name in state.partitions:
         raise AlreadyExists(
             f"there is a partition {name} already",
             operation=action,
@@ -296,20 +300,20 @@ def check_duration(duration: float, action: str) -> None:
         )
 
 
-def untake(core: Core, claim: DeviceClaim) -> None:
+def untake(state: ControllerState, claim: DeviceClaim) -> None:
     """Undo a claim that nobody has noticed: no waiter is told that devices are free."""
-    core.admitted.discard(claim.admitted)
+    state.admitted.discard(claim.admitted)
     claim.site.index.release(claim.placement)
-    for reservation in core.reservations.values():
+    for reservation in state.reservations.values():
         reservation.absorb()
 
 
-def give_back(core: Core, claim: DeviceClaim | None) -> None:
+def give_back(state: ControllerState, claim: DeviceClaim | None) -> None:
     """Free claimed devices that were not used, and tell the queue. None: does nothing."""
     if claim is not None:
-        core.admitted.discard(claim.admitted)
+        state.admitted.discard(claim.admitted)
         claim.site.index.release(claim.placement)
-        core.freed(claim.site, claim.placement.blocks, "")
+        state.freed(claim.site, claim.placement.blocks, "")
 
 
 def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
@@ -324,50 +328,52 @@ def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
     )
 
 
-async def finish_create(core: Core, entry: Entry) -> None:
+async def finish_create(state: ControllerState, entry: Entry) -> None:
     """Configure the hardware of a new partition and release its lock."""
     try:
-        await steps.finish_create(core, entry)
+        await steps.finish_create(state, entry)
     finally:
         entry.lock.release()
 
 
-async def begin_reset(core: Core, caller: Caller, request: ResetRequest) -> Entry:
+async def begin_reset(state: ControllerState, caller: Caller, request: ResetRequest) -> Entry:
     """Check that a reset is allowed; the partition's lock is held on return."""
     action = f"reset partition {request.name}"
-    entry = await core.lock(request.name, action, caller)
+    entry = await state.lock(request.name, action, caller)
     try:
-        _check(core, caller, entry, action, request.force)
+        _check(state, caller, entry, action, request.force)
     except BaseException:
         entry.lock.release()
         raise
     return entry
 
 
-async def finish_reset(core: Core, caller: Caller, entry: Entry, *, relocatable: bool) -> None:
+async def finish_reset(
+    state: ControllerState, caller: Caller, entry: Entry, *, relocatable: bool
+) -> None:
     """Reset a partition, ending leases on it, and let go of its lock. Raises Held for fences.
 
     relocatable: from now on (V-IPU 1.18 protocol: false keeps what creation said).
     """
     try:
         keep = bool(entry.leases)
-        await fences.clear_way(core, caller, entry, f"reset partition {entry.name}")
-        await steps.reset(core, entry, keep=keep, relocatable=relocatable)
+        await fences.clear_way(state, caller, entry, f"reset partition {entry.name}")
+        await steps.reset(state, entry, keep=keep, relocatable=relocatable)
     finally:
         entry.lock.release()
 
 
 async def begin_remove(
-    core: Core, caller: Caller, name: str, *, force: bool, job: str = ""
+    state: ControllerState, caller: Caller, name: str, *, force: bool, job: str = ""
 ) -> Entry:
     """Check that a removal may be; the partition's lock is held on return. job: see
     RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
     action = f"remove partition {name}"
-    entry = await core.lock(name, action, caller)
+    entry = await state.lock(name, action, caller)
     try:
         if job and entry.known.job != job:
             raise NotFound(f"partition {name} is not for job {job}", operation=action)
-        _check(core, caller, entry, action, force)
+        _check(state, caller, entry, action, force)
         check_job(caller, entry.known.job, action)
     except BaseException:
         entry.lock.release()
@@ -375,13 +381,15 @@ async def begin_remove(
     return entry
 
 
-async def finish_remove(core: Core, caller: Caller, entry: Entry, *, force: bool) -> None:
+async def finish_remove(
+    state: ControllerState, caller: Caller, entry: Entry, *, force: bool
+) -> None:
     """Remove a partition and let go of its lock. Raises WrongState when machines do not answer,
     Held while what a lease left on it is not gone."""
     record = entry.known
     try:
-        await fences.clear_way(core, caller, entry, f"remove partition {entry.name}")
-        faults = await steps.remove(core, entry, force=force)
+        await fences.clear_way(state, caller, entry, f"remove partition {entry.name}")
+        faults = await steps.remove(state, entry, force=force)
     finally:
         entry.lock.release()
     if faults and not force:
@@ -393,7 +401,7 @@ async def finish_remove(core: Core, caller: Caller, entry: Entry, *, force: bool
         )
 
 
-def _check(core: Core, caller: Caller, entry: Entry, action: str, force: bool) -> None:
+def _check(state: ControllerState, caller: Caller, entry: Entry, action: str, force: bool) -> None:
     """Who may reset or remove: owner and administrator; while it is held, only by force.
 
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.
@@ -408,4 +416,4 @@ def _check(core: Core, caller: Caller, entry: Entry, action: str, force: bool) -
             "wait until it is released, or use force, which ends the lease",
         )
     if entry.fences and not force:
-        raise fences.refusal(core, entry, action)
+        raise fences.refusal(state, entry, action)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.requests._refusals import failed
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._request_ids import Remembered
@@ -12,9 +12,9 @@ from podwright.errors import NotFound
 from podwright.wire import Empty, ReadyState
 
 
-async def made_before(core: Core, known: Remembered, *, wait: bool) -> Entry:
+async def made_before(state: ControllerState, known: Remembered, *, wait: bool) -> Entry:
     """The partition that was created or reset. Raises NotFound when it has gone since."""
-    entry = core.partitions.get(known.name)
+    entry = state.partitions.get(known.name)
     if entry is not None and wait:
         await _settled(entry)
     if entry is None or entry.record is None or entry.record.created_at != known.created_at:
@@ -27,9 +27,9 @@ async def made_before(core: Core, known: Remembered, *, wait: bool) -> Entry:
     return entry
 
 
-async def removed_before(core: Core, known: Remembered, *, wait: bool) -> Empty | None:
+async def removed_before(state: ControllerState, known: Remembered, *, wait: bool) -> Empty | None:
     """Nothing to say: it is gone. None when machines stood in the way, and it is still there."""
-    entry = core.partitions.get(known.name)
+    entry = state.partitions.get(known.name)
     if entry is not None and wait:
         await _settled(entry)
     record = entry.record if entry is not None else None
@@ -38,13 +38,15 @@ async def removed_before(core: Core, known: Remembered, *, wait: bool) -> Empty 
     return None if record.ready is ReadyState.ERROR else Empty()
 
 
-async def acquired_before(core: Core, known: Remembered) -> tuple[Entry, HeldLease] | None:
+async def acquired_before(
+    state: ControllerState, known: Remembered
+) -> tuple[Entry, HeldLease] | None:
     """The lease that was given, as nobody else may have its devices; None when it is over.
 
     Raises WrongState when the devices broke meanwhile; then the lease is over, too.
     """
-    lease = core.leases.get(known.lease)
-    entry = core.partitions.get(lease.record.partition) if lease is not None else None
+    lease = state.leases.get(known.lease)
+    entry = state.partitions.get(lease.record.partition) if lease is not None else None
     if lease is None or entry is None:
         return None
     await entry.lock.acquire()
@@ -53,14 +55,14 @@ async def acquired_before(core: Core, known: Remembered) -> tuple[Entry, HeldLea
             return None
         if entry.record.ready is not ReadyState.ACTIVE:
             record = entry.record
-            await steps.end_leases(core, entry, [lease])
+            await steps.end_leases(state, entry, [lease])
             raise failed(record, record.errors, "acquire", "try again, or use another partition")
         if entry.record.epoch > lease.record.epoch:
             # Machines may be ahead of the lease, as a step that was interrupted is done again
             # under a new epoch. Only who asks here can have heard of it: he gets a new one.
-            await steps.end_leases(core, entry, [lease])
+            await steps.end_leases(state, entry, [lease])
             return None
-        lease.expires = core.now() + lease.record.ttl
+        lease.expires = state.now() + lease.record.ttl
         return entry, lease
     finally:
         entry.lock.release()

@@ -15,7 +15,7 @@ from podwright.controller.requests._refusals import failed
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._partition_index import Entry
@@ -36,7 +36,7 @@ class Successor:
     transient: bool
 
 
-async def replace(core: Core, entry: Entry, new: Successor) -> HeldLease:
+async def replace(state: ControllerState, entry: Entry, new: Successor) -> HeldLease:
     """The lease on the new partition. The entry's lock is held, and nobody has a lease on it.
 
     Raises as creation does; then the old partition stands as it did, unless its machines
@@ -46,18 +46,20 @@ async def replace(core: Core, entry: Entry, new: Successor) -> HeldLease:
     if old_site is not None:
         old_site.index.release(old.placement)
     try:
-        claim = place(core, new.checked, owner=old.owner, instead_of=old)
+        claim = place(state, new.checked, owner=old.owner, instead_of=old)
     except BaseException:
         if old_site is not None:
             old_site.index.take(old.placement)
         raise
     try:
-        return await _exchange(core, entry, new, claim)
+        return await _exchange(state, entry, new, claim)
     finally:
-        core.admitted.discard(claim.admitted)
+        state.admitted.discard(claim.admitted)
 
 
-async def _exchange(core: Core, entry: Entry, new: Successor, claim: DeviceClaim) -> HeldLease:
+async def _exchange(
+    state: ControllerState, entry: Entry, new: Successor, claim: DeviceClaim
+) -> HeldLease:
     old, old_site, action = entry.known, entry.site, new.checked.action
     site, placement = claim.site, claim.placement
     rest = _rest(old_site, old.blocks, site, placement.blocks)
@@ -78,33 +80,33 @@ async def _exchange(core: Core, entry: Entry, new: Successor, claim: DeviceClaim
         if old_site is not None:
             old_site.index.take(old.placement)
 
-    removing = move(old, REMOVING, epoch=core.epochs.next(), errors=())
+    removing = move(old, REMOVING, epoch=state.epochs.next(), errors=())
     with unless_written(take_back):
-        await core.journal.commit([put(removing)])
-    core.set(entry, removing)
-    faults = await steps.release_devices(core, entry)
+        await state.journal.commit([put(removing)])
+    state.set(entry, removing)
+    faults = await steps.release_devices(state, entry)
     if faults:
         take_back()
-        core.admitted.discard(claim.admitted)
-        core.freed(site, placement.blocks, "")  # only now, or a waiter would get what is old's
-        await steps.break_down(core, entry, faults)
+        state.admitted.discard(claim.admitted)
+        state.freed(site, placement.blocks, "")  # only now, or a waiter would get what is old's
+        await steps.break_down(state, entry, faults)
         raise failed(
             old,
             [fault.reason for fault in faults],
             action,
             "remove it by force, or repair the machine and try again",
         )
-    record = make_record(core, new.caller, new.checked, claim, transient=new.transient, owner=old)
+    record = make_record(state, new.caller, new.checked, claim, transient=new.transient, owner=old)
     entry.site = site
     with unless_written(take_back):
-        await steps.begin_create(core, entry, record, whole_lease(new.draft, record))
+        await steps.begin_create(state, entry, record, whole_lease(new.draft, record))
     let_go()
-    core.freed(old_site, rest, "")
+    state.freed(old_site, rest, "")
     (lease,) = entry.leases.values()
-    faults = await steps.finish_create(core, entry)
+    faults = await steps.finish_create(state, entry)
     if faults:
         broken = entry.known
-        await steps.remove(core, entry, force=True)
+        await steps.remove(state, entry, force=True)
         raise failed(
             broken, broken.errors, action, "try again; the machine is left out until it answers"
         )

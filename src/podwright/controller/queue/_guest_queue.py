@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 from podwright.controller.queue._shares import PEOPLE, Shares, Sharing, guest_name
 from podwright.controller.requests._reserve import guest_goal, in_service
 from podwright.controller.requests._spec import CheckedSpec
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import Goal, Reservation
 from podwright.errors import InvalidRequest
 from podwright.wire import PartitionSpec
@@ -101,8 +101,8 @@ class GuestQueue:
     first.
     """
 
-    def __init__(self, core: Core, oldest_waiter: Callable[[], float | None]) -> None:
-        self._core, self._oldest_waiter = core, oldest_waiter
+    def __init__(self, state: ControllerState, oldest_waiter: Callable[[], float | None]) -> None:
+        self._state, self._oldest_waiter = state, oldest_waiter
         self._guests: dict[str, _Guest] = {}
         self._people_wait: float | None = None  # what oldest_waiter returned at the last charge
         self._contested = False  # do two guests wait
@@ -138,9 +138,9 @@ class GuestQueue:
     def enqueue(self, key: str, jobs: Iterable[FirstJob], end_times: Mapping[str, float]) -> None:
         """Take over a scheduler's first jobs. A job that it named before keeps its place.
 
-        end_times: of its partitions, in seconds of `Core.now`.
+        end_times: of its partitions, in seconds of `ControllerState.now`.
         """
-        now = self._core.now()
+        now = self._state.now()
         guest = self._guests.setdefault(key, _Guest(now))
         guest.seen, guest.end_times = now, end_times
         while len(self._guests) > MOST_GUESTS:
@@ -158,7 +158,7 @@ class GuestQueue:
         """What is kept in a pool: the scheduler's own job or empty, the place, and whether it is
         offered. An empty allocation stands for all of the cluster's."""
         cluster, allocation = pool
-        for (place, name), reservation in self._core.reservations.items():
+        for (place, name), reservation in self._state.reservations.items():
             if place == cluster and allocation in ("", name):
                 head = self._head(reservation) if reservation.guest == key else None
                 offered = head is not None and bool(head.offered_at)
@@ -172,7 +172,7 @@ class GuestQueue:
 
     def sweep(self) -> None:
         """Forget silent schedulers, and take back offers that were not used."""
-        now = self._core.now()
+        now = self._state.now()
         for key, guest in list(self._guests.items()):
             if now - guest.seen > SILENT_S:
                 self._forget(key)
@@ -205,7 +205,7 @@ class GuestQueue:
             places = self._planned(head, claimed)
             claimed.update(place.goal.pool for place in places)
             complete = bool(places) and not any(place.missing for place in places)
-            head.offered_at = (head.offered_at or self._core.now()) if complete else 0.0
+            head.offered_at = (head.offered_at or self._state.now()) if complete else 0.0
 
     def _planned(self, head: FirstJob, claimed: set[Pool]) -> list[Reservation]:
         """The places of a job, which are planned where it has none yet."""
@@ -213,7 +213,7 @@ class GuestQueue:
             self._think_over(head, places)
         if places := self._places_of(head):
             return places
-        goals = self._goals(head, claimed | self._core.reservations.keys())
+        goals = self._goals(head, claimed | self._state.reservations.keys())
         if not self._is_due(head):
             # It is kept only from others who wait: without them its scheduler decides alone.
             return self._keep_free(head, goals or ()) if self._contested else []
@@ -240,7 +240,7 @@ class GuestQueue:
         )
 
     def _waiting(self) -> Iterator[FirstJob]:
-        now = self._core.now()
+        now = self._state.now()
         return (head for head in self._heads() if self.enabled and head.not_before <= now)
 
     def _rank(self, head: FirstJob) -> tuple[float, float, str]:
@@ -259,11 +259,11 @@ class GuestQueue:
         devices: Counter[str] = Counter()
         self._contested = len(waiting) > 1
         if self._contested:
-            for record in self._core.partitions.records():
+            for record in self._state.partitions.records():
                 devices[record.guest] += record.size
-            for reservation in self._core.reservations.values():
+            for reservation in self._state.reservations.values():
                 devices[reservation.guest] += reservation.reserved
-        self.shares.update(waiting, devices, self._core.now())
+        self.shares.update(waiting, devices, self._state.now())
 
     # -- places ------------------------------------------------------------------------------
 
@@ -280,8 +280,8 @@ class GuestQueue:
                     goal.pool == (cluster, allocation) for goal in goals
                 ):
                     continue
-                site = self._core.inventory.sites[cluster]
-                goal = guest_goal(self._core, site, head.owner, need.sizes, allocation, end_times)
+                site = self._state.inventory.sites[cluster]
+                goal = guest_goal(self._state, site, head.owner, need.sizes, allocation, end_times)
                 if goal and (best is None or goal.starts_at < best.starts_at):
                     best = goal
             if best is None:
@@ -298,18 +298,18 @@ class GuestQueue:
         place = self._reservation(head, goal)
         if sum(block.size for block in place.missing) > goal.busy:
             place.planned_at = _AGAIN
-        self._core.reservations[goal.pool] = place
+        self._state.reservations[goal.pool] = place
         return place
 
     def _reservation(self, head: FirstJob, goal: Goal) -> Reservation:
         order = (0, head.since, head.name)
-        return Reservation(head.name, order, goal, self._core.now(), head.owner, head.guest)
+        return Reservation(head.name, order, goal, self._state.now(), head.owner, head.guest)
 
     def _keep_free(self, head: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
         """Reserve places if all of them are free at once; else none, and nothing has changed."""
         free = [self._reservation(head, goal) for goal in goals if not goal.busy]
         if free and len(free) == len(goals) and not any(place.missing for place in free):
-            self._core.reservations.update((place.goal.pool, place) for place in free)
+            self._state.reservations.update((place.goal.pool, place) for place in free)
             return free
         for place in free:  # somebody else is about to start there
             place.lift()
@@ -317,9 +317,9 @@ class GuestQueue:
 
     def _think_over(self, head: FirstJob, places: Sequence[Reservation]) -> None:
         """Drop places that can no longer be had, and change to places that are free at once."""
-        core, now = self._core, self._core.now()
+        state, now = self._state, self._state.now()
         stale = any(place.planned_at == _AGAIN for place in places)
-        if stale or not all(in_service(core, place.goal) for place in places):
+        if stale or not all(in_service(state, place.goal) for place in places):
             self._drop(head)
             return
         if not any(place.missing for place in places):
@@ -333,10 +333,10 @@ class GuestQueue:
         for place in places:
             place.planned_at = now
             place.lift()
-        goals = self._goals(head, core.reservations.keys() - pools) or ()
+        goals = self._goals(head, state.reservations.keys() - pools) or ()
         if free := self._keep_free(head, goals):
             for pool in pools - {place.goal.pool for place in free}:
-                del core.reservations[pool]
+                del state.reservations[pool]
             return
         for place in places:
             place.absorb()
@@ -345,7 +345,7 @@ class GuestQueue:
         """Whether devices for each need are free that are kept for nobody. It costs far less than
         `_goals`."""
         for need in head.needs:
-            site = self._core.inventory.sites.get(need.cluster)
+            site = self._state.inventory.sites.get(need.cluster)
             if site is None:
                 return False
             spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
@@ -358,7 +358,7 @@ class GuestQueue:
         return True
 
     def _pools(self, need: Need) -> list[Pool]:
-        site = self._core.inventory.sites.get(need.cluster)
+        site = self._state.inventory.sites.get(need.cluster)
         if site is None:
             return []
         return [(need.cluster, name) for name in site.allocations if need.allocation in ("", name)]
@@ -366,7 +366,7 @@ class GuestQueue:
     def _places_of(self, head: FirstJob) -> list[Reservation]:
         return [
             reservation
-            for reservation in self._core.reservations.values()
+            for reservation in self._state.reservations.values()
             if reservation.guest == head.guest and reservation.waiter == head.name
         ]
 
@@ -381,10 +381,10 @@ class GuestQueue:
     def _drop(self, head: FirstJob) -> None:
         """Keep nothing for a job any more. The caller has the freed devices looked at."""
         head.offered_at = 0.0
-        for pool, reservation in list(self._core.reservations.items()):
+        for pool, reservation in list(self._state.reservations.items()):
             if reservation.guest == head.guest and reservation.waiter == head.name:
                 reservation.lift()
-                del self._core.reservations[pool]
+                del self._state.reservations[pool]
 
     def _forget(self, key: str) -> None:
         for head in self._guests.pop(key).heads.values():

@@ -21,7 +21,7 @@ from podwright.controller.queue._waiting_queue import WaitingQueue
 from podwright.controller.requests._reserve import guest_key, lent_to
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._reservation import DeviceClaim, Reservation
 from podwright.fabric import Cluster
@@ -78,8 +78,8 @@ class PodRehearsal:
         self._clock = _SetClock()
         self._pool = cluster.name, "pool"
         allocations = {cluster.name: {"pool": machines}}
-        self._core = Core(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
-        self._queue = WaitingQueue(self._core, self._serve)
+        self._state = ControllerState(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
+        self._queue = WaitingQueue(self._state, self._serve)
         self._queue.guests.configure(sharing)
         self._served = served
         self._end_times: dict[str, dict[str, float]] = {}  # guest -> partition -> its end
@@ -107,10 +107,10 @@ class PodRehearsal:
         """
         spec = PartitionSpec(name=name, size=size, cluster=self._pool[0])
         create = CreateRequest(spec=spec, duration=min(seconds, MAX_DURATION))
-        now = self._core.now()
+        now = self._state.now()
         record = WaiterRecord(id=name, since=now, name=user, role=Role.USER, create=create)
         waiter = Waiter(record, _ACTION, now)
-        claim = try_place(self._core, waiter.checked, owner=user, duration=waiter.duration)
+        claim = try_place(self._state, waiter.checked, owner=user, duration=waiter.duration)
         if claim is not None:
             self._serve(waiter, claim)
         else:
@@ -130,7 +130,7 @@ class PodRehearsal:
         """
         if not self._queue.guests.enabled:
             return
-        key, now = guest_key(guest, ""), self._core.now()
+        key, now = guest_key(guest, ""), self._state.now()
         needs = (Need(*self._pool, (size,)),)
         jobs = [FirstJob(key, job, guest, needs, due, now)] if job else []
         self._queue.guests.enqueue(key, jobs, self._end_times.setdefault(guest, {}))
@@ -146,7 +146,7 @@ class PodRehearsal:
             for job, goal, offered in self._queue.guests.places(guest_key(guest, ""), self._pool):
                 yield PlaceInPod(goal.blocks, bool(job), offered)
             return
-        for reservation in self._core.reservations.values():
+        for reservation in self._state.reservations.values():
             blocks = tuple(block for piece in reservation.placements for block in piece.blocks)
             yield PlaceInPod(blocks, own=False, offered=False)
 
@@ -157,11 +157,11 @@ class PodRehearsal:
         devices: (link domain, offset) of each. end: when the scheduler expects it to end; infinite:
         it does not know.
         """
-        core, key = self._core, guest_key(guest, "")
+        state, key = self._state, guest_key(guest, "")
         spec = PartitionSpec(name=name, cluster=self._pool[0], devices=list(devices))
         checked = CheckedSpec(spec, _ACTION)
-        with lent_to(core, key):
-            claim = try_place(core, checked, owner=guest)
+        with lent_to(state, key):
+            claim = try_place(state, checked, owner=guest)
         if claim is None:
             return False
         self._record(checked, claim, Caller(guest, None, Role.SCHEDULER), key, 0.0)
@@ -175,16 +175,16 @@ class PodRehearsal:
     def _record(
         self, checked: CheckedSpec, claim: DeviceClaim, caller: Caller, key: str, seconds: float
     ) -> None:
-        core, name = self._core, checked.spec.name
+        state, name = self._state, checked.spec.name
         entry = Entry(name, claim.site)
-        core.partitions.add(entry)
-        core.set(entry, make_record(core, caller, checked, claim, guest=key, duration=seconds))
-        core.admitted.discard(claim.admitted)
+        state.partitions.add(entry)
+        state.set(entry, make_record(state, caller, checked, claim, guest=key, duration=seconds))
+        state.admitted.discard(claim.admitted)
 
     def end(self, name: str) -> None:
         """End a partition: its devices are free at once, and the queue gets them."""
         self._end_times.get(self._guest_of.pop(name, ""), {}).pop(name, None)
-        self._core.forget(self._core.partitions[name])
+        self._state.forget(self._state.partitions[name])
 
     def think_over(self) -> None:
         """Serve who can be served, and think over what is kept."""
@@ -197,7 +197,7 @@ class PodRehearsal:
         return min(times, default=math.inf) - _BEGIN
 
     def _incomplete(self) -> list[Reservation]:
-        reservations = self._core.reservations.values()
+        reservations = self._state.reservations.values()
         return [place for place in reservations if place.missing and place.planned_at]
 
     @property
@@ -205,5 +205,5 @@ class PodRehearsal:
         """What is kept now: for whom, which devices, and whether some of them are in use."""
         return tuple(
             (reservation.waiter, reservation.goal.blocks, bool(reservation.missing))
-            for reservation in self._core.reservations.values()
+            for reservation in self._state.reservations.values()
         )

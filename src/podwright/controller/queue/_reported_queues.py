@@ -13,7 +13,10 @@ SILENT: Final = 300.0  #: seconds without a report after which a scheduler has n
 
 
 class ReportedQueues:
-    """The last report of each scheduler, by its `guest_key`. Times are those of `Core.now`."""
+    """The last report of each scheduler, by its `guest_key`.
+
+    Times are those of `ControllerState.now`.
+    """
 
     def __init__(self) -> None:
         self._reports: OrderedDict[str, tuple[float, Sequence[JobInfo]]] = OrderedDict()

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from podwright.controller.queue._guest_queue import GuestQueue
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import Record, decode
 from podwright.store import Change, Delete, Put
 
@@ -32,10 +32,12 @@ def load(records: Mapping[tuple[str, str], bytes]) -> dict[str, float]:
     return {share.guest: share.weight for share in shares}
 
 
-async def store_weight(core: Core, queue: GuestQueue, guest: str, weight: float | None) -> None:
+async def store_weight(
+    state: ControllerState, queue: GuestQueue, guest: str, weight: float | None
+) -> None:
     """Store the weight of a guest, and use it from now on. None: forget the stored one."""
     change: Change = Delete(SHARE, guest)
     if weight is not None:
         change = Put(SHARE, guest, msgspec.json.encode(ShareRecord(guest=guest, weight=weight)))
-    await core.journal.commit([change])
+    await state.journal.commit([change])
     queue.set_weight(guest, weight)

@@ -17,7 +17,7 @@ from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._records import LEASE, WAITER, LeaseRecord, decode
 from podwright.controller.state._request_ids import Remembered, partition_in
 from podwright.errors import NotFound
@@ -77,8 +77,8 @@ def put_waiter(record: WaiterRecord) -> Put:
 class Unacknowledged:
     """Waiters that were given something that their clients have not acknowledged yet."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
         #: By the partition's name, and by the lease's id.
         self._by_name: dict[str, Waiter] = {}
 
@@ -107,14 +107,14 @@ class Unacknowledged:
         """The client has what it was given. Durable on return, so that a restart keeps it."""
         if not waiter.owed or waiter.cancelled:
             return
-        waiter.seen = self._core.now()  # nothing is given back while this is written
+        waiter.seen = self._state.now()  # nothing is given back while this is written
         record = msgspec.structs.replace(waiter.record, acknowledged=True)
-        await self._core.journal.commit([put_waiter(record)])
+        await self._state.journal.commit([put_waiter(record)])
         waiter.record = record
         self.drop(waiter)
 
 
-def restore_created(core: Core, waiter: Waiter) -> bool:
+def restore_created(state: ControllerState, waiter: Waiter) -> bool:
     """After a restart: whether a waiter that wanted a partition was served; it then has that.
 
     A record of an older build does not say so. Where the partition is there, its owner may have
@@ -123,7 +123,7 @@ def restore_created(core: Core, waiter: Waiter) -> bool:
     record = waiter.record
     if record.create is None or (record.names_given and not record.partition):
         return False
-    entry = core.partitions.get(record.partition or waiter.spec.name)
+    entry = state.partitions.get(record.partition or waiter.spec.name)
     partition = entry.record if entry is not None else None
     if not record.partition:
         if partition is None or partition.owner != record.name or partition.placed < record.since:
@@ -135,7 +135,7 @@ def restore_created(core: Core, waiter: Waiter) -> bool:
             created=True,
             acknowledged=True,
         )
-        core.journal.later(put_waiter(waiter.record))
+        state.journal.later(put_waiter(waiter.record))
     elif partition is None or partition.created_at != record.created_at:
         waiter.fail(
             NotFound(
@@ -150,7 +150,7 @@ def restore_created(core: Core, waiter: Waiter) -> bool:
     return True
 
 
-async def restore_lease(core: Core, waiter: Waiter) -> bool:
+async def restore_lease(state: ControllerState, waiter: Waiter) -> bool:
     """The same for one that was given a lease. False where that lease is over: it waits again.
 
     Raises WrongState where the devices broke meanwhile, and Fenced where the lease is over although
@@ -158,17 +158,17 @@ async def restore_lease(core: Core, waiter: Waiter) -> bool:
     """
     record = waiter.record
     if record.acknowledged:
-        if record.lease not in core.leases:
+        if record.lease not in state.leases:
             raise ends.over(record.lease, waiter.action)
         waiter.give(record.partition, record.lease, created=record.created)
         return True
-    known = Remembered(method="Acquire", name=record.partition, at=core.now(), lease=record.lease)
-    acquired = await repeats.acquired_before(core, known)
+    known = Remembered(method="Acquire", name=record.partition, at=state.now(), lease=record.lease)
+    acquired = await repeats.acquired_before(state, known)
     if acquired is None:
         waiter.record = msgspec.structs.replace(
             record, partition="", created_at=0.0, created=False, lease=""
         )
-        core.journal.later(put_waiter(waiter.record))
+        state.journal.later(put_waiter(waiter.record))
         return False
     entry, lease = acquired
     waiter.give(entry.name, lease.record.id, created=record.created)

@@ -28,7 +28,7 @@ from podwright.controller.queue._waiter_view import waiter_info, wanted_in_words
 from podwright.controller.queue._waiting_queue import WaitingQueue
 from podwright.controller.state._audit_intents import intended
 from podwright.controller.state._caller import Caller, Role, check_change, check_creator
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._records import WAITER, decode
@@ -67,17 +67,17 @@ class Waiting:
 
     def __init__(
         self,
-        core: Core,
+        state: ControllerState,
         audit: Audit,
         requests: Requests,
         *,
         acknowledged_within: float = ACKNOWLEDGED_WITHIN,
     ) -> None:
-        self._core, self._audit, self._requests = core, audit, requests
+        self._state, self._audit, self._requests = state, audit, requests
         self._acknowledged_within = acknowledged_within
         self._waiters: dict[str, Waiter] = {}
-        self.unacknowledged = Unacknowledged(core)
-        self.line = WaitingQueue(core, self._start)
+        self.unacknowledged = Unacknowledged(state)
+        self.line = WaitingQueue(state, self._start)
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -93,29 +93,29 @@ class Waiting:
 
     def load(self, opened: Opened) -> None:
         """Load the waiters of before a restart, with their places and what they were given."""
-        core = self._core
+        state = self._state
         for (kind, _), body in sorted(opened.records.items()):
             if kind != WAITER:
                 continue
             record = decode(WaiterRecord, body)
-            waiter = self._waiters[record.id] = Waiter(record, "", core.now())
-            waiter.action = wanted_in_words(core, waiter)
+            waiter = self._waiters[record.id] = Waiter(record, "", state.now())
+            waiter.action = wanted_in_words(state, waiter)
             if record.lease:
                 waiter.starting = True
-                core.spawn(self._restore_lease(waiter))
-            elif restore_created(core, waiter):
+                state.spawn(self._restore_lease(waiter))
+            elif restore_created(state, waiter):
                 self.unacknowledged.add(waiter)
             else:
                 acquire = record.acquire
-                if acquire is not None and acquire.spec.name in core.partitions:
+                if acquire is not None and acquire.spec.name in state.partitions:
                     waiter.target = acquire.spec.name
                 self.line.add(waiter)
-        if core.journal.full is None:
+        if state.journal.full is None:
             self.line.start_ready()
 
     async def _restore_lease(self, waiter: Waiter) -> None:
         try:
-            if await restore_lease(self._core, waiter):
+            if await restore_lease(self._state, waiter):
                 self.unacknowledged.add(waiter)
             else:
                 self._start(waiter, None)
@@ -150,7 +150,7 @@ class Waiting:
         """
         if isinstance(waiter, str):
             waiter = self._find(caller, waiter)
-        waiter.seen = self._core.now()
+        waiter.seen = self._state.now()
         waiter.asking += 1
         try:
             if not waiter.settled and (timeout or waiter.starting):
@@ -159,7 +159,7 @@ class Waiting:
                         await waiter.changed.wait()
         finally:
             waiter.asking -= 1
-            waiter.seen = self._core.now()
+            waiter.seen = self._state.now()
         if waiter.error is not None:
             await self._refuse(waiter)
             raise waiter.error
@@ -175,7 +175,7 @@ class Waiting:
         It stays in memory for a while, for a client that asks again since the answer got lost.
         """
         if not waiter.refused and waiter.id in self._waiters:
-            await self._core.journal.commit(
+            await self._state.journal.commit(
                 [Delete(WAITER, waiter.id), Delete(REQUEST, self._mark(waiter))]
             )
             waiter.refused = True
@@ -192,7 +192,7 @@ class Waiting:
         self.unacknowledged.drop(waiter)
         if waiter.owed:
             await self._give_back(waiter)
-        await self._core.journal.commit([Delete(WAITER, name)])
+        await self._state.journal.commit([Delete(WAITER, name)])
         self._forget(waiter)
         if waiter.asking and not waiter.settled:  # somebody else took it out
             waiter.fail(self._nobody(name))
@@ -200,23 +200,23 @@ class Waiting:
 
     def sweep(self) -> None:
         """Remove waiters whose clients stopped asking."""
-        core, now = self._core, self._core.now()
+        state, now = self._state, self._state.now()
         for waiter in self._waiters.values():
             patience = self._acknowledged_within if waiter.owed else GONE_AFTER
             if waiter.seen < now - patience and not (waiter.asking or waiter.cancelled):
-                core.spawn(self._quietly_leave(waiter))
+                state.spawn(self._quietly_leave(waiter))
         if self.line.guests:
             self.line.guests.sweep()
             self.line.start_ready()
 
     def info(self, waiter: Waiter, place: int = 0) -> WaiterInfo:
         """A waiter as callers see it. place: its place in the queue, if that is known already."""
-        return waiter_info(self._core, self.line, waiter, place)
+        return waiter_info(self._state, self.line, waiter, place)
 
     # -- joining and starting ----------------------------------------------------------------
 
     async def _join(self, caller: Caller, request: WaitRequest, mark: str) -> Waiter:
-        core = self._core
+        state = self._state
         if (request.create is None) == (request.acquire is None):
             raise InvalidRequest(
                 "wait is for one request, to create or to acquire",
@@ -236,8 +236,8 @@ class Waiting:
         if len(self._waiters) >= MOST:
             raise NoCapacity(f"{MOST} wait already", operation="wait", would_work="try again later")
         record = WaiterRecord(
-            id=f"w{core.epochs.next():x}",
-            since=core.now(),
+            id=f"w{state.epochs.next():x}",
+            since=state.now(),
             name=caller.name,
             role=caller.role,
             uid=-1 if caller.uid is None else caller.uid,
@@ -250,16 +250,16 @@ class Waiting:
             names_given=True,
         )
         # Before anybody is told the id: a place that was given outlives the server.
-        await core.journal.commit([put_waiter(record)])
-        waiter = Waiter(record, "", core.now())
-        waiter.action = wanted_in_words(core, waiter)
+        await state.journal.commit([put_waiter(record)])
+        waiter = Waiter(record, "", state.now())
+        waiter.action = wanted_in_words(state, waiter)
         self._waiters[waiter.id] = waiter
         self._start(waiter, None)
         return waiter
 
     def _start(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
         waiter.starting = True
-        self._core.spawn(self._begin(waiter, claim))
+        self._state.spawn(self._begin(waiter, claim))
 
     async def _begin(self, waiter: Waiter, claim: DeviceClaim | None) -> None:
         """Carry out a waiter's request in its name; if it is refused for now, wait again."""
@@ -293,7 +293,7 @@ class Waiting:
     async def _carry_out(
         self, waiter: Waiter, serving: ServingWaiter, claim: DeviceClaim | None
     ) -> None:
-        core, record = self._core, waiter.record
+        state, record = self._state, waiter.record
         try:
             if record.create is not None:
                 entry, lease = await self._create(waiter, claim), None
@@ -311,7 +311,7 @@ class Waiting:
             return
         except PodwrightError as error:
             waiter.starting = False
-            if core.journal.full is None:
+            if state.journal.full is None:
                 waiter.fail(error)
             elif not waiter.cancelled:  # it is still written down, and goes on once there is room
                 self.line.add(waiter)
@@ -320,10 +320,10 @@ class Waiting:
         waiter.record = serving.given
         waiter.give(entry.name, lease.record.id if lease else "", created=waiter.created)
         if waiter.waited:
-            core.record_event("Start", entry.name, record.name, f"{waiter.id} had waited for it")
+            state.record_event("Start", entry.name, record.name, f"{waiter.id} had waited for it")
         if waiter.cancelled:
             await self._give_back(waiter)
-            core.journal.later(Delete(WAITER, waiter.id))
+            state.journal.later(Delete(WAITER, waiter.id))
         else:
             self.unacknowledged.add(waiter)
 
@@ -331,20 +331,20 @@ class Waiting:
         request = waiter.record.create
         assert request is not None
         entry = await partitions.begin_create(
-            self._core,
+            self._state,
             waiter.caller,
             waiter.checked,
             claim=claim,
             duration=request.duration,
         )
-        await partitions.finish_create(self._core, entry)
+        await partitions.finish_create(self._state, entry)
         waiter.created = True
         return entry
 
     async def _acquire(self, waiter: Waiter, claim: DeviceClaim | None) -> tuple[Entry, HeldLease]:
         request = waiter.record.acquire
         assert request is not None
-        got = await acquiring.acquire(self._core, waiter.caller, request, claim)
+        got = await acquiring.acquire(self._state, waiter.caller, request, claim)
         waiter.created = got.created
         return got.entry, got.lease
 
@@ -355,7 +355,7 @@ class Waiting:
         if (
             waiter is None
             or waiter.cancelled
-            or not self._core.sight.waiter(caller, waiter.record.name)
+            or not self._state.sight.waiter(caller, waiter.record.name)
         ):
             raise self._nobody(name)
         check_change(caller, waiter.record.name, f"wait as {name}")
@@ -384,15 +384,15 @@ class Waiting:
                 await self.leave(waiter.caller, waiter.id)
 
     async def _give_back(self, waiter: Waiter) -> None:
-        core = self._core
+        state = self._state
         with suppress(PodwrightError):
             if waiter.lease:
-                if (lease := core.leases.get(waiter.lease)) is not None:
+                if (lease := state.leases.get(waiter.lease)) is not None:
                     claim = LeaseRequest(id=waiter.lease, epoch=lease.record.epoch)
                     with suppress(Fenced):
-                        await ends.release(core, waiter.caller, claim)
+                        await ends.release(state, waiter.caller, claim)
                 return
             entry = await partitions.begin_remove(
-                core, waiter.caller, waiter.partition, force=False
+                state, waiter.caller, waiter.partition, force=False
             )
-            await partitions.finish_remove(core, waiter.caller, entry, force=True)
+            await partitions.finish_remove(state, waiter.caller, entry, force=True)

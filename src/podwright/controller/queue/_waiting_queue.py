@@ -20,7 +20,7 @@ from podwright.controller.queue._waiter import Order, Waiter
 from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._reserve import goal_at, goal_for, in_service, overlap
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._reservation import DeviceClaim, Goal, Reservation
 from podwright.errors import NoCapacity, PodwrightError
 from podwright.placement import Block
@@ -33,13 +33,15 @@ Key = tuple[Any, ...]
 class WaitingQueue:
     """Waiters by shape or name. start: serves a waiter, on claimed devices or without any."""
 
-    def __init__(self, core: Core, start: Callable[[Waiter, DeviceClaim | None], None]) -> None:
-        self._core = core
+    def __init__(
+        self, state: ControllerState, start: Callable[[Waiter, DeviceClaim | None], None]
+    ) -> None:
+        self._state = state
         self._start = start
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
-        self.guests = GuestQueue(core, self._oldest)
-        core.freed = self.freed
+        self.guests = GuestQueue(state, self._oldest)
+        state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
         groups = (*self._shapes.values(), *self._named.values())
@@ -66,16 +68,16 @@ class WaitingQueue:
 
     def _lift(self, waiter: Waiter) -> None:
         """Reserve nothing for a waiter any more."""
-        for pool, reservation in list(self._core.reservations.items()):
+        for pool, reservation in list(self._state.reservations.items()):
             if reservation.waiter == waiter.id:
                 reservation.lift()
-                del self._core.reservations[pool]
+                del self._state.reservations[pool]
 
     # -- being told --------------------------------------------------------------------------
 
     def freed(self, site: IndexedCluster | None, blocks: Sequence[Block], name: str) -> None:
         """Serve waiters after devices became free, a lease on `name` ended or machines changed."""
-        for reservation in self._core.reservations.values():
+        for reservation in self._state.reservations.values():
             if not blocks and not name:
                 reservation.planned_at = 0.0  # machines or quotas changed: think it over
             if reservation.goal.site is site and overlap(reservation.goal.blocks, blocks):
@@ -103,8 +105,8 @@ class WaitingQueue:
 
     def _lift_over_quota(self) -> None:
         """Reserve nothing for those who have reached their quota since they got their place."""
-        reserved = {place.waiter for place in self._core.reservations.values() if not place.guest}
-        if not self._core.quotas or not reserved:
+        reserved = {place.waiter for place in self._state.reservations.values() if not place.guest}
+        if not self._state.quotas or not reserved:
             return
         for group in self._shapes.values():
             for waiter in group:
@@ -119,7 +121,7 @@ class WaitingQueue:
 
     def _first(self, group: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
-        if not self._core.quotas:
+        if not self._state.quotas:
             return group[0]
         finished_owners: set[str] = set()
         for waiter in group:
@@ -132,7 +134,7 @@ class WaitingQueue:
 
     def _look_at(self, name: str) -> None:
         """Try the first waiter for a partition, or all of them if the partition was removed."""
-        removed = name not in self._core.partitions
+        removed = name not in self._state.partitions
         group = list(self._named[name])
         for waiter in group if removed else group[:1]:
             self.remove(waiter)
@@ -148,7 +150,7 @@ class WaitingQueue:
     def _try(self, waiter: Waiter) -> bool:
         """Start a waiter if its devices are free. Returns whether it has left the queue."""
         reservation = next(
-            (r for r in self._core.reservations.values() if r.waiter == waiter.id), None
+            (r for r in self._state.reservations.values() if r.waiter == waiter.id), None
         )
         try:
             claim = self._place(waiter, reservation)
@@ -176,7 +178,7 @@ class WaitingQueue:
             reservation.lift()
         try:
             return partitions.try_place(
-                self._core, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
+                self._state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
             )
         except NoCapacity:
             return None
@@ -188,44 +190,44 @@ class WaitingQueue:
         spec = waiter.spec
         size = spec.size or len(spec.devices)
         try:
-            quotas.check(self._core, waiter.caller.name, spec.allocation, size, waiter.action)
+            quotas.check(self._state, waiter.caller.name, spec.allocation, size, waiter.action)
         except NoCapacity:
             return True
         return False
 
     def _reserve(self, waiter: Waiter, old: Reservation | None) -> Reservation | None:
         """Reserve a place for the first waiter of an allocation that cannot start."""
-        core, now = self._core, self._core.now()
+        state, now = self._state, self._state.now()
         if old is not None and now - old.planned_at < REPLAN:
             return old
         if old is None:
             self.guests.plan(before_people=True)
         best: Goal | None = None
         spec = waiter.spec
-        for site in core.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
+        for site in state.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
             for allocation in site.allocations:
                 pool = (site.cluster.name, allocation)
-                other = core.reservations.get(pool)
+                other = state.reservations.get(pool)
                 if spec.allocation not in ("", allocation) or (
                     other is not None
                     and other.waiter != waiter.id
                     and (other.guest or other.order < waiter.order)
                 ):
                     continue
-                goal = goal_for(core, site, waiter.record.name, spec, allocation)
+                goal = goal_for(state, site, waiter.record.name, spec, allocation)
                 if goal and (best is None or goal.starts_at < best.starts_at):
                     best = goal
         if old is not None:
             if (stays := self._same_place(waiter, old, best)) is not None:
                 old.goal, old.planned_at = stays, now
                 return old
-            core.reservations.pop(old.goal.pool).lift()
+            state.reservations.pop(old.goal.pool).lift()
         if best is None:
             return None
-        if (other := core.reservations.pop(best.pool, None)) is not None:
+        if (other := state.reservations.pop(best.pool, None)) is not None:
             other.lift()
         reservation = Reservation(waiter.id, waiter.order, best, now, waiter.record.name)
-        core.reservations[best.pool] = reservation
+        state.reservations[best.pool] = reservation
         return reservation
 
     def _same_place(self, waiter: Waiter, old: Reservation, best: Goal | None) -> Goal | None:
@@ -238,9 +240,9 @@ class WaitingQueue:
         before (`_place`).
         """
         goal = old.goal
-        if best is None or not in_service(self._core, goal):
+        if best is None or not in_service(self._state, goal):
             return None
-        now = goal_at(self._core, goal.site, waiter.record.name, goal.allocation, goal.blocks)
+        now = goal_at(self._state, goal.site, waiter.record.name, goal.allocation, goal.blocks)
         sooner = best.known and now.known and best.starts_at < now.starts_at
         return None if sooner else now
 

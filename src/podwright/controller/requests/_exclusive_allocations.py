@@ -12,7 +12,7 @@ import msgspec
 
 from podwright.controller.state._caller import Caller, Role, may_change
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._core import Core
+from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._partition_index import Entry
 from podwright.errors import Denied, InvalidRequest
 from podwright.placement import Placement
@@ -28,42 +28,42 @@ from podwright.wire import (
 _JOB = "submit a job to it (with Slurm: sbatch --ipus=N), which gets a partition of its own"
 
 
-def kept_out(core: Core, caller: Caller, request: Value) -> Value:
+def kept_out(state: ControllerState, caller: Caller, request: Value) -> Value:
     """The request, kept to the allocations that its caller may create in.
 
     Raises Denied for another's, InvalidRequest where it must be said which one.
     """
-    if not any(site.closed or site.owned for site in core.inventory.sites.values()):
+    if not any(site.closed or site.owned for site in state.inventory.sites.values()):
         return request
     if isinstance(request, WaitRequest):
         inner = request.create or request.acquire
         if inner is None:
             return request
         if isinstance(inner, AcquireRequest):
-            return msgspec.structs.replace(request, acquire=_acquired(core, caller, inner))
-        return msgspec.structs.replace(request, create=kept_out(core, caller, inner))
+            return msgspec.structs.replace(request, acquire=_acquired(state, caller, inner))
+        return msgspec.structs.replace(request, create=kept_out(state, caller, inner))
     if isinstance(request, ExplainRequest) and request.for_job:
         return request
     if isinstance(request, ExplainRequest) and request.acquire is not None:
-        return msgspec.structs.replace(request, acquire=_acquired(core, caller, request.acquire))
+        return msgspec.structs.replace(request, acquire=_acquired(state, caller, request.acquire))
     if isinstance(request, AcquireRequest):
         if request.create or request.update:
-            _check(core, caller, request.spec)
+            _check(state, caller, request.spec)
         return request  # which partition it finds is not known yet
     if isinstance(request, CreateRequest | ExplainRequest) and request.spec is not None:
-        return _with_spec(core, caller, request, request.spec)
+        return _with_spec(state, caller, request, request.spec)
     return request
 
 
-def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
+def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     """What is to be created, with the allocation that its caller may use where it names none.
 
     Raises as `kept_out`.
     """
-    sites = [site for name, site in core.inventory.sites.items() if spec.cluster in ("", name)]
+    sites = [site for name, site in state.inventory.sites.items() if spec.cluster in ("", name)]
     if not any(site.closed or site.owned for site in sites):
         return spec
-    _check(core, caller, spec)
+    _check(state, caller, spec)
     if spec.allocation:
         return spec
     if caller.role is Role.SCHEDULER:
@@ -79,7 +79,7 @@ def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
             would_work=f"say which one, as in --allocation {choice[0]}",
         )
     site = next(site for site in sites if site.closed or site.owned)
-    if "allocations" in core.sight.private:
+    if "allocations" in state.sight.private:
         raise Denied(
             "every allocation is kept for the jobs of others",
             operation=_described(spec),
@@ -103,32 +103,34 @@ def lends(caller: Caller, entry: Entry) -> bool:
     return closed_to_caller or record.creator == caller.name
 
 
-def _acquired(core: Core, caller: Caller, request: AcquireRequest) -> Value:
+def _acquired(state: ControllerState, caller: Caller, request: AcquireRequest) -> Value:
     """For one that is placed before it is carried out: kept to where it would create."""
-    allowed = kept_out(core, caller, request)
+    allowed = kept_out(state, caller, request)
     return (
-        _with_spec(core, caller, allowed, request.spec)
-        if _will_create(core, caller, request)
+        _with_spec(state, caller, allowed, request.spec)
+        if _will_create(state, caller, request)
         else allowed
     )
 
 
-def _will_create(core: Core, caller: Caller, request: AcquireRequest) -> bool:
+def _will_create(state: ControllerState, caller: Caller, request: AcquireRequest) -> bool:
     if not (request.create or request.update) or request.parent:
         return False
     if request.spec.name:
-        return request.spec.name not in core.partitions
-    return not any(record.owner == caller.name for record in core.partitions.records())
+        return request.spec.name not in state.partitions
+    return not any(record.owner == caller.name for record in state.partitions.records())
 
 
-def _with_spec(core: Core, caller: Caller, request: Value, spec: PartitionSpec) -> Value:
-    return msgspec.structs.replace(request, spec=open_spec(core, caller, spec))
+def _with_spec(
+    state: ControllerState, caller: Caller, request: Value, spec: PartitionSpec
+) -> Value:
+    return msgspec.structs.replace(request, spec=open_spec(state, caller, spec))
 
 
-def _check(core: Core, caller: Caller, spec: PartitionSpec) -> None:
+def _check(state: ControllerState, caller: Caller, spec: PartitionSpec) -> None:
     if caller.role is Role.ADMINISTRATOR:
         return
-    for name, site in core.inventory.sites.items():
+    for name, site in state.inventory.sites.items():
         if spec.cluster not in ("", name):
             continue
         if who := site.closed.get(spec.allocation):

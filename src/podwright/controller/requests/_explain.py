@@ -21,7 +21,7 @@ from podwright.placement import Placement, Refusal
 from podwright.wire import Explanation, PartitionSpec, ReadyState, Standing
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core
+    from podwright.controller.state._controller_state import ControllerState
     from podwright.controller.state._partition_index import Entry
     from podwright.controller.state._records import PartitionRecord
 
@@ -34,51 +34,51 @@ def _who(waiter: str) -> str:
 
 
 def in_the_way(
-    core: Core, site: IndexedCluster, spec: PartitionSpec, refusal: Refusal, owner: str
+    state: ControllerState, site: IndexedCluster, spec: PartitionSpec, refusal: Refusal, owner: str
 ) -> dict[str, Any]:
     """What stands in the way of `owner`'s request, and the nearest that would start at once."""
     obstructing = [
         entry
-        for entry in core.partitions.values()
+        for entry in state.partitions.values()
         if (record := entry.record) is not None
         and record.cluster == site.cluster.name
         and spec.allocation in ("", record.allocation)
     ]
     obstructing.sort(key=lambda entry: (-entry.known.size, entry.name))
-    named = [entry for entry in obstructing if core.sight.partition_to(owner, entry.known)][:SHOWN]
+    named = [entry for entry in obstructing if state.sight.partition_to(owner, entry.known)][:SHOWN]
     own = [m for m in site.machines() if _is_in(site, m, spec.allocation)]
     reserved = [
         reservation
-        for (cluster, allocation), reservation in core.reservations.items()
+        for (cluster, allocation), reservation in state.reservations.items()
         if cluster == site.cluster.name and spec.allocation in ("", allocation)
     ]
     size = spec.size or len(spec.devices)
-    near = nearest(core, spec, refusal.largest)
+    near = nearest(state, spec, refusal.largest)
     return {
         "cluster": site.cluster.name,
         "free": refusal.free,
         "largest": refusal.largest,
         "fragmented": refusal.free >= size,
-        "partitions": [_standing(core, entry) for entry in named],
+        "partitions": [_standing(state, entry) for entry in named],
         "more_partitions": len(obstructing) - len(named),
-        "down": [m for m in own if m in core.down],
-        "drained": [m for m in own if m in site.drained and m not in core.down],
+        "down": [m for m in own if m in state.down],
+        "drained": [m for m in own if m in site.drained and m not in state.down],
         "kept_for": sorted(
             reservation.waiter
             for reservation in reserved
-            if core.sight.waiter_to(owner, reservation.owner)
+            if state.sight.waiter_to(owner, reservation.owner)
         ),
         "kept_for_others": sum(
-            not core.sight.waiter_to(owner, reservation.owner) for reservation in reserved
+            not state.sight.waiter_to(owner, reservation.owner) for reservation in reserved
         ),
         "nearest": msgspec.to_builtins(near) if near else None,
     }
 
 
-def nearest(core: Core, spec: PartitionSpec, largest: int) -> PartitionSpec | None:
+def nearest(state: ControllerState, spec: PartitionSpec, largest: int) -> PartitionSpec | None:
     """The request nearest to this one that would start now: the same size first."""
     for other in _variants(spec, largest):
-        for site in core.inventory.sites.values():
+        for site in state.inventory.sites.values():
             if (
                 other.cluster in ("", site.cluster.name)
                 and (not other.allocation or other.allocation in site.allocations)
@@ -173,7 +173,7 @@ def other_waiters(count: int) -> str:
     return "another who waits" if count == 1 else f"{count} others who wait"
 
 
-def of_partition(core: Core, entry: Entry, caller: Caller) -> Explanation:
+def of_partition(state: ControllerState, entry: Entry, caller: Caller) -> Explanation:
     """How a partition stands: who holds it, who waits for it, and what is wrong with it."""
     record = entry.known
     lines = [f"it is {record.ready.value}, and {record.operation.value}"]
@@ -185,36 +185,36 @@ def of_partition(core: Core, entry: Entry, caller: Caller) -> Explanation:
             if lease_record.count == record.size
             else f"{lease_record.count} of its {record.size} devices"
         )
-        remaining = max(0.0, lease.expires - core.now())
+        remaining = max(0.0, lease.expires - state.now())
         lines.append(
             f"lease {lease_record.id}: {lease_record.holder or lease_record.owner} holds {part}, "
             f"renewed for {remaining:.0f} s"
         )
-        if lease_record.id in core.moves:
+        if lease_record.id in state.moves:
             lines.append(
-                f"it is asked to move within {max(0.0, lease.move_until - core.now()):.0f} s"
+                f"it is asked to move within {max(0.0, lease.move_until - state.now()):.0f} s"
             )
         elif lease.move_seconds and record.movable:
             lines.append(f"it can be moved, and loses {lease.move_seconds:g} s by that")
     for fence in entry.fences.values():
-        lines.append(fence_in_words(core, entry, fence))
+        lines.append(fence_in_words(state, entry, fence))
         lines.append(
             "its devices are nobody's until then; where nothing of it runs any more, an "
             f"administrator may say so: vipu remove lease {fence.id} --force"
         )
-    end, known = end_of(record, core.now())
+    end, known = end_of(record, state.now())
     if known:
-        lines.append(f"its creator said that it ends in {end - core.now():.0f} s")
-    for reservation in core.reservations.values():
+        lines.append(f"its creator said that it ends in {end - state.now():.0f} s")
+    for reservation in state.reservations.values():
         if entry.name in reservation.goal.partitions:
-            seen = core.sight.waiter(caller, reservation.owner)
+            seen = state.sight.waiter(caller, reservation.owner)
             lines.append(f"{_who(reservation.waiter) if seen else 'another'} waits for its devices")
     if entry.site is not None:
         machines = list(entry.parts())
-        lines += [f"machine {m} does not answer" for m in machines if m in core.down]
+        lines += [f"machine {m} does not answer" for m in machines if m in state.down]
         lines += [f"machine {m} is drained" for m in machines if m in entry.site.drained]
     in_use = bool(entry.leases or entry.fences)
-    silent = entry.site is None or not core.down.isdisjoint(entry.machines)
+    silent = entry.site is None or not state.down.isdisjoint(entry.machines)
     free = not in_use and record.ready is ReadyState.ACTIVE and not silent
     if free:
         lines.append("nobody holds it: a launch can have it at once")
@@ -223,15 +223,15 @@ def of_partition(core: Core, entry: Entry, caller: Caller) -> Explanation:
     return Explanation(asked=f"partition {entry.name}", lines=lines, starts_now=free)
 
 
-def _standing(core: Core, entry: Entry) -> dict[str, Any]:
+def _standing(state: ControllerState, entry: Entry) -> dict[str, Any]:
     record: PartitionRecord = entry.known
-    end, known = end_of(record, core.now())
+    end, known = end_of(record, state.now())
     return {
         "partition": record.name,
         "owner": record.owner,
         "size": record.size,
         "holders": [lease.record.holder or lease.record.owner for lease in entry.leases.values()],
-        "ends_in": round(end - core.now(), 1) if known else 0.0,
+        "ends_in": round(end - state.now(), 1) if known else 0.0,
     }
 
 

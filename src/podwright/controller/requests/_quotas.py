@@ -21,7 +21,7 @@ from podwright.store import Change, Delete, Put
 from podwright.wire import QuotaInfo
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core
+    from podwright.controller.state._controller_state import ControllerState
 
 QUOTA: Final = "quota"
 
@@ -32,7 +32,7 @@ def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRe
     return {quota.key: quota for quota in quotas}
 
 
-async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
+async def put(state: ControllerState, info: QuotaInfo) -> QuotaInfo:
     """Set a quota; without any limit it is gone. Raises InvalidRequest."""
     action = "set quota"
     if not (info.user or info.allocation):
@@ -48,7 +48,7 @@ async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
             would_work="leave out what has no limit",
         )
     if info.allocation:
-        core.inventory.candidates("", info.allocation, action)
+        state.inventory.candidates("", info.allocation, action)
     quota = QuotaRecord(
         user=info.user,
         allocation=info.allocation,
@@ -60,17 +60,17 @@ async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
     change: Change = (
         Delete(QUOTA, key) if unlimited else Put(QUOTA, key, msgspec.json.encode(quota))
     )
-    await core.journal.commit([change])
+    await state.journal.commit([change])
     if unlimited:
-        core.quotas.pop(quota.key, None)
+        state.quotas.pop(quota.key, None)
     else:
-        core.quotas[quota.key] = quota
-    core.freed(None, (), "")  # who waited for a quota may start
-    return show(core, quota)
+        state.quotas[quota.key] = quota
+    state.freed(None, (), "")  # who waited for a quota may start
+    return show(state, quota)
 
 
 def check(
-    core: Core,
+    state: ControllerState,
     owner: str,
     allocation: str,
     size: int,
@@ -79,13 +79,13 @@ def check(
     instead_of: PartitionRecord | None = None,
 ) -> None:
     """Raises NoCapacity for a partition that would go beyond a quota. instead_of: what goes."""
-    if not core.quotas:
+    if not state.quotas:
         return
     for key in ((owner, ""), ("", allocation), (owner, allocation)):
-        quota = core.quotas.get(key)
+        quota = state.quotas.get(key)
         if quota is None:
             continue
-        devices, partitions = _used(core, quota, instead_of)
+        devices, partitions = _used(state, quota, instead_of)
         for limited, used, more, limit in (
             ("devices", devices, size, quota.devices),
             ("partitions", partitions, 1, quota.partitions),
@@ -107,7 +107,7 @@ def check(
 
 
 def admit(
-    core: Core,
+    state: ControllerState,
     owner: str,
     allocation: str,
     size: int,
@@ -116,15 +116,15 @@ def admit(
     instead_of: PartitionRecord | None = None,
 ) -> Admission:
     """Let somebody take devices, which count from here on. Raises NoCapacity, as `check` does."""
-    check(core, owner, allocation, size, action, instead_of=instead_of)
+    check(state, owner, allocation, size, action, instead_of=instead_of)
     admitted = Admission(owner, allocation, size, instead_of.name if instead_of else "")
-    core.admitted.add(admitted)
+    state.admitted.add(admitted)
     return admitted
 
 
-def show(core: Core, quota: QuotaRecord) -> QuotaInfo:
+def show(state: ControllerState, quota: QuotaRecord) -> QuotaInfo:
     """A quota and what is used of it."""
-    devices, partitions = _used(core, quota, None)
+    devices, partitions = _used(state, quota, None)
     return QuotaInfo(
         user=quota.user,
         allocation=quota.allocation,
@@ -135,15 +135,17 @@ def show(core: Core, quota: QuotaRecord) -> QuotaInfo:
     )
 
 
-def _used(core: Core, quota: QuotaRecord, without: PartitionRecord | None) -> tuple[int, int]:
+def _used(
+    state: ControllerState, quota: QuotaRecord, without: PartitionRecord | None
+) -> tuple[int, int]:
     """Devices and partitions, of what is recorded and what is admitted."""
 
     def counts(record: PartitionRecord | Admission) -> bool:
         return quota.user in ("", record.owner) and quota.allocation in ("", record.allocation)
 
-    sizes = {record.name: record.size for record in core.partitions.records() if counts(record)}
+    sizes = {record.name: record.size for record in state.partitions.records() if counts(record)}
     fresh: list[int] = []
-    for admission in filter(counts, core.admitted):
+    for admission in filter(counts, state.admitted):
         if admission.instead_of:
             sizes[admission.instead_of] = max(sizes.get(admission.instead_of, 0), admission.size)
         else:

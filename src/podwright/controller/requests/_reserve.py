@@ -24,7 +24,7 @@ from podwright.placement.move_plans import likely_end
 from podwright.wire import PartitionSpec
 
 if TYPE_CHECKING:
-    from podwright.controller.state._core import Core
+    from podwright.controller.state._controller_state import ControllerState
     from podwright.controller.state._records import PartitionRecord
 
 MAX_CANDIDATES: Final = 4096  #: places looked at for one waiter; bounds the time that it takes
@@ -45,16 +45,16 @@ def end_of(record: PartitionRecord, now: float, *, seen: bool = True) -> tuple[f
 
 
 def goal_for(
-    core: Core, site: IndexedCluster, owner: str, spec: PartitionSpec, allocation: str
+    state: ControllerState, site: IndexedCluster, owner: str, spec: PartitionSpec, allocation: str
 ) -> Goal | None:
     """The place in an allocation that is free soonest, or None where machines are missing.
 
     owner: whose request it is; the ends that others said count only where he may know them.
     """
-    now = core.now()
-    busy = _occupied(core, site, owner, allocation, {})
+    now = state.now()
+    busy = _occupied(state, site, owner, allocation, {})
     best: Goal | None = None
-    for blocks in islice(candidates(core, site, spec, allocation), MAX_CANDIDATES):
+    for blocks in islice(candidates(state, site, spec, allocation), MAX_CANDIDATES):
         goal = _goal(site, allocation, blocks, busy, now)
         if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
             best = goal
@@ -62,15 +62,19 @@ def goal_for(
 
 
 def goal_at(
-    core: Core, site: IndexedCluster, owner: str, allocation: str, blocks: tuple[Block, ...]
+    state: ControllerState,
+    site: IndexedCluster,
+    owner: str,
+    allocation: str,
+    blocks: tuple[Block, ...],
 ) -> Goal:
     """A given place as it stands now. owner: see `goal_for`."""
-    busy = _occupied(core, site, owner, allocation, {})
-    return _goal(site, allocation, blocks, busy, core.now())
+    busy = _occupied(state, site, owner, allocation, {})
+    return _goal(site, allocation, blocks, busy, state.now())
 
 
 def guest_goal(
-    core: Core,
+    state: ControllerState,
     site: IndexedCluster,
     owner: str,
     sizes: Sequence[int],
@@ -81,15 +85,16 @@ def guest_goal(
 
     A scheduler's block of n devices lies at a multiple of n, counted over all link domains, so only
     such places are considered. sizes: the largest first; each block is chosen without those after
-    it. end_times: when partitions end, in seconds of `Core.now`, where schedulers said so.
+    it. end_times: when partitions end, in seconds of `ControllerState.now`, where schedulers said
+    so.
     """
-    now = core.now()
-    busy = _occupied(core, site, owner, allocation, end_times)
+    now = state.now()
+    busy = _occupied(state, site, owner, allocation, end_times)
     chosen: list[Goal] = []
     for size in sizes:
         best: Goal | None = None
         spec = PartitionSpec(name="", size=size, cluster=site.cluster.name)
-        for blocks in islice(candidates(core, site, spec, allocation), MAX_CANDIDATES):
+        for blocks in islice(candidates(state, site, spec, allocation), MAX_CANDIDATES):
             first, count = blocks[0], len(blocks)
             if first.offset % first.size or (count > 1 and first.domain % count):
                 continue
@@ -112,11 +117,11 @@ def guest_goal(
     )
 
 
-def in_service(core: Core, goal: Goal) -> bool:
+def in_service(state: ControllerState, goal: Goal) -> bool:
     """Whether all devices of a goal are healthy, and no machine of it is down, drained, or in
     another allocation by now."""
     site = goal.site
-    usable = set(site.allocations.get(goal.allocation, ())) - site.drained - core.down
+    usable = set(site.allocations.get(goal.allocation, ())) - site.drained - state.down
     return usable.issuperset(site.parts(goal.blocks)) and _healthy(site, goal.blocks)
 
 
@@ -135,13 +140,13 @@ def guest_key(account: str, guest: str) -> str:
 
 
 @contextmanager
-def lent_to(core: Core, guest: str) -> Iterator[None]:
+def lent_to(state: ControllerState, guest: str) -> Iterator[None]:
     """Make the devices that are kept for a scheduler's job available to its own requests.
 
     Which of its jobs starts first is the scheduler's decision. What the request does not take is
     kept again on return.
     """
-    own = [r for r in core.reservations.values() if guest and r.guest == guest]
+    own = [r for r in state.reservations.values() if guest and r.guest == guest]
     for reservation in own:
         reservation.lift()
     try:
@@ -152,19 +157,23 @@ def lent_to(core: Core, guest: str) -> Iterator[None]:
 
 
 def _occupied(
-    core: Core, site: IndexedCluster, owner: str, allocation: str, end_times: Mapping[str, float]
+    state: ControllerState,
+    site: IndexedCluster,
+    owner: str,
+    allocation: str,
+    end_times: Mapping[str, float],
 ) -> dict[int, list[Occupied]]:
     """The devices in use, by link domain. owner, end_times: see `goal_for` and `guest_goal`."""
-    now = core.now()
+    now = state.now()
     busy: dict[int, list[Occupied]] = {}
-    for record in core.partitions.records():
+    for record in state.partitions.records():
         if record.cluster == site.cluster.name and record.allocation == allocation:
-            end, known = end_of(record, now, seen=core.sight.partition_to(owner, record))
+            end, known = end_of(record, now, seen=state.sight.partition_to(owner, record))
             if now < end_times.get(record.name, 0.0):
                 end, known = end_times[record.name], False
             for block in record.blocks:
                 busy.setdefault(block.domain, []).append(Occupied(block, end, known, record.name))
-    for quarantined in core.quarantine.values():
+    for quarantined in state.quarantine.values():
         if quarantined.cluster == site.cluster.name:
             block = quarantined.block
             busy.setdefault(block.domain, []).append(Occupied(block, now + 60, False, ""))
@@ -172,13 +181,13 @@ def _occupied(
 
 
 def candidates(
-    core: Core, site: IndexedCluster, spec: PartitionSpec, allocation: str
+    state: ControllerState, site: IndexedCluster, spec: PartitionSpec, allocation: str
 ) -> Iterator[tuple[Block, ...]]:
     """The places of a shape in an allocation, were nothing taken, on machines in service."""
     cluster = site.cluster
     per, domain_limit = cluster.family.devices_per_machine, cluster.family.max_domain_devices
     own = site.allocations.get(allocation, ())
-    usable = {m for m in own if m not in core.down and m not in site.drained}
+    usable = {m for m in own if m not in state.down and m not in site.drained}
 
     def fits(block: Block) -> bool:
         machines = cluster.domains[block.domain].machines
@@ -222,21 +231,21 @@ def _offsets(cluster: Cluster, domain: int, part: int) -> Iterator[int]:
 
 
 def slip(
-    core: Core, site: IndexedCluster, owner: str, request: Request, until: float
+    state: ControllerState, site: IndexedCluster, owner: str, request: Request, until: float
 ) -> Placement | None:
     """Devices that are kept for a waiter who cannot start before `until`; taken on return.
 
     owner: whose request it is. When the waiter can start is told by what others said; so where
     partitions are private, only requests of the waiter's own owner slip in.
     """
-    now = core.now()
-    for (cluster, allocation), reservation in core.reservations.items():
+    now = state.now()
+    for (cluster, allocation), reservation in state.reservations.items():
         goal = reservation.goal
         if cluster != site.cluster.name or request.allocation not in (None, allocation):
             continue
         if not goal.known or not now < until <= goal.starts_at:
             continue
-        if "partitions" in core.sight.private and owner != reservation.owner:
+        if "partitions" in state.sight.private and owner != reservation.owner:
             continue
         reservation.lift()
         try:

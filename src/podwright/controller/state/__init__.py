@@ -1,1 +1,1 @@
-"""The state of a pod: records, journal, leases, and the core that holds them."""
+"""The state of a pod: records, journal, leases, and `ControllerState`, which holds them."""

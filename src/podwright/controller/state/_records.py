@@ -46,8 +46,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     hosts: to which a fabric attaches its devices, in equal shares in routing order; empty where
     they are not a pool's. guest: the scheduler that it was created for, as `_guest_queue` knows it;
     empty for people.
-    created_at, auto_reset_at: by the system's clock (`Core.wall`), to be shown. placed_at, until:
-    by the store's (`Core.now`).
+    created_at, auto_reset_at: by the system's clock (`ControllerState.wall`), to be shown.
+    placed_at, until: by the store's (`ControllerState.now`).
     """
 
     name: str

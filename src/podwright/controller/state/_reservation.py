@@ -29,9 +29,9 @@ class DeviceClaim(NamedTuple):
 class Goal:
     """A place for a waiter.
 
-    starts_at: when it is expected to be free, in seconds of `Core.now`. known: this time rests on
-    what its holders announced, and is not a guess. busy: how many of its devices are in use.
-    partitions: the names of the partitions that use them.
+    starts_at: when it is expected to be free, in seconds of `ControllerState.now`. known: this time
+    rests on what its holders announced, and is not a guess. busy: how many of its devices are in
+    use. partitions: the names of the partitions that use them.
     """
 
     site: IndexedCluster

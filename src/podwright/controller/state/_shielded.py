@@ -24,7 +24,7 @@ class _Tasks(Protocol):
 
 class _Services(Protocol):
     @property
-    def core(self) -> _Tasks: ...
+    def state(self) -> _Tasks: ...
 
 
 _S = TypeVar("_S", bound=_Services)
@@ -37,7 +37,7 @@ def to_its_end(call: _Call[_S, _R, _V]) -> _Call[_S, _R, _V]:
 
     @wraps(call)
     async def uninterrupted(services: _S, caller: Caller, request: _R) -> _V:
-        return await shielded(services.core.spawn(call(services, caller, request)))
+        return await shielded(services.state.spawn(call(services, caller, request)))
 
     return uninterrupted
 

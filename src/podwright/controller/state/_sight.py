@@ -2,8 +2,8 @@
 
 The rule is noninterference. What a caller may not know of is not found, and the answer is that for
 a name that nothing has: the same error, the same words, as soon. So a lookup in the name of a
-caller goes through `Core.find` and its like, which ask here, and lists are filtered before they are
-cut into pages, since the token of a page names what it ends with.
+caller goes through `ControllerState.find` and its like, which ask here, and lists are filtered
+before they are cut into pages, since the token of a page names what it ends with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from podwright.controller.state._records import FenceRecord, PartitionRecord
 
 
 class PartitionEntry(Protocol):
-    """What is known of a partition in memory (`Core.Entry`)."""
+    """What is known of a partition in memory (`ControllerState.Entry`)."""
 
     makers: tuple[str, ...]
     record: PartitionRecord | None

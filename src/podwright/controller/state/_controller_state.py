@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
 
 
-class Core:
+class ControllerState:
     """All state of the controller, and the operations on it."""
 
     def __init__(
