@@ -275,7 +275,7 @@ def test_quotas(server: Server, run: Run) -> None:
     code, _, err = run("remove quota --user eve")
     assert (code, "there is no quota of eve" in err) == (1, True)
     code, _, err = run("set quota --user eve")
-    assert (code, "how much is not said" in err) == (2, True)
+    assert (code, "no limit is named" in err) == (2, True)
 
 
 def test_weights_of_the_common_queue(server: Server, run: Run) -> None:

@@ -104,7 +104,7 @@ def set_quota(arguments: options.SetQuotaOptions, admin: PodAdmin) -> int:
     """`vipu-admin set quota`: limits that are left out do not apply."""
     if arguments.devices is None and arguments.partitions is None:
         raise InvalidRequest(
-            "set quota: how much is not said",
+            "set quota: no limit is named",
             would_work="add --devices N, --partitions N or both; `remove quota` ends a quota",
         )
     now = admin.set_quota(

@@ -29,7 +29,7 @@ def _run(arguments: _TopOptions) -> int:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidRequest(
-            "this is no terminal",
+            "this is not a terminal",
             operation="podwright top",
             would_work="gc-monitor --live, or vipu list partitions --json, for programs",
         )

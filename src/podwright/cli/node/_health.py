@@ -106,7 +106,7 @@ def _list() -> int:
     from podwright.gpu import health
     from podwright.tables import table
 
-    print(table(("Check", "Level", "Bound", "What it asks for"), health.checks()))
+    print(table(("Check", "Level", "Bound", "Settings of the check"), health.checks()))
     print(f"Settings: {health.PLACE}, or --config FILE.")
     return 0
 

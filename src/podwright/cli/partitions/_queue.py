@@ -122,7 +122,7 @@ def explain(arguments: ExplainOptions, pod: Pod) -> int:
     is_request = arguments.subject == "partition" and not arguments.name
     if not arguments.subject or (is_request and not (arguments.size or arguments.devices)):
         raise InvalidRequest(
-            "explain what is not said",
+            "the command does not say what to explain",
             would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
         )
     if is_request:

@@ -23,7 +23,7 @@ dependencies are not looked at. Exit code 0: no job is answered differently; 1: 
 class _RehearseOptions(opt.OptionTable):
     slurm_conf = opt.optional("the new slurm.conf", "FILE")
     today = opt.optional("today's slurm.conf (the one that this machine's Slurm has)", "FILE")
-    slurm = opt.optional("the Slurm of tomorrow: rehearse an upgrade to it", "PREFIX")
+    slurm = opt.optional("the Slurm to which you want to upgrade", "PREFIX")
     slurm_today = opt.optional("the Slurm of today (the one of this machine)", "PREFIX")
     scripts = opt.optional("the job scripts to ask about", "FOLDER", rivals="source")
     days = opt.value("submissions of so many days (7)", "N", positive, 7, rivals="source")

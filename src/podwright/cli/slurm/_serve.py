@@ -52,7 +52,7 @@ def _web(place: str, command_prefix: str) -> int:
     host, _, port = place.rpartition(":")
     if not (port.isdecimal() and int(port) < 65536):
         raise InvalidRequest(
-            f"{place[:80]!r} is no port", operation="--web", would_work="--web 8092"
+            f"{place[:80]!r} is not a port", operation="--web", would_work="--web 8092"
         )
     with needing("pods", problem="is missing here"):
         from podwright.gpu.nodespage import Looker, serve

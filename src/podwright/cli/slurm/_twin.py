@@ -28,8 +28,8 @@ class _ServeOptions(opt.OptionTable):
     listen = opt.text(
         "answer users of other machines, too: each shows a MUNGE credential", "HOST:PORT"
     )
-    munge_socket = opt.text("if not MUNGE's usual", "PATH")
-    user = opt.text("whom it becomes where root starts it (a number that no account has)", "USER")
+    munge_socket = opt.text("MUNGE's socket, if it is not the usual one", "PATH")
+    user = opt.text("the user it becomes if root starts it; by default one without an account", "USER")
     interval = opt.value(
         "how often the state is copied (3)", "SECONDS", seconds, 3.0, name="--every"
     )

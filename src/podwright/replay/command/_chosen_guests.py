@@ -87,7 +87,7 @@ def _parts(words: Sequence[str], names: Sequence[str]) -> dict[str, int]:
         name, _, number = word.rpartition("=")
         if not name.strip() or not number.isascii() or not number.isdecimal():
             raise InvalidRequest(
-                f"{word[:80]!r} is no part of a pod",
+                f"{word[:80]!r} is not a part of a pod",
                 operation="--part",
                 would_work="NAME=DEVICES, as in --part slurm=48",
             )

@@ -22,7 +22,7 @@ def share_of_devices(text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share < 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share of the devices, as in 1.3")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the devices, such as 1.3")
     return share
 
 

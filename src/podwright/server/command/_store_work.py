@@ -45,7 +45,7 @@ def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
     count, faults = asyncio.run(check(storage))
     if faults:
         return faults, (f"the store {place} is damaged; restore a backup: --restore FILE --replace")
-    return faults, f"{count} records of {place} are in order"
+    return faults, f"{count} records of {place} have no faults"
 
 
 def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[str]:

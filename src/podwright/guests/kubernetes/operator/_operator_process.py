@@ -120,7 +120,9 @@ async def _serve(
     name = options.cluster_name or await _patiently(kube.cluster_uid)
     namespace, _, lease = options.lease.partition("/")
     if not (namespace and lease):
-        raise InvalidRequest(f"{options.lease!r} is no lease", would_work="--lease NAMESPACE/NAME")
+        raise InvalidRequest(
+            f"{options.lease!r} does not name a lease", would_work="--lease NAMESPACE/NAME"
+        )
     leader = Leader(kube, namespace, lease, options.identity, wall=time.time)
     await leader.acquire()
     _log.info("acts for cluster %s", name)

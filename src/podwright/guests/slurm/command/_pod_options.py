@@ -56,7 +56,7 @@ class PodSetupOptions(opt.OptionTable):
         "port 8092, where nodes are other hosts; several, with commas, where there are several)",
         "HOST:PORT",
     )
-    munge_socket = opt.text("if not MUNGE's usual", "PATH")
+    munge_socket = opt.text("MUNGE's socket, if it is not the usual one", "PATH")
     key = opt.text(
         "by which hooks and steps prove themselves over TCP instead of by MUNGE; made where "
         "there is none (default: hook.key in --folder where slurm.conf says auth/slurm)",
@@ -86,7 +86,7 @@ class PodSetupOptions(opt.OptionTable):
     folder = opt.text("for Podwright's own files", "DIR", FOLDER)
     native = opt.text("where `build` put its own", "DIR", NATIVE)
     hooks_socket = opt.text(
-        "where `slurm serve` answers hooks: in a folder of its own",
+        "the Unix socket on which `slurm serve` answers hooks; nothing else is in its folder",
         "PATH",
         "/run/podwright-slurm/slurm.sock",
     )
