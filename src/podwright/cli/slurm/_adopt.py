@@ -24,8 +24,7 @@ def _run(arguments: _AdoptOptions) -> int:
     job = arguments.job or os.environ.get("SLURM_JOB_ID", "")
     if not job.isdecimal():
         raise InvalidRequest(
-            f"{job!r} is not a job's number" if job else "no job is named",
-            would_work="give its number",
+            f"{job!r} is not a job" if job else "no job is named", would_work="give its number"
         )
     if arguments.release:
         try:

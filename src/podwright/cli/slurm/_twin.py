@@ -29,7 +29,7 @@ class _ServeOptions(opt.OptionTable):
         "answer users of other machines, too: each shows a MUNGE credential", "HOST:PORT"
     )
     munge_socket = opt.text("MUNGE's socket, if it is not the usual one", "PATH")
-    user = opt.text("the user it becomes if root starts it; by default one without an account", "USER")
+    user = opt.text("the user that it becomes if root starts it (a uid without account)", "USER")
     interval = opt.value(
         "how often the state is copied (3)", "SECONDS", seconds, 3.0, name="--every"
     )
