@@ -14,10 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from podwright.hosts import processes
 from tests.ports import free_ports
 from tests.whole.conftest import BIN, REPOSITORY
 
@@ -112,17 +114,18 @@ class Site:
         return done.stdout
 
     def stop(self) -> None:
-        for file in self.root.glob("*.pid"):
-            try:
-                os.kill(int(file.read_text()), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        """Kill the daemons, and wait until they have ended.
+
+        A zombie has ended. It becomes a child of this process if an earlier test made this process
+        a subreaper, and stays.
+        """
+        daemons = [int(file.read_text()) for file in self.root.glob("*.pid")]
+        for pid in daemons:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 300
-        while any(
-            Path(f"/proc/{file.read_text().strip()}").exists() for file in self.root.glob("*.pid")
-        ):
-            if time.monotonic() > deadline:
-                break
+        while any(pid in daemons and not found.dead for pid, found in processes().items()):
+            assert time.monotonic() < deadline, daemons
             time.sleep(0.05)
 
 
