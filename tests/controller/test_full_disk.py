@@ -185,14 +185,14 @@ class Pod(Site):
         ]
         puts += map(users.put_user, controller._services.users._users.values())
         for name in controller._services.registry.clusters:
-            site = state.inventory.sites[name]
-            puts.append(registry.put_cluster(site.cluster))
-            puts += [Put("drain", machine, b"{}") for machine in site.drained]
-            if not allocations.implicit(site):
-                for a, inside in site.allocations.items():
+            cluster = state.inventory.clusters[name]
+            puts.append(registry.put_cluster(cluster.layout))
+            puts += [Put("drain", machine, b"{}") for machine in cluster.drained]
+            if not allocations.implicit(cluster):
+                for a, inside in cluster.allocations.items():
                     record = allocations.AllocationRecord(
                         name=a, cluster=name, agents=tuple(inside),
-                        scheduler=site.closed.get(a, ""), owner=site.owned.get(a, ""),
+                        scheduler=cluster.closed.get(a, ""), owner=cluster.owned.get(a, ""),
                     )  # fmt: skip
                     puts.append(allocations.put_allocation(record))
         waiters = controller._services.waiting._waiters.values()
@@ -210,8 +210,8 @@ class Pod(Site):
         """Return the devices that the index gives to nobody."""
         return sorted(
             at
-            for name, site in self.controller._state.inventory.sites.items()
-            for placement in site.index.placements()
+            for name, cluster in self.controller._state.inventory.clusters.items()
+            for placement in cluster.index.placements()
             for at in _places(name, placement)
         )
 
@@ -220,9 +220,9 @@ class Pod(Site):
         state = self.controller._state
         of = [(record.cluster, record.placement) for record in state.partitions.records()]
         of += [(one.cluster, one.placement) for one in state.quarantine.values()]
-        of += [(one.site.cluster.name, one.target) for one in state.moves.values()]
+        of += [(one.cluster.layout.name, one.target) for one in state.moves.values()]
         for kept in state.reservations.values():
-            of += [(kept.goal.site.cluster.name, piece) for piece in kept.placements]
+            of += [(kept.goal.cluster.layout.name, piece) for piece in kept.placements]
         return sorted(at for name, placement in of for at in _places(name, placement))
 
 

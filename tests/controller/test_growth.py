@@ -24,9 +24,9 @@ class Counted:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     counted, real = Counted(), IndexedCluster.parts
 
-    def parts(site: IndexedCluster, blocks: object) -> dict[str, list[int]]:
+    def parts(cluster: IndexedCluster, blocks: object) -> dict[str, list[int]]:
         counted.parts += 1
-        return real(site, blocks)  # type: ignore[arg-type]
+        return real(cluster, blocks)  # type: ignore[arg-type]
 
     monkeypatch.setattr(IndexedCluster, "parts", parts)
     return counted

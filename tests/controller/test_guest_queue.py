@@ -184,8 +184,8 @@ async def test_a_job_of_two_pools_gets_both_or_none() -> None:
 async def test_a_machine_out_of_service_moves_the_place(world: World) -> None:
     (place,) = (await enqueue(world, "a", head("job 1", 8))).places
     state = world.controller._state
-    site = state.inventory.sites["pod16"]
-    machine = site.refs[0][place.devices[0][1]].machine
+    cluster = state.inventory.clusters["pod16"]
+    machine = cluster.refs[0][place.devices[0][1]].machine
     state.down.add(machine)
     (moved,) = (await enqueue(world, "a", head("job 1", 8))).places
     assert moved.devices != place.devices
@@ -195,12 +195,12 @@ async def test_a_machine_out_of_service_moves_the_place(world: World) -> None:
 async def test_a_device_that_is_ill_is_in_no_place(world: World) -> None:
     (place,) = (await enqueue(world, "a", head("job 1", 8))).places
     state = world.controller._state
-    site = state.inventory.sites["pod16"]
-    ill = site.refs[0][place.devices[3][1]]
-    site.unhealthy[ill.machine] = frozenset({ill.index})
+    cluster = state.inventory.clusters["pod16"]
+    ill = cluster.refs[0][place.devices[3][1]]
+    cluster.unhealthy[ill.machine] = frozenset({ill.index})
     (moved,) = (await enqueue(world, "a", head("job 1", 8))).places
     assert not set(moved.devices) & set(place.devices)
-    site.unhealthy.clear()
+    cluster.unhealthy.clear()
 
 
 async def test_announced_ends_choose_the_place(world: World) -> None:

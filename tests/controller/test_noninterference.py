@@ -134,7 +134,7 @@ class TenantWorld:
             Visible(private_kinds(private)),
             controller._services.users.allocations_of,
         )
-        controller._state.inventory.sites[self.cluster].owned[tenant.allocation] = tenant.user
+        controller._state.inventory.clusters[self.cluster].owned[tenant.allocation] = tenant.user
         more = await self.start_second_pod()
         for name, size, where in ((tenant.leased, 4, "open"), (tenant.other, 4, tenant.allocation)):
             # At the start of a large block: the rest of it is kept for who waits for all.
@@ -177,8 +177,8 @@ class TenantWorld:
     async def start_second_pod(self) -> dict[str, str]:
         """Create what the second pod has. Returns the names of her objects there."""
         tenant, alice, controller = self.tenant, self.alice, self.controller
-        site = controller._state.inventory.sites["second"]
-        site.closed["jobs"] = PBS.name
+        cluster = controller._state.inventory.clusters["second"]
+        cluster.closed["jobs"] = PBS.name
         # A lease that ended without a word, on a machine that cannot keep its programs off.
         lost = f"{tenant.other}-lost"
         spec = PartitionSpec(

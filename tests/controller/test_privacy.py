@@ -86,7 +86,7 @@ async def test_end_points_are_told_to_nobody_else_whatever_is_set(both: World) -
 async def test_who_holds_a_lease_or_schedules_is_told(both: World) -> None:
     controller = both.controller
     entry = controller._state.partitions["b"]
-    entry.site.closed[entry.known.allocation] = "slurm"  # type: ignore[union-attr]
+    entry.cluster.closed[entry.known.allocation] = "slurm"  # type: ignore[union-attr]
     await attach(controller, SCHEDULER, "b")
     reply = await controller.acquire(
         ROOT, AcquireRequest(spec=PartitionSpec(name="b"), owner="alice", owner_uid=1001)
@@ -107,8 +107,8 @@ async def test_what_others_programs_do_is_private_with_their_devices(
         visible(both, private=private_kinds(private))
     controller = both.controller
     measured = {"load": "97 %", "power": "610 W", "processes": "7 alice python", "name": "G"}
-    for machine, site in controller._state.inventory.by_machine.items():
-        site.attributes[machine] = tuple(measured for _ in site.attributes[machine])
+    for machine, cluster in controller._state.inventory.by_machine.items():
+        cluster.attributes[machine] = tuple(measured for _ in cluster.attributes[machine])
     for caller in (ALICE, BOB, ROOT):
         devices = (await call(controller, caller, "list_devices")).devices
         hidden = [device for device in devices if set(device.attributes) == {"name"}]

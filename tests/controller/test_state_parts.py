@@ -133,7 +133,7 @@ def test_one_that_was_renewed_while_its_end_was_under_way_is_watched_again() -> 
 # -- partitions ------------------------------------------------------------------------------
 
 
-class Site:
+class FourDeviceMachines:
     """A cluster of which only the machines of blocks count: a machine has four devices."""
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
@@ -144,7 +144,7 @@ class Site:
 
 
 def entry_of(name: str) -> Entry:
-    return Entry(name, cast(IndexedCluster, Site()))
+    return Entry(name, cast(IndexedCluster, FourDeviceMachines()))
 
 
 def record(name: str, *blocks: Block, ready: ReadyState = ReadyState.ACTIVE) -> PartitionRecord:

@@ -88,8 +88,8 @@ def make_services(
 
 def reported_attributes(state: ControllerState, machine: str) -> Sequence[Mapping[str, str]]:
     """The attributes of a machine's devices, as its agent last reported them."""
-    site = state.inventory.by_machine.get(machine)
-    return site.attributes.get(machine, ()) if site is not None else ()
+    cluster = state.inventory.by_machine.get(machine)
+    return cluster.attributes.get(machine, ()) if cluster is not None else ()
 
 
 def load_machines(services: Services, opened: Opened) -> None:

@@ -173,8 +173,8 @@ class Controller:
             },
             "cabling": [
                 [name, machine, problem]
-                for name, site in state.inventory.sites.items()
-                for machine, problem in site.miscabled
+                for name, cluster in state.inventory.clusters.items()
+                for machine, problem in cluster.miscabled
             ],
         }
 
@@ -203,7 +203,7 @@ class Controller:
     @property
     def clusters(self) -> list[Cluster]:
         """The clusters, in the order of their definition."""
-        return [site.cluster for site in self._state.inventory.sites.values()]
+        return [cluster.layout for cluster in self._state.inventory.clusters.values()]
 
     @property
     def simulated(self) -> bool:

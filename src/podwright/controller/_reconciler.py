@@ -140,10 +140,10 @@ class Reconciler:
         state = self._state
         try:
             report = await state.hardware.describe(machine)
-            site = state.inventory.by_machine.get(machine)
-            if site is None:
+            cluster = state.inventory.by_machine.get(machine)
+            if cluster is None:
                 return  # its cluster was removed meanwhile
-            site.learn(machine, report)
+            cluster.learn(machine, report)
             if not await recovery.release_strays(state, machine, report):
                 return
             state.mark_up(machine)
@@ -173,7 +173,7 @@ def _may_reset(state: ControllerState, entry: Entry, now: float) -> bool:
         and now >= entry.retry_at
         and not entry.leases
         and not entry.fences
-        and entry.site is not None
+        and entry.cluster is not None
         and state.down.isdisjoint(entry.machines)
     )
 

@@ -39,51 +39,51 @@ def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> No
     for (kind, _), body in sorted(records.items()):
         if kind == ALLOCATION:
             record = decode(AllocationRecord, body)
-            site = state.inventory.sites.get(record.cluster)
-            if site is not None and all(machine in site.places for machine in record.agents):
-                define(site, record)
+            cluster = state.inventory.clusters.get(record.cluster)
+            if cluster is not None and all(machine in cluster.places for machine in record.agents):
+                define(cluster, record)
 
 
-def define(site: IndexedCluster, record: AllocationRecord) -> None:
+def define(cluster: IndexedCluster, record: AllocationRecord) -> None:
     """Add an allocation to its cluster."""
-    whole_cluster = site.cluster.name
-    if implicit(site):
-        site.index.remove_allocation(whole_cluster)
-        del site.allocations[whole_cluster]
-    site.index.define_allocation(record.name, record.agents)
-    site.allocations[record.name] = list(record.agents)
+    whole_cluster = cluster.layout.name
+    if implicit(cluster):
+        cluster.index.remove_allocation(whole_cluster)
+        del cluster.allocations[whole_cluster]
+    cluster.index.define_allocation(record.name, record.agents)
+    cluster.allocations[record.name] = list(record.agents)
     if record.scheduler:
-        site.closed[record.name] = record.scheduler
+        cluster.closed[record.name] = record.scheduler
     if record.owner:
-        site.owned[record.name] = record.owner
+        cluster.owned[record.name] = record.owner
 
 
-def undefine(site: IndexedCluster, name: str) -> None:
+def undefine(cluster: IndexedCluster, name: str) -> None:
     """Remove an allocation from its cluster."""
-    site.closed.pop(name, None)
-    site.owned.pop(name, None)
-    site.index.remove_allocation(name)
-    del site.allocations[name]
-    if not site.allocations:
-        site.index.define_allocation(site.cluster.name, site.machines())
-        site.allocations[site.cluster.name] = site.machines()
+    cluster.closed.pop(name, None)
+    cluster.owned.pop(name, None)
+    cluster.index.remove_allocation(name)
+    del cluster.allocations[name]
+    if not cluster.allocations:
+        cluster.index.define_allocation(cluster.layout.name, cluster.machines())
+        cluster.allocations[cluster.layout.name] = cluster.machines()
 
 
 def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRecord:
     """The requested allocation, checked. Raises for one that is not possible."""
     action = f"create allocation {request.name[:80]}"
     check_name("an allocation", request.name)
-    (site,) = state.inventory.candidates(request.cluster, "", action)[:1]
-    for other in state.inventory.sites.values():
-        if request.name in other.allocations or request.name == other.cluster.name:
+    (cluster,) = state.inventory.candidates(request.cluster, "", action)[:1]
+    for other in state.inventory.clusters.values():
+        if request.name in other.allocations or request.name == other.layout.name:
             raise AlreadyExists(
                 f"there is an allocation {request.name} already",
                 operation=action,
                 would_work="choose another name",
             )
-    if not request.cluster and len(state.inventory.sites) > 1:
+    if not request.cluster and len(state.inventory.clusters) > 1:
         raise InvalidRequest(
-            f"there are the clusters {', '.join(state.inventory.sites)}",
+            f"there are the clusters {', '.join(state.inventory.clusters)}",
             operation=action,
             would_work="say which one: --cluster",
         )
@@ -97,25 +97,25 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
         raise InvalidRequest(
             "it needs either agents or a size", operation=action, would_work="--agents or --size"
         )
-    if implicit(site) and (partitions := names_in(state, site, site.cluster.name)):
+    if implicit(cluster) and (partitions := names_in(state, cluster, cluster.layout.name)):
         raise WrongState(
-            f"{', '.join(partitions[:8])} of cluster {site.cluster.name} "
+            f"{', '.join(partitions[:8])} of cluster {cluster.layout.name} "
             "lie outside any allocation",
             operation=action,
             would_work="remove them first",
             partitions=partitions[:100],
         )
     allocation_of = (
-        {} if implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
+        {} if implicit(cluster) else {m: n for n, ms in cluster.allocations.items() for m in ms}
     )
     if request.agents:
-        agents = _checked(site, request.agents, allocation_of, action)
+        agents = _checked(cluster, request.agents, allocation_of, action)
     else:
-        _check_size(site.cluster, request.size, action)
-        agents = _chosen(site.cluster, request.size, allocation_of, action)
+        _check_size(cluster.layout, request.size, action)
+        agents = _chosen(cluster.layout, request.size, allocation_of, action)
     return AllocationRecord(
         name=request.name,
-        cluster=site.cluster.name,
+        cluster=cluster.layout.name,
         agents=tuple(agents),
         scheduler=request.scheduler,
         owner=request.owner,
@@ -124,26 +124,26 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
 
 def removable(state: ControllerState, name: str, action: str) -> IndexedCluster:
     """The cluster of an allocation that may be removed. Raises NotFound, WrongState if in use."""
-    (site,) = state.inventory.candidates("", name, action)[:1]
-    if implicit(site):
+    (cluster,) = state.inventory.candidates("", name, action)[:1]
+    if implicit(cluster):
         raise WrongState(
             f"it stands for all of cluster {name}",
             operation=action,
             would_work=f"vipu-admin remove cluster {name}",
         )
-    if partitions := names_in(state, site, name):
+    if partitions := names_in(state, cluster, name):
         raise WrongState(
             f"it has {', '.join(partitions[:8])}{' and more' if partitions[8:] else ''} in it",
             operation=action,
             would_work="remove these partitions first",
             partitions=partitions[:100],
         )
-    return site
+    return cluster
 
 
-def names_in(state: ControllerState, site: IndexedCluster, allocation: str) -> list[str]:
+def names_in(state: ControllerState, cluster: IndexedCluster, allocation: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
-    pool = (site.cluster.name, allocation)
+    pool = (cluster.layout.name, allocation)
     standing = {r.name for r in state.partitions.records() if (r.cluster, r.allocation) == pool}
     left = {q.partition for q in state.quarantine.values() if (q.cluster, q.allocation) == pool}
     return sorted(standing | left)
@@ -154,20 +154,20 @@ def put_allocation(record: AllocationRecord) -> Put:
     return Put(ALLOCATION, record.name, msgspec.json.encode(record))
 
 
-def with_machines(site: IndexedCluster, machines: Mapping[str, Sequence[str]]) -> list[Put]:
+def with_machines(cluster: IndexedCluster, machines: Mapping[str, Sequence[str]]) -> list[Put]:
     """The changes that write allocations of a cluster whose machines have changed."""
     return [
         put_allocation(
             AllocationRecord(
                 name=name,
-                cluster=site.cluster.name,
+                cluster=cluster.layout.name,
                 agents=tuple(machine_names),
-                scheduler=site.closed.get(name, ""),
-                owner=site.owned.get(name, ""),
+                scheduler=cluster.closed.get(name, ""),
+                owner=cluster.owned.get(name, ""),
             )
         )
         for name, machine_names in machines.items()
-        if list(machine_names) != site.allocations.get(name)
+        if list(machine_names) != cluster.allocations.get(name)
     ]
 
 
@@ -176,19 +176,19 @@ def drop_allocation(name: str) -> Delete:
     return Delete(ALLOCATION, name)
 
 
-def implicit(site: IndexedCluster) -> bool:
-    return list(site.allocations) == [site.cluster.name]
+def implicit(cluster: IndexedCluster) -> bool:
+    return list(cluster.allocations) == [cluster.layout.name]
 
 
 def _checked(
-    site: IndexedCluster, agents: Sequence[str], allocation_of: Mapping[str, str], action: str
+    cluster: IndexedCluster, agents: Sequence[str], allocation_of: Mapping[str, str], action: str
 ) -> Sequence[str]:
     for name in agents:
-        if name not in site.places:
+        if name not in cluster.places:
             raise NotFound(
-                f"there is no agent {name} in cluster {site.cluster.name}",
+                f"there is no agent {name} in cluster {cluster.layout.name}",
                 operation=action,
-                would_work=f"there are: {', '.join(site.machines()[:8])}",
+                would_work=f"there are: {', '.join(cluster.machines()[:8])}",
             )
         if agents.count(name) > 1:
             raise InvalidRequest(
@@ -200,7 +200,7 @@ def _checked(
             raise WrongState(
                 f"agent {name} is in allocation {allocation_of[name]}", operation=action
             )
-    _check_size(site.cluster, len(agents) * site.cluster.family.devices_per_machine, action)
+    _check_size(cluster.layout, len(agents) * cluster.layout.family.devices_per_machine, action)
     return agents
 
 

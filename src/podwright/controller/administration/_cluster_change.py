@@ -31,7 +31,7 @@ class Changed:
     empty.
     """
 
-    cluster: Cluster
+    layout: Cluster
     index: Index | NodeIndex
     machines: Mapping[str, Sequence[str]]
     fresh: Sequence[str]
@@ -39,7 +39,7 @@ class Changed:
 
 
 def drafted(
-    state: ControllerState, registry: Registry, site: IndexedCluster, request: ClusterChange
+    state: ControllerState, registry: Registry, cluster: IndexedCluster, request: ClusterChange
 ) -> Changed:
     """The change that is asked for; nothing is changed yet.
 
@@ -56,59 +56,59 @@ def drafted(
         )
     fresh = list(request.add) or [request.by]
     for name in fresh:
-        _check_agent(registry, state, site, name, fresh, action)
+        _check_agent(registry, state, cluster, name, fresh, action)
     new_machines = [_machine(registry, name) for name in fresh]
     machines_by_allocation: dict[str, Sequence[str]] = {}
-    if not allocations.implicit(site):
-        machines_by_allocation.update(site.allocations)
+    if not allocations.implicit(cluster):
+        machines_by_allocation.update(cluster.allocations)
     if replaces:
-        _check_empty(state, site, request.replace, action)
-        domains = _with_other(site.cluster, request.replace, new_machines[0])
+        _check_empty(state, cluster, request.replace, action)
+        domains = _with_other(cluster.layout, request.replace, new_machines[0])
         machines_by_allocation = {
             name: [request.by if m == request.replace else m for m in own]
             for name, own in machines_by_allocation.items()
         }
     else:
-        domains = _with_more(site.cluster, new_machines, request.link_domain, action)
-    cluster = replace(site.cluster, domains=domains)
+        domains = _with_more(cluster.layout, new_machines, request.link_domain, action)
+    layout = replace(cluster.layout, domains=domains)
     try:
-        index = site.redefined(cluster, machines_by_allocation)
+        index = cluster.redefined(layout, machines_by_allocation)
     except ValueError as error:
         raise WrongState(
             f"partitions would have no legal place in it: {error}",
             operation=action,
             would_work="remove partitions over several link domains first: the loop is another",
         ) from None
-    for placement in _loose(state, site, request.replace):
+    for placement in _loose(state, cluster, request.replace):
         index.release(placement)
-    for name in site.places.keys() & (site.drained | state.down) - {request.replace}:
+    for name in cluster.places.keys() & (cluster.drained | state.down) - {request.replace}:
         index.drain(name)
-    return Changed(cluster, index, machines_by_allocation, fresh, request.replace)
+    return Changed(layout, index, machines_by_allocation, fresh, request.replace)
 
 
 def applied(
-    state: ControllerState, site: IndexedCluster, draft: Changed
+    state: ControllerState, cluster: IndexedCluster, draft: Changed
 ) -> tuple[list[Change], Callable[[], None]]:
     """The cluster is another from here on. Returns what has to be written down, and what makes it
     what it was, where that cannot be."""
     left = [q for q in state.quarantine.values() if q.machine == draft.leaving]
     changes: list[Change] = [
-        put_cluster(draft.cluster),
-        *allocations.with_machines(site, draft.machines),
+        put_cluster(draft.layout),
+        *allocations.with_machines(cluster, draft.machines),
         *map(drop_quarantine, left),  # its devices are nobody's any more
     ]
-    if draft.leaving in site.drained:
+    if draft.leaving in cluster.drained:
         changes.append(Delete(machines.DRAIN, draft.leaving))
-    state.lift(site)
-    restore, was_down = site.as_it_was(), state.down & {draft.leaving}
+    state.lift(cluster)
+    restore, was_down = cluster.as_it_was(), state.down & {draft.leaving}
     for quarantined in left:
         del state.quarantine[quarantined.key]
-    site.redefine(draft.cluster, draft.index, draft.machines)
+    cluster.redefine(draft.layout, draft.index, draft.machines)
     places = state.inventory.by_machine
     places.pop(draft.leaving, None)
     state.down.discard(draft.leaving)
     for name in draft.fresh:
-        places[name] = site
+        places[name] = cluster
         state.mark_down(name, announce=False)  # until its devices are reset
 
     def undo() -> None:
@@ -116,34 +116,34 @@ def applied(
         for name in draft.fresh:
             del places[name]
             state.down.discard(name)
-        places.update(dict.fromkeys(site.places, site))
+        places.update(dict.fromkeys(cluster.places, cluster))
         state.down.update(was_down)
-        for name in site.places.keys() & (site.drained | state.down):
-            site.index.drain(name)
+        for name in cluster.places.keys() & (cluster.drained | state.down):
+            cluster.index.drain(name)
         for quarantined in left:
-            site.index.take(quarantined.placement)
+            cluster.index.take(quarantined.placement)
             state.quarantine[quarantined.key] = quarantined
 
     return changes, undo
 
 
-def _loose(state: ControllerState, site: IndexedCluster, leaving: str) -> list[Placement]:
+def _loose(state: ControllerState, cluster: IndexedCluster, leaving: str) -> list[Placement]:
     """Placements that the index holds and that a new index leaves out.
 
     These are places reserved for waiters or moves, which are planned anew, and devices of the
     leaving machine that still have to be reset.
     """
     placements = [
-        p for r in state.reservations.values() if r.goal.site is site for p in r.placements
+        p for r in state.reservations.values() if r.goal.cluster is cluster for p in r.placements
     ]
-    placements += [pending.target for pending in state.moves.values() if pending.site is site]
+    placements += [pending.target for pending in state.moves.values() if pending.cluster is cluster]
     return placements + [q.placement for q in state.quarantine.values() if q.machine == leaving]
 
 
 def _check_agent(
     registry: Registry,
     state: ControllerState,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     name: str,
     fresh: Sequence[str],
     action: str,
@@ -157,27 +157,27 @@ def _check_agent(
         )
     if (other := state.inventory.by_machine.get(name)) is not None:
         raise WrongState(
-            f"agent {name} is in cluster {other.cluster.name} already", operation=action
+            f"agent {name} is in cluster {other.layout.name} already", operation=action
         )
-    if known.record.family != site.cluster.family.name:
+    if known.record.family != cluster.layout.family.name:
         raise InvalidRequest(
             f"agent {name} has devices of family {known.record.family}, and the cluster those of "
-            f"{site.cluster.family.name}",
+            f"{cluster.layout.family.name}",
             operation=action,
             would_work="make a cluster of each",
         )
 
 
-def _check_empty(state: ControllerState, site: IndexedCluster, name: str, action: str) -> None:
-    if name not in site.places:
+def _check_empty(state: ControllerState, cluster: IndexedCluster, name: str, action: str) -> None:
+    if name not in cluster.places:
         raise NotFound(
-            f"there is no machine {name} in cluster {site.cluster.name}",
+            f"there is no machine {name} in cluster {cluster.layout.name}",
             operation=action,
-            would_work=f"there are: {', '.join(site.machines()[:8])}",
+            would_work=f"there are: {', '.join(cluster.machines()[:8])}",
         )
-    loose = set(_loose(state, site, name))
+    loose = set(_loose(state, cluster, name))
     remaining = [
-        p for p in site.index.placements() if p not in loose and name in site.parts(p.blocks)
+        p for p in cluster.index.placements() if p not in loose and name in cluster.parts(p.blocks)
     ]
     if remaining:
         partitions = sorted(entry.name for entry in state.partitions.on(name)) or [

@@ -29,7 +29,7 @@ def designed(state: ControllerState, registry: Registry, request: ClusterRequest
     """The requested cluster. Raises InvalidRequest, AlreadyExists, NotFound, WrongState."""
     action = f"create cluster {request.name[:80]}"
     check_name("a cluster", request.name)
-    if request.name in state.inventory.sites:
+    if request.name in state.inventory.clusters:
         raise AlreadyExists(
             f"there is a cluster {request.name} already",
             operation=action,
@@ -48,9 +48,9 @@ def designed(state: ControllerState, registry: Registry, request: ClusterRequest
         registry.agent(name, action)
         if (other := state.inventory.by_machine.get(name)) is not None:
             raise WrongState(
-                f"agent {name} is in cluster {other.cluster.name}",
+                f"agent {name} is in cluster {other.layout.name}",
                 operation=action,
-                would_work=f"vipu-admin remove cluster {other.cluster.name} first",
+                would_work=f"vipu-admin remove cluster {other.layout.name} first",
                 agent=name,
             )
     records = [registry.agents[name].record for name in request.agents]
@@ -122,13 +122,13 @@ def _named(text: str, default: _Topology, action: str) -> _Topology:
 
 
 async def tested(
-    state: ControllerState, registry: Registry, site: IndexedCluster
+    state: ControllerState, registry: Registry, cluster: IndexedCluster
 ) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
-    names = site.machines()
+    names = cluster.machines()
     answers = await asyncio.gather(*(_ask(state, name) for name in names))
     results: list[CheckResult] = []
-    wanted = cabling(site.cluster)
+    wanted = cabling(cluster.layout)
     for name, answer in zip(names, answers, strict=True):
         if isinstance(answer, PodwrightError) and not isinstance(answer, WrongState):
             results.append(_failed("connectivity", name, answer.problem))
@@ -137,7 +137,7 @@ async def tested(
         if isinstance(answer, WrongState):
             results.append(_failed("hardware", name, answer.problem))
             continue
-        results += _machine(registry, site, name, answer, wanted[name])
+        results += _machine(registry, cluster, name, answer, wanted[name])
     reports = [a for a in answers if isinstance(a, MachineReport)]
     links = {name: dict(r.links or {}) for name, r in zip(names, reports, strict=False)}
     mute = sum(report.links is None for report in reports)
@@ -146,7 +146,7 @@ async def tested(
         unknown = CheckResult(check="topology", machine="", problem=f"{silent} where cables lead")
         results.append(unknown)
     elif len(reports) == len(names):
-        results.append(_result("topology", "", _topology(site.cluster, links)))
+        results.append(_result("topology", "", _topology(cluster.layout, links)))
     return results
 
 
@@ -159,12 +159,12 @@ async def _ask(state: ControllerState, name: str) -> MachineReport | PodwrightEr
 
 def _machine(
     registry: Registry,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     name: str,
     report: MachineReport,
     wanted: dict[str, str],
 ) -> list[CheckResult]:
-    family = site.cluster.family
+    family = cluster.layout.family
     known = registry.agents.get(name)
     wrong = difference(known.record, report) if known else ""
     if len(report.devices) != family.devices_per_machine:

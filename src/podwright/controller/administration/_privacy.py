@@ -101,18 +101,18 @@ class Privacy:
         if caller.role is Role.ADMINISTRATOR or "allocations" not in self.kinds:
             return
         sees = self.use(caller)
-        for cluster, allocation in _places(request):
+        for cluster_name, allocation in _places(request):
             if not allocation:
                 continue
-            sites = self._state.inventory.sites
+            clusters = self._state.inventory.clusters
             known = [
                 name
-                for place, site in sites.items()
-                if cluster in ("", place)
-                for name in site.allocations
-                if sees(site, name)
+                for place, cluster in clusters.items()
+                if cluster_name in ("", place)
+                for name in cluster.allocations
+                if sees(cluster, name)
             ]
-            if allocation not in known and (not cluster or cluster in sites):
+            if allocation not in known and (not cluster_name or cluster_name in clusters):
                 raise NotFound(
                     f"there is no allocation {allocation[:80]}",
                     would_work=f"use {' or '.join(known[:5])}" if known else "ask an administrator",
@@ -123,15 +123,17 @@ class Privacy:
         """Return a function that says whether the caller may know of a cluster's allocation."""
         granted = self._granted(caller)
 
-        def sees(site: IndexedCluster, name: str) -> bool:
-            return self._state.sight.allocation(caller, site, name, granted)
+        def sees(cluster: IndexedCluster, name: str) -> bool:
+            return self._state.sight.allocation(caller, cluster, name, granted)
 
         return sees
 
     def sees_allocation(self, caller: Caller, name: str) -> bool:
         """Whether the caller may know of an allocation of any cluster; of none: yes."""
-        sees, sites = self.use(caller), self._state.inventory.sites.values()
-        return not name or any(name in site.allocations and sees(site, name) for site in sites)
+        sees, clusters = self.use(caller), self._state.inventory.clusters.values()
+        return not name or any(
+            name in cluster.allocations and sees(cluster, name) for cluster in clusters
+        )
 
     def check_attach(self, caller: Caller, name: str) -> None:
         """Raise Denied unless the caller may attach to the partition."""

@@ -102,11 +102,11 @@ async def remove_agent(services: Services, caller: Caller, request: Named) -> Em
     action = f"remove agent {request.name[:80]}"
     async with services.changing:
         services.registry.agent(request.name, action)
-        if (site := services.state.inventory.by_machine.get(request.name)) is not None:
+        if (cluster := services.state.inventory.by_machine.get(request.name)) is not None:
             raise WrongState(
-                f"it is in cluster {site.cluster.name}",
+                f"it is in cluster {cluster.layout.name}",
                 operation=action,
-                would_work=f"vipu-admin remove cluster {site.cluster.name} first",
+                would_work=f"vipu-admin remove cluster {cluster.layout.name} first",
             )
         await services.state.journal.commit([registry.drop_agent(request.name)])
         services.heartbeats.end(request.name)
@@ -194,10 +194,10 @@ async def _met(
             operation=action,
             would_work="move the agent's state file away, reset the machine, and start it anew",
         )
-    site = services.state.inventory.by_machine.get(name)
+    cluster = services.state.inventory.by_machine.get(name)
     family = family_named(report.family)
-    if family is None or (site is not None and site.cluster.family.name != family.name):
-        wanted = site.cluster.family.name if site else " or ".join(family_names())
+    if family is None or (cluster is not None and cluster.layout.family.name != family.name):
+        wanted = cluster.layout.family.name if cluster else " or ".join(family_names())
         raise InvalidRequest(
             f"its devices are of family {report.family or 'unknown'}",
             operation=action,
@@ -223,7 +223,7 @@ async def _met(
 
 def _agent_info(services: Services, known: Known) -> AgentInfo:
     state, record = services.state, known.record
-    site = state.inventory.by_machine.get(record.name)
+    cluster = state.inventory.by_machine.get(record.name)
     quiet = state.now() - known.last_seen
     agent_state, reason = "UP", ""
     if refused := state.hardware.foreign.get(record.name) or known.refused:
@@ -239,7 +239,7 @@ def _agent_info(services: Services, known: Known) -> AgentInfo:
         port=record.port,
         family=record.family,
         devices=len(record.chips),
-        cluster=site.cluster.name if site else "",
+        cluster=cluster.layout.name if cluster else "",
         state=agent_state,
         reason=reason,
         software=known.software,

@@ -32,7 +32,7 @@ from podwright.wire import (
 
 async def _cluster_before(services: Services, known: Remembered) -> ClusterInfo:
     """The cluster in its present state. Raises NotFound if it has been removed since."""
-    if known.name not in services.state.inventory.sites:
+    if known.name not in services.state.inventory.clusters:
         raise gone_since(known, "cluster")
     return _cluster(services, known.name)
 
@@ -43,12 +43,12 @@ async def create_cluster(
 ) -> ClusterInfo:
     """Make a cluster of agents; their devices are reset before they serve."""
     async with services.changing:
-        cluster = clusters.designed(services.state, services.registry, request)
-        await services.state.journal.commit([registry.put_cluster(cluster)])
-        site = services.registry.begin_cluster(cluster)
-        for name in site.places:
+        layout = clusters.designed(services.state, services.registry, request)
+        await services.state.journal.commit([registry.put_cluster(layout)])
+        cluster = services.registry.begin_cluster(layout)
+        for name in cluster.places:
             services.state.mark_down(name, announce=False)  # until its devices are reset
-        await asyncio.gather(*(_welcome(services, name) for name in site.places))
+        await asyncio.gather(*(_welcome(services, name) for name in cluster.places))
     return _cluster(services, request.name)
 
 
@@ -58,7 +58,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
     action = f"remove cluster {request.name[:80]}"
     state = services.state
     async with services.changing:
-        site = _named(services, request.name, action)
+        cluster = _named(services, request.name, action)
         if request.name not in services.registry.clusters:
             raise WrongState(
                 "the server was started with it",
@@ -66,7 +66,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 would_work="start vipu-server without its --preset or --cluster-file",
             )
         partitions = sorted(
-            {e.name for e in state.partitions.values() if e.site is site}
+            {e.name for e in state.partitions.values() if e.cluster is cluster}
             | {q.partition for q in state.quarantine.values() if q.cluster == request.name}
         )
         if partitions:
@@ -76,7 +76,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 would_work="remove these partitions first",
                 partitions=partitions[:100],
             )
-        defined = [] if allocations.implicit(site) else list(site.allocations)
+        defined = [] if allocations.implicit(cluster) else list(cluster.allocations)
         if defined and not request.force:
             raise WrongState(
                 f"the allocations {', '.join(defined[:8])}{' and more' * bool(defined[8:])} "
@@ -88,7 +88,7 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
         dropped = [registry.drop_cluster(request.name)]
         dropped += [allocations.drop_allocation(name) for name in defined]
         await state.journal.commit(dropped)
-        state.lift(site)
+        state.lift(cluster)
         services.registry.end_cluster(request.name)
     return Empty()
 
@@ -102,21 +102,21 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
     action = f"change cluster {request.name[:80]}"
     state = services.state
     async with services.changing:
-        site = _named(services, request.name, action)
+        cluster = _named(services, request.name, action)
         if request.name not in services.registry.clusters:
             raise WrongState(
                 "the server was started with it",
                 operation=action,
                 would_work="change its --cluster-file, and restart vipu-server",
             )
-        draft = change.drafted(state, services.registry, site, request)
+        draft = change.drafted(state, services.registry, cluster, request)
         if request.dry_run:
-            preview = IndexedCluster(draft.cluster, draft.machines)
+            preview = IndexedCluster(draft.layout, draft.machines)
             preview.index = draft.index
             return views.cluster_info(state, preview)
         # In memory first, at one stroke: nobody is placed by the old cluster while the new one
         # is written down, and fresh machines take nothing before they are welcome.
-        changes, undo = change.applied(state, site, draft)
+        changes, undo = change.applied(state, cluster, draft)
         with unless_written(undo):
             await state.journal.commit(changes)
         state.freed(None, (), "")
@@ -127,10 +127,10 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
 async def test_cluster(services: Services, caller: Caller, request: Named) -> ClusterTest:
     """Test a cluster: poll all of its machines, and report what is wrong and where."""
     action = f"test cluster {request.name[:80]}"
-    site = _named(services, request.name, action)
-    results = await clusters.tested(services.state, services.registry, site)
+    cluster = _named(services, request.name, action)
+    results = await clusters.tested(services.state, services.registry, cluster)
     faults = [check for check in results if check.check == "cabling" and check.ok is False]
-    site.miscabled = [(fault.machine, fault.problem) for fault in faults]
+    cluster.miscabled = [(fault.machine, fault.problem) for fault in faults]
     services.state.journal.changes += 1
     return ClusterTest(cluster=request.name, results=results)
 
@@ -140,9 +140,9 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
 
 async def _allocation_before(services: Services, known: Remembered) -> AllocationInfo:
     """The allocation in its present state. Raises NotFound if it has been removed since."""
-    for site in services.state.inventory.sites.values():
-        if known.name in site.allocations:
-            return views.allocation_info(site, known.name)
+    for cluster in services.state.inventory.clusters.values():
+        if known.name in cluster.allocations:
+            return views.allocation_info(cluster, known.name)
     raise gone_since(known, "allocation")
 
 
@@ -160,12 +160,12 @@ async def create_allocation(
         granted = [services.users.granted(name, record.name, action) for name in request.users]
         changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
         await state.journal.commit(changes)
-        state.lift(state.inventory.sites[record.cluster])
-        allocations.define(state.inventory.sites[record.cluster], record)
+        state.lift(state.inventory.clusters[record.cluster])
+        allocations.define(state.inventory.clusters[record.cluster], record)
         for user in granted:
             services.users.add(user)
         state.freed(None, (), "")
-    return views.allocation_info(state.inventory.sites[record.cluster], record.name)
+    return views.allocation_info(state.inventory.clusters[record.cluster], record.name)
 
 
 @done_once(gone_before)
@@ -174,10 +174,10 @@ async def remove_allocation(services: Services, caller: Caller, request: Named) 
     action = f"remove allocation {request.name[:80]}"
     state = services.state
     async with services.changing:
-        site = allocations.removable(state, request.name, action)
+        cluster = allocations.removable(state, request.name, action)
         await state.journal.commit([allocations.drop_allocation(request.name)])
-        state.lift(site)
-        allocations.undefine(site, request.name)
+        state.lift(cluster)
+        allocations.undefine(cluster, request.name)
         state.freed(None, (), "")
     return Empty()
 
@@ -204,7 +204,7 @@ async def _welcome(services: Services, machine: str) -> None:
 
 
 def _cluster(services: Services, name: str) -> ClusterInfo:
-    return views.cluster_info(services.state, services.state.inventory.sites[name])
+    return views.cluster_info(services.state, services.state.inventory.clusters[name])
 
 
 def _named(services: Services, name: str, action: str) -> IndexedCluster:
@@ -213,6 +213,6 @@ def _named(services: Services, name: str, action: str) -> IndexedCluster:
         raise InvalidRequest(
             "no cluster is named",
             operation=action,
-            would_work=f"name one of {', '.join(services.state.inventory.sites)}",
+            would_work=f"name one of {', '.join(services.state.inventory.clusters)}",
         )
     return services.state.inventory.candidates(name, "", action)[0]

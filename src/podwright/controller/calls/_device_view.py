@@ -22,14 +22,14 @@ def devices(state: ControllerState, request: ListRequest) -> DeviceList:
     page = ListPage[DeviceInfo](request)
     check_filters(state, request, "list devices")
     view = _Look(state)
-    for site, ref in _after(state, request):
-        allocation = view.allocation(site, ref.machine)
+    for cluster, ref in _after(state, request):
+        allocation = view.allocation(cluster, ref.machine)
         if request.allocation not in ("", allocation):
             continue
         if page.full:
             break
-        name = site.cluster.name
-        page.add(f"{name}/{ref.domain}/{ref.offset}", view.info(site, ref, allocation))
+        name = cluster.layout.name
+        page.add(f"{name}/{ref.domain}/{ref.offset}", view.info(cluster, ref, allocation))
     return DeviceList(devices=page.items, next_page_token=page.token)
 
 
@@ -40,22 +40,22 @@ def _after(
     token = request.page_token
     after_cluster, domain, offset = _parsed(state, token) if token else ("", 0, -1)
     reached = not after_cluster
-    for name, site in state.inventory.sites.items():
+    for name, cluster in state.inventory.clusters.items():
         resumes = name == after_cluster
         reached = reached or resumes
         if not reached or request.cluster not in ("", name):
             continue
-        for domain_index in range(domain if resumes else 0, len(site.refs)):
+        for domain_index in range(domain if resumes else 0, len(cluster.refs)):
             first = offset + 1 if resumes and domain_index == domain else 0
-            for ref in site.refs[domain_index][first:]:
-                yield site, ref
+            for ref in cluster.refs[domain_index][first:]:
+                yield cluster, ref
 
 
 def _parsed(state: ControllerState, token: str) -> tuple[str, int, int]:
     """Raises InvalidRequest for a token of no list, or of a cluster that is gone."""
     cluster, _, place = token.partition("/")
     domain, _, offset = place.partition("/")
-    if cluster not in state.inventory.sites or not (
+    if cluster not in state.inventory.clusters or not (
         domain.isdecimal() and offset.isdecimal() and len(place) < 32
     ):
         raise bad_token(token)
@@ -83,33 +83,33 @@ class _Look:
             for i in range(block.size)
         }
         self._waiter_of |= {
-            (pending.site.cluster.name, block.domain, block.offset + i): pending.partition
+            (pending.cluster.layout.name, block.domain, block.offset + i): pending.partition
             for pending in state.moves.values()
             for block in pending.target.blocks
             for i in range(block.size)
         }
 
-    def allocation(self, site: IndexedCluster, machine: str) -> str:
+    def allocation(self, cluster: IndexedCluster, machine: str) -> str:
         """The allocation of a machine; empty if it has none."""
-        known = self._allocations.get(site.cluster.name)
+        known = self._allocations.get(cluster.layout.name)
         if known is None:
-            known = {m: name for name, machines in site.allocations.items() for m in machines}
-            self._allocations[site.cluster.name] = known
+            known = {m: name for name, machines in cluster.allocations.items() for m in machines}
+            self._allocations[cluster.layout.name] = known
         return known.get(machine, "")
 
-    def info(self, site: IndexedCluster, ref: DeviceRef, allocation: str) -> DeviceInfo:
+    def info(self, cluster: IndexedCluster, ref: DeviceRef, allocation: str) -> DeviceInfo:
         """A device, complete."""
         if ref.machine != self._machine:
             self._machine, self._owners = ref.machine, self._state.partitions.owners(ref.machine)
         partition = self._owners.get(ref.index, "")
-        known = site.attributes.get(ref.machine, ())
+        known = cluster.attributes.get(ref.machine, ())
         attributes = dict(known[ref.index]) if ref.index < len(known) else {}
-        shown_state = self._state_of(site, ref, partition)
+        shown_state = self._state_of(cluster, ref, partition)
         if shown_state == "RESERVED":
-            place = (site.cluster.name, ref.domain, ref.offset)
+            place = (cluster.layout.name, ref.domain, ref.offset)
             attributes["kept_for"] = self._waiter_of[place]
         return DeviceInfo(
-            cluster=site.cluster.name,
+            cluster=cluster.layout.name,
             device=ref,
             allocation=allocation,
             state=shown_state,
@@ -117,13 +117,13 @@ class _Look:
             attributes=attributes,
         )
 
-    def _state_of(self, site: IndexedCluster, ref: DeviceRef, partition: str) -> str:
-        place = (site.cluster.name, ref.domain, ref.offset)
-        if ref.machine in self._state.down or ref.index in site.unhealthy.get(ref.machine, ()):
+    def _state_of(self, cluster: IndexedCluster, ref: DeviceRef, partition: str) -> str:
+        place = (cluster.layout.name, ref.domain, ref.offset)
+        if ref.machine in self._state.down or ref.index in cluster.unhealthy.get(ref.machine, ()):
             return "DOWN"
         if place in self._waiting or (partition and self._resetting(partition)):
             return "RESETTING"
-        if not partition and ref.machine in site.drained:
+        if not partition and ref.machine in cluster.drained:
             return "DRAINED"
         if place in self._waiter_of:
             return "RESERVED"

@@ -76,11 +76,11 @@ async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequ
     stays = MoveRow(partition=record.name, owner=record.owner, size=record.size, state="STAYS")
     if lease is None:
         return stays
-    assert entry.site is not None
-    target = entry.site.index.find(replace(shape_of(record), blocks=blocks))
+    assert entry.cluster is not None
+    target = entry.cluster.index.find(replace(shape_of(record), blocks=blocks))
     if target is None:
         return stays
-    entry.site.index.take(target)
+    entry.cluster.index.take(target)
     room_for = request.room_for or "a job"
     return row(services.moves.ask(MoveStep(entry, lease, target), None, room_for), "ASKED", now)
 

@@ -76,8 +76,10 @@ async def remove_user(services: Services, caller: Caller, request: Named) -> Emp
     action = f"remove user {request.name[:80]}"
     async with services.changing:
         services.users.check_known(request.name, action)
-        sites = services.state.inventory.sites.values()
-        own = [a for site in sites for a, who in site.closed.items() if who == request.name]
+        clusters = services.state.inventory.clusters.values()
+        own = [
+            a for cluster in clusters for a, who in cluster.closed.items() if who == request.name
+        ]
         if own:
             raise WrongState(
                 f"allocation {own[0]} is {request.name}'s",

@@ -46,7 +46,7 @@ def partition_info(
     state: ControllerState, entry: Entry, record: PartitionRecord, version: str
 ) -> PartitionInfo:
     """The full description of a partition."""
-    site = entry.site
+    cluster = entry.cluster
     now = state.now()
     ready, operation = record.ready, record.operation
     if entry.fences and operation is OperationState.IDLE:
@@ -61,7 +61,9 @@ def partition_info(
         ready_state=ready,
         operation_state=operation,
         errors=list(record.errors),
-        gcds=[site.refs[d][offset : offset + s] for d, offset, s in record.gcds] if site else [],
+        gcds=[cluster.refs[d][offset : offset + s] for d, offset, s in record.gcds]
+        if cluster
+        else [],
         ilds=list(dict.fromkeys(block.domain for block in record.blocks)),
         auto_reset_count=record.auto_resets,
         auto_reset_max=AUTO_RESETS if record.auto_reset else 0,
@@ -71,7 +73,7 @@ def partition_info(
             *(_fenced(state, entry, fence, record.size) for fence in entry.fences.values()),
         ],
         server_version=version,
-        simulated=bool(site and site.cluster.simulated),
+        simulated=bool(cluster and cluster.layout.simulated),
         hosts=list(record.hosts),
     )
 
@@ -146,30 +148,30 @@ def clusters(state: ControllerState, request: ListRequest) -> ClusterList:
     """Clusters, in the order of their definition."""
     page = ListPage[ClusterInfo](request)
     check_filters(state, request, "list clusters")
-    sites = state.inventory.sites
-    for name in defined_after(sites, request.page_token):
+    clusters = state.inventory.clusters
+    for name in defined_after(clusters, request.page_token):
         if request.cluster in ("", name):
             if page.full:
                 break
-            page.add(name, cluster_info(state, sites[name]), sites[name].cluster.size)
+            page.add(name, cluster_info(state, clusters[name]), clusters[name].layout.size)
     return ClusterList(clusters=page.items, next_page_token=page.token)
 
 
-def cluster_info(state: ControllerState, site: IndexedCluster) -> ClusterInfo:
+def cluster_info(state: ControllerState, cluster: IndexedCluster) -> ClusterInfo:
     """A cluster, complete."""
-    cluster = site.cluster
+    layout = cluster.layout
     return ClusterInfo(
-        name=cluster.name,
-        family=cluster.family.name,
-        size=cluster.size,
-        free=site.index.free(),
-        machines=site.machines(),
-        ild_sizes=[cluster.domain_size(d) for d in range(len(cluster.domains))],
-        topology=cluster.topology.value,
-        ild_topology=cluster.domain_topology.value,
-        simulated=cluster.simulated,
-        drained=sorted(site.drained),
-        down=sorted(state.down.intersection(site.places)),
+        name=layout.name,
+        family=layout.family.name,
+        size=layout.size,
+        free=cluster.index.free(),
+        machines=cluster.machines(),
+        ild_sizes=[layout.domain_size(d) for d in range(len(layout.domains))],
+        topology=layout.topology.value,
+        ild_topology=layout.domain_topology.value,
+        simulated=layout.simulated,
+        drained=sorted(cluster.drained),
+        down=sorted(state.down.intersection(cluster.places)),
     )
 
 
@@ -180,11 +182,11 @@ def allocations(
     page = ListPage[AllocationInfo](request)
     check_filters(state, request, "list allocations")
     places = {
-        f"{cluster}/{name}": (site, name)
-        for cluster, site in state.inventory.sites.items()
-        if request.cluster in ("", cluster)
-        for name in site.allocations
-        if request.allocation in ("", name) and sees(site, name)
+        f"{cluster_name}/{name}": (cluster, name)
+        for cluster_name, cluster in state.inventory.clusters.items()
+        if request.cluster in ("", cluster_name)
+        for name in cluster.allocations
+        if request.allocation in ("", name) and sees(cluster, name)
     }
     for place in defined_after(places, request.page_token):
         if page.full:
@@ -194,14 +196,14 @@ def allocations(
     return AllocationList(allocations=page.items, next_page_token=page.token)
 
 
-def allocation_info(site: IndexedCluster, name: str) -> AllocationInfo:
+def allocation_info(cluster: IndexedCluster, name: str) -> AllocationInfo:
     """An allocation, complete."""
     return AllocationInfo(
         name=name,
-        cluster=site.cluster.name,
-        size=site.index.size(name),
-        free=site.index.free(name),
-        agents=list(site.allocations[name]),
-        scheduler=site.closed.get(name, ""),
-        owner=site.owned.get(name, ""),
+        cluster=cluster.layout.name,
+        size=cluster.index.size(name),
+        free=cluster.index.free(name),
+        agents=list(cluster.allocations[name]),
+        scheduler=cluster.closed.get(name, ""),
+        owner=cluster.owned.get(name, ""),
     )

@@ -159,10 +159,10 @@ class Heartbeats:
     async def _compare(self, machine: str, report: MachineReport) -> None:
         """Does it still hold what it should? One that was switched off and on does not."""
         state = self._state
-        site = state.inventory.by_machine.get(machine)
-        if site is None or machine in state.down:
+        cluster = state.inventory.by_machine.get(machine)
+        if cluster is None or machine in state.down:
             return
-        site.learn(machine, report)
+        cluster.learn(machine, report)
         for entry in state.partitions.on(machine):
             if _forgotten(entry, machine, report):
                 async with entry.lock:

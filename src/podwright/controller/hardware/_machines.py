@@ -22,36 +22,36 @@ DRAIN: Final = "drain"
 def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> None:
     """Drain the machines that were drained before."""
     for kind, machine in records:
-        site = state.inventory.by_machine.get(machine)
-        if kind == DRAIN and site is not None:
-            site.drained.add(machine)
-            site.index.drain(machine)
+        cluster = state.inventory.by_machine.get(machine)
+        if kind == DRAIN and cluster is not None:
+            cluster.drained.add(machine)
+            cluster.index.drain(machine)
 
 
 async def drain(state: ControllerState, machine: str) -> None:
     """Let a machine take nothing new. Raises NotFound; one that is drained already stays so."""
-    site = _site(state, machine, f"drain machine {machine[:80]}")
+    cluster = _cluster(state, machine, f"drain machine {machine[:80]}")
     await state.journal.commit([Put(DRAIN, machine, b"{}")])
-    if machine not in site.drained:
-        site.drained.add(machine)
-        site.index.drain(machine)
+    if machine not in cluster.drained:
+        cluster.drained.add(machine)
+        cluster.index.drain(machine)
         state.freed(None, (), "")  # places that were kept there are thought over
 
 
 async def resume(state: ControllerState, machine: str) -> None:
     """Let a machine serve again. Raises NotFound."""
-    site = _site(state, machine, f"resume machine {machine[:80]}")
+    cluster = _cluster(state, machine, f"resume machine {machine[:80]}")
     await state.journal.commit([Delete(DRAIN, machine)])
-    if machine in site.drained:
-        site.drained.discard(machine)
+    if machine in cluster.drained:
+        cluster.drained.discard(machine)
         if machine not in state.down:
-            site.index.resume(machine)
+            cluster.index.resume(machine)
         state.freed(None, (), "")
 
 
-def _site(state: ControllerState, machine: str, action: str) -> IndexedCluster:
-    site = state.inventory.by_machine.get(machine)
-    if site is None:
+def _cluster(state: ControllerState, machine: str, action: str) -> IndexedCluster:
+    cluster = state.inventory.by_machine.get(machine)
+    if cluster is None:
         known = list(state.inventory.by_machine)
         more = f" and {len(known) - 5} more" if known[5:] else ""
         raise NotFound(
@@ -60,4 +60,4 @@ def _site(state: ControllerState, machine: str, action: str) -> IndexedCluster:
             would_work=f"there are: {', '.join(known[:5])}{more}",
             machine=machine[:80],
         )
-    return site
+    return cluster

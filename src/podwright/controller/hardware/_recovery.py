@@ -87,7 +87,7 @@ async def release_strays(state: ControllerState, machine: str, report: MachineRe
     """
     owners = state.partitions.owners(machine)
     ours = [q for q in state.quarantine.values() if q.machine == machine]
-    per = state.inventory.by_machine[machine].cluster.family.devices_per_machine
+    per = state.inventory.by_machine[machine].layout.family.devices_per_machine
     strays = {
         index
         for index, (partition, _) in report.configured.items()
@@ -100,9 +100,9 @@ async def release_strays(state: ControllerState, machine: str, report: MachineRe
         await state.journal.commit([drop_quarantine(q) for q in ours])
         for q in ours:
             del state.quarantine[q.key]
-            state.inventory.sites[q.cluster].index.release(q.placement)
+            state.inventory.clusters[q.cluster].index.release(q.placement)
         for q in ours:
-            state.freed(state.inventory.sites[q.cluster], (q.block,), "")
+            state.freed(state.inventory.clusters[q.cluster], (q.block,), "")
     return True
 
 
@@ -139,16 +139,16 @@ async def _load(state: ControllerState, opened: Opened) -> None:
     for (kind, _), body in sorted(opened.records.items()):
         if kind == PARTITION:
             record = decode(PartitionRecord, body)
-            site = state.inventory.sites.get(record.cluster)
+            cluster = state.inventory.clusters.get(record.cluster)
             try:
-                if site is not None:
-                    site.index.take(record.placement)
+                if cluster is not None:
+                    cluster.index.take(record.placement)
             except (ValueError, IndexError):
-                site = None  # the cluster or its allocations were defined anew
-            entry = Entry(record.name, site, record)
+                cluster = None  # the cluster or its allocations were defined anew
+            entry = Entry(record.name, cluster, record)
             state.partitions.add(entry)
             state.set(entry, record)
-            if site is None:
+            if cluster is None:
                 broken.append(entry)
     changes: list[Change] = []
     for (kind, key), body in opened.records.items():
@@ -181,11 +181,11 @@ async def _load(state: ControllerState, opened: Opened) -> None:
 
 
 def _take_quarantine(state: ControllerState, quarantined: QuarantineRecord) -> None:
-    site = state.inventory.sites.get(quarantined.cluster)
-    if site is None or quarantined.machine not in site.places:
+    cluster = state.inventory.clusters.get(quarantined.cluster)
+    if cluster is None or quarantined.machine not in cluster.places:
         return  # the machine left; should it come back, its strays are released
     try:
-        site.index.take(quarantined.placement)
+        cluster.index.take(quarantined.placement)
     except (ValueError, IndexError):
         return
     state.quarantine[quarantined.key] = quarantined

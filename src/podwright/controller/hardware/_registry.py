@@ -88,7 +88,7 @@ class Registry:
                 cluster = decode(ClusterRecord, body).cluster
                 # A family's rules are the program's, not the store's.
                 ours = replace(cluster, family=family_named(cluster.family.name) or cluster.family)
-                if ours.name not in self._state.inventory.sites:
+                if ours.name not in self._state.inventory.clusters:
                     self.begin_cluster(ours)
 
     def driver(self, name: str, host: str, port: int, certificate: str) -> Driver:
@@ -102,18 +102,18 @@ class Registry:
         known = self.agents[record.name] = Known(record)
         return known
 
-    def begin_cluster(self, cluster: Cluster) -> IndexedCluster:
+    def begin_cluster(self, layout: Cluster) -> IndexedCluster:
         """A cluster serves from now on."""
         inventory = self._state.inventory
-        site = inventory.sites[cluster.name] = IndexedCluster(cluster, {})
-        inventory.by_machine.update(dict.fromkeys(site.places, site))
-        self.clusters.add(cluster.name)
-        return site
+        cluster = inventory.clusters[layout.name] = IndexedCluster(layout, {})
+        inventory.by_machine.update(dict.fromkeys(cluster.places, cluster))
+        self.clusters.add(layout.name)
+        return cluster
 
     def end_cluster(self, name: str) -> None:
         """A cluster is no more; its machines serve nobody."""
         state = self._state
-        for machine in state.inventory.sites.pop(name).places:
+        for machine in state.inventory.clusters.pop(name).places:
             del state.inventory.by_machine[machine]
             state.down.discard(machine)
         self.clusters.discard(name)

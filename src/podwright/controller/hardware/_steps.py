@@ -237,15 +237,15 @@ def without_leases(
 
 def quarantines(entry: Entry, faults: Sequence[MachineFault]) -> list[QuarantineRecord]:
     """The devices of a partition that lie in faulty machines."""
-    if entry.site is None or not faults:
+    if entry.cluster is None or not faults:
         return []
     record, faulty = entry.known, {fault.machine for fault in faults}
-    left = left_behind(entry.site, record, record.blocks, record.epoch)
+    left = left_behind(entry.cluster, record, record.blocks, record.epoch)
     return [quarantined for quarantined in left if quarantined.machine in faulty]
 
 
 def left_behind(
-    site: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
+    cluster: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
 ) -> list[QuarantineRecord]:
     """Devices that a partition has had, or nearly, and that must be reset: a record a machine."""
     return [
@@ -257,7 +257,7 @@ def left_behind(
             epoch=epoch,
             partition=record.name,
         )
-        for machine, block in site.blocks_by_machine(blocks)
+        for machine, block in cluster.blocks_by_machine(blocks)
     ]
 
 

@@ -158,14 +158,14 @@ class LaunchMoves:
     ) -> PendingMove:
         """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
         state, record, seconds = self._state, step.entry.known, step.lease.move_seconds
-        assert step.entry.site is not None
+        assert step.entry.cluster is not None
         return PendingMove(
             id=word,
             partition=record.name,
             owner=record.owner,
             size=record.size,
             lease=step.lease.record.id,
-            site=step.entry.site,
+            cluster=step.entry.cluster,
             target=step.target,
             waiter=room.waiter if room else "",
             room=room.goal.blocks if room else (),
@@ -202,7 +202,7 @@ class LaunchMoves:
         if move.room_for:
             return True  # its scheduler knows
         if not move.waiter:
-            return not move.site.drained.isdisjoint(entry.machines)
+            return not move.cluster.drained.isdisjoint(entry.machines)
         reservations = state.reservations.values()
         reservation = next(
             (candidate for candidate in reservations if candidate.waiter == move.waiter), None
@@ -215,9 +215,9 @@ class LaunchMoves:
         self._forget(move)
         self.failed += 1
         state.record_event("MoveCalledOff", move.partition, move.owner, reason)
-        move.site.index.release(move.target)
+        move.cluster.index.release(move.target)
         self._think_over(move, 0.0)
-        state.freed(move.site, move.target.blocks, "")
+        state.freed(move.cluster, move.target.blocks, "")
 
     def _forget(self, move: PendingMove) -> None:
         del self._state.moves[move.lease]
@@ -234,7 +234,7 @@ class LaunchMoves:
 
 
 def _destination(move: PendingMove) -> str:
-    return f"to {' and '.join(move.site.parts(move.target.blocks))}"
+    return f"to {' and '.join(move.cluster.parts(move.target.blocks))}"
 
 
 def row(move: PendingMove, state: str, now: float) -> MoveRow:
@@ -247,5 +247,5 @@ def row(move: PendingMove, state: str, now: float) -> MoveRow:
         state=state,
         waiter=move.waiter or move.room_for,
         within=max(0.0, move.until - now) if state == "ASKED" else 0.0,
-        to=" ".join(move.site.parts(move.target.blocks)),
+        to=" ".join(move.cluster.parts(move.target.blocks)),
     )

@@ -45,14 +45,17 @@ def movable(
     instances can be moved. job: of what schedulers made for jobs, since that is in their books as
     well, and they alone say when it moves, and where to.
     """
-    record, site = entry.record, entry.site
-    if record is None or site is None or not record.movable or record.profile:
+    record, cluster = entry.record, entry.cluster
+    if record is None or cluster is None or not record.movable or record.profile:
         return None
     if bool(record.job) is not job:
         return None
     if entry.fences or entry.lock.locked() or len(entry.leases) != 1 or state_of(record) != READY:
         return None
-    if site.cluster.family.attachment is not Attachment.FABRIC or state.hardware.fabric is not None:
+    if (
+        cluster.layout.family.attachment is not Attachment.FABRIC
+        or state.hardware.fabric is not None
+    ):
         return None  # its devices are not the same to all hosts
     (lease,) = entry.leases.values()
     if lease.ending or lease.late or not lease.move_seconds or lease.record.count != record.size:
@@ -79,12 +82,12 @@ def plan_room(
     The largest launch moves first. All targets are taken on return. None: nothing has changed.
     """
     now, old = state.now(), reservation.goal
-    site, size = old.site, sum(block.size for block in old.blocks)
-    if not able or site.index.free(old.allocation) + reservation.reserved < size:
+    cluster, size = old.cluster, sum(block.size for block in old.blocks)
+    if not able or cluster.index.free(old.allocation) + reservation.reserved < size:
         return None
-    occupied = _occupied(state, site.cluster.name, old.allocation)
+    occupied = _occupied(state, cluster.layout.name, old.allocation)
     worth = (_free_at(state, old, reservation.owner, now) - now) * size
-    places = list(islice(candidates(state, site, spec, old.allocation), MAX_CANDIDATES))
+    places = list(islice(candidates(state, cluster, spec, old.allocation), MAX_CANDIDATES))
     occupants_by_place = [_inside(blocks, occupied) for blocks in places]
     known = {
         name: _in_the_way(state, name, able)
@@ -95,7 +98,7 @@ def plan_room(
         lost = max(known[name].seconds for name in names)
         busy = sum(occupants_by_place[place_index].values())
         goal = Goal(
-            site, old.allocation, places[place_index], now + lost, False, busy, tuple(names)
+            cluster, old.allocation, places[place_index], now + lost, False, busy, tuple(names)
         )
         reservation.lift()
         room = Reservation(reservation.waiter, reservation.order, goal, now, reservation.owner)
@@ -124,8 +127,8 @@ def _free_at(state: ControllerState, goal: Goal, owner: str, now: float) -> floa
 def undo(steps: Sequence[MoveStep]) -> None:
     """Undo planned moves: free their targets."""
     for step in steps:
-        assert step.entry.site is not None
-        step.entry.site.index.release(step.target)
+        assert step.entry.cluster is not None
+        step.entry.cluster.index.release(step.target)
 
 
 def _placed(
@@ -134,12 +137,12 @@ def _placed(
     steps: list[MoveStep] = []
     for name in names:
         entry = state.partitions[name]
-        assert entry.site is not None
-        target = entry.site.index.find(shape_of(entry.known))
+        assert entry.cluster is not None
+        target = entry.cluster.index.find(shape_of(entry.known))
         if target is None:
             undo(steps)
             return None
-        entry.site.index.take(target)
+        entry.cluster.index.take(target)
         steps.append(MoveStep(entry, able[name], target))
     return steps
 
@@ -180,13 +183,13 @@ def _in_the_way(state: ControllerState, name: str, able: Mapping[str, HeldLease]
 def on_drained(state: ControllerState, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:
     """Launches on machines that are drained, as far as there is another place. Targets are taken
     one by one."""
-    for site in state.inventory.sites.values():
-        for machine in sorted(site.drained):
+    for cluster in state.inventory.clusters.values():
+        for machine in sorted(cluster.drained):
             for entry in state.partitions.on(machine):
                 lease = able.get(entry.name)
                 if lease is None or lease.move:
                     continue
-                target = site.index.find(shape_of(entry.known))
+                target = cluster.index.find(shape_of(entry.known))
                 if target is not None:
-                    site.index.take(target)
+                    cluster.index.take(target)
                     yield MoveStep(entry, lease, target)

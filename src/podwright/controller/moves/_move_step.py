@@ -32,18 +32,18 @@ from podwright.controller.state._records import (
 
 async def shift(state: ControllerState, entry: Entry, pending: PendingMove) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
-    record, site, target = entry.known, pending.site, pending.target
+    record, cluster, target = entry.known, pending.cluster, pending.target
     epoch = state.epochs.next()
-    at_target = left_behind(site, record, target.blocks, epoch)
+    at_target = left_behind(cluster, record, target.blocks, epoch)
 
     def stays() -> None:
-        site.index.release(target)
-        quarantine(state, site, at_target)
+        cluster.index.release(target)
+        quarantine(state, cluster, at_target)
 
-    with unless_written(lambda: site.index.release(target)):
+    with unless_written(lambda: cluster.index.release(target)):
         await state.journal.commit([*map(put_quarantine, at_target)])
     faults = await state.hardware.configure(
-        entry.name, epoch, site.parts(target.blocks), owner=record.owner
+        entry.name, epoch, cluster.parts(target.blocks), owner=record.owner
     )
     if faults:
         stays()
@@ -51,21 +51,21 @@ async def shift(state: ControllerState, entry: Entry, pending: PendingMove) -> l
     moved = msgspec.structs.replace(
         record, blocks=target.blocks, gcds=target.gcds, epoch=epoch, dirty=""
     )
-    left = left_behind(site, record, record.blocks, record.epoch)
+    left = left_behind(cluster, record, record.blocks, record.epoch)
     with unless_written(stays):
         await state.journal.commit(
             [put(moved), *map(drop_quarantine, at_target), *map(put_quarantine, left)]
         )
-    site.index.release(record.placement)
-    quarantine(state, site, left)
+    cluster.index.release(record.placement)
+    quarantine(state, cluster, left)
     state.set(entry, moved)
     return []
 
 
 def quarantine(
-    state: ControllerState, site: IndexedCluster, left: Sequence[QuarantineRecord]
+    state: ControllerState, cluster: IndexedCluster, left: Sequence[QuarantineRecord]
 ) -> None:
     """Devices that are free in the index are nobody's until they are reset."""
     for quarantined in left:
-        site.index.take(quarantined.placement)
+        cluster.index.take(quarantined.placement)
         state.quarantine[quarantined.key] = quarantined

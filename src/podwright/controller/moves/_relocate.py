@@ -32,7 +32,7 @@ def may_move(state: ControllerState, entry: Entry, now: float) -> bool:
         record is not None
         and record.relocatable
         and not record.transient
-        and entry.site is not None
+        and entry.cluster is not None
         and not entry.fences
         and all(would_cut_off(state, entry, lease) for lease in entry.leases.values())
         and state_of(record) == BROKEN
@@ -43,14 +43,14 @@ def may_move(state: ControllerState, entry: Entry, now: float) -> bool:
 
 async def relocate(state: ControllerState, entry: Entry) -> bool:
     """Move a partition whose lock is held. Returns False if there was no room for it."""
-    record, site = entry.known, entry.site
-    assert site is not None
-    target = site.index.find(shape_of(record))
+    record, cluster = entry.known, entry.cluster
+    assert cluster is not None
+    target = cluster.index.find(shape_of(record))
     if target is None:
         entry.retry_at = state.now() + AGAIN
         return False
-    site.index.take(target)
-    left = left_behind(site, record, record.blocks, record.epoch)
+    cluster.index.take(target)
+    left = left_behind(cluster, record, record.blocks, record.epoch)
     ending_leases = list(entry.leases.values())
     moved = move(
         record,
@@ -62,7 +62,7 @@ async def relocate(state: ControllerState, entry: Entry) -> bool:
         dirty="",
         auto_resets=0,
     )
-    with ending(ending_leases), unless_written(lambda: site.index.release(target)):
+    with ending(ending_leases), unless_written(lambda: cluster.index.release(target)):
         await state.journal.commit(
             [
                 put(moved),
@@ -70,8 +70,8 @@ async def relocate(state: ControllerState, entry: Entry) -> bool:
                 *(drop_lease(x.record.id) for x in ending_leases),
             ]
         )
-    site.index.release(record.placement)
-    quarantine(state, site, left)
+    cluster.index.release(record.placement)
+    quarantine(state, cluster, left)
     state.set(entry, moved)
     state.drop_leases(entry, ending_leases)
     reason = "; ".join(record.errors) or "its devices failed"

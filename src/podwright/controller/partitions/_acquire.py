@@ -291,8 +291,8 @@ def _share(wanted: Acquisition, entry: Entry) -> LeaseShare:
     if record.ready is ReadyState.ERROR and entry.fences:
         raise fences.refusal(state, entry, wanted.action)
     division = Division()
-    if entry.site is not None:
-        division = divide(record, wanted.spec, entry.site.cluster.family, wanted.action)
+    if entry.cluster is not None:
+        division = divide(record, wanted.spec, entry.cluster.layout.family, wanted.action)
     first, count = _choose(wanted, entry, state.leases.get(parent), other_leases)
     return LeaseShare(division, first, count)
 

@@ -65,11 +65,11 @@ def place(
     wanted = spec.spec
     quotas.check(state, owner, wanted.allocation, spec.size, spec.action, instead_of=instead_of)
     refused: PodwrightError | None = None
-    for site in state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
-        refusal = site.index.plan(spec.at(site.cluster))
+    for cluster in state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
+        refusal = cluster.index.plan(spec.at(cluster.layout))
         assert isinstance(refusal, Refusal)
-        obstacles = partial(in_the_way, state, site, wanted, refusal, owner)
-        error = no_place(refusal, site, wanted, spec.action, obstacles)
+        obstacles = partial(in_the_way, state, cluster, wanted, refusal, owner)
+        error = no_place(refusal, cluster, wanted, spec.action, obstacles)
         if refused is None or isinstance(error, NoCapacity):
             refused = error
     assert refused is not None
@@ -89,46 +89,46 @@ def try_place(
     Raises NoCapacity for a quota, InvalidRequest, NotFound.
     """
     wanted = spec.spec
-    sites = state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
-    if wanted.devices and not wanted.cluster and len(sites) > 1:
+    clusters = state.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
+    if wanted.devices and not wanted.cluster and len(clusters) > 1:
         raise InvalidRequest(
             "devices are named, but not their cluster",
             operation=spec.action,
-            would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
+            would_work=f"name one of the clusters {', '.join(s.layout.name for s in clusters)}",
         )
-    for site in sites:
-        request = spec.at(site.cluster)
-        hosts = _hosts(state, spec, site, owner)
-        placement = site.index.find(request)
+    for cluster in clusters:
+        request = spec.at(cluster.layout)
+        hosts = _hosts(state, spec, cluster, owner)
+        placement = cluster.index.find(request)
         if placement is not None:
-            if site.closed:
-                guard(site, wanted, placement)
-            routing = spec.routing(site.cluster, placement.blocks)
-            site.index.take(placement)
+            if cluster.closed:
+                guard(cluster, wanted, placement)
+            routing = spec.routing(cluster.layout, placement.blocks)
+            cluster.index.take(placement)
         elif duration and state.reservations:
-            placement = slip(state, site, owner, request, state.now() + duration)
+            placement = slip(state, cluster, owner, request, state.now() + duration)
             if placement is not None:
-                routing = spec.routing(site.cluster, placement.blocks)
+                routing = spec.routing(cluster.layout, placement.blocks)
         if placement is not None:
             claim = _admitted(
-                state, site, placement, routing, owner, spec.action, instead_of=instead_of
+                state, cluster, placement, routing, owner, spec.action, instead_of=instead_of
             )
             return claim._replace(hosts=hosts)
     return None
 
 
 def _hosts(
-    state: ControllerState, spec: CheckedSpec, site: IndexedCluster, owner: str
+    state: ControllerState, spec: CheckedSpec, cluster: IndexedCluster, owner: str
 ) -> tuple[str, ...]:
     """The hosts of a pool's devices, by the fabric's names; none for other clusters.
 
     Raises InvalidRequest for a host that the fabric does not know, and WrongState for one that has
     devices of another user: nothing on a host keeps the devices of a pool apart.
     """
-    hosts = spec.hosts(site.cluster)
+    hosts = spec.hosts(cluster.layout)
     if not hosts:
         return ()
-    hosts = known_hosts(hosts, state.hardware.pool_hosts, site.cluster.name, spec.action)
+    hosts = known_hosts(hosts, state.hardware.pool_hosts, cluster.layout.name, spec.action)
     for record in state.partitions.records():
         if record.owner != owner and (both := set(record.hosts).intersection(hosts)):
             raise WrongState(
@@ -141,7 +141,7 @@ def _hosts(
 
 def _admitted(
     state: ControllerState,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     placement: Placement,
     routing: Routing,
     owner: str,
@@ -158,11 +158,11 @@ def _admitted(
             state, owner, placement.allocation, placement.size, action, instead_of=instead_of
         )
     except NoCapacity:
-        site.index.release(placement)
+        cluster.index.release(placement)
         for reservation in state.reservations.values():
             reservation.absorb()
         raise
-    return DeviceClaim(site, placement, admitted, routing)
+    return DeviceClaim(cluster, placement, admitted, routing)
 
 
 def make_record(
@@ -183,10 +183,10 @@ def make_record(
     creator: who asked in the caller's name, for which job and as which scheduler.
     """
     spec = checked.spec
-    site, placement = claim.site, claim.placement
+    cluster, placement = claim.cluster, claim.placement
     return PartitionRecord(
         name=spec.name,
-        cluster=site.cluster.name,
+        cluster=cluster.layout.name,
         allocation=placement.allocation,
         size=placement.size,
         num_gcds=len(placement.gcds),
@@ -247,7 +247,7 @@ async def begin_create(
         give_back(state, claim)
         raise
     name = checked.spec.name
-    entry = Entry(name, claim.site, makers=(caller.name, creator))
+    entry = Entry(name, claim.cluster, makers=(caller.name, creator))
     state.partitions.add(entry)
     try:
         await entry.lock.acquire()  # nobody else knows it yet: this does not wait
@@ -303,7 +303,7 @@ def check_duration(duration: float, action: str) -> None:
 def untake(state: ControllerState, claim: DeviceClaim) -> None:
     """Undo a claim that nobody has noticed: no waiter is told that devices are free."""
     state.admitted.discard(claim.admitted)
-    claim.site.index.release(claim.placement)
+    claim.cluster.index.release(claim.placement)
     for reservation in state.reservations.values():
         reservation.absorb()
 
@@ -312,8 +312,8 @@ def give_back(state: ControllerState, claim: DeviceClaim | None) -> None:
     """Free claimed devices that were not used, and tell the queue. None: does nothing."""
     if claim is not None:
         state.admitted.discard(claim.admitted)
-        claim.site.index.release(claim.placement)
-        state.freed(claim.site, claim.placement.blocks, "")
+        claim.cluster.index.release(claim.placement)
+        state.freed(claim.cluster, claim.placement.blocks, "")
 
 
 def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:

@@ -42,14 +42,14 @@ async def replace(state: ControllerState, entry: Entry, new: Successor) -> HeldL
     Raises as creation does; then the old partition stands as it did, unless its machines
     failed (then it is in ERROR) or those of the new one did (then it is removed).
     """
-    old, old_site = entry.known, entry.site
-    if old_site is not None:
-        old_site.index.release(old.placement)
+    old, old_cluster = entry.known, entry.cluster
+    if old_cluster is not None:
+        old_cluster.index.release(old.placement)
     try:
         claim = place(state, new.checked, owner=old.owner, instead_of=old)
     except BaseException:
-        if old_site is not None:
-            old_site.index.take(old.placement)
+        if old_cluster is not None:
+            old_cluster.index.take(old.placement)
         raise
     try:
         return await _exchange(state, entry, new, claim)
@@ -60,25 +60,25 @@ async def replace(state: ControllerState, entry: Entry, new: Successor) -> HeldL
 async def _exchange(
     state: ControllerState, entry: Entry, new: Successor, claim: DeviceClaim
 ) -> HeldLease:
-    old, old_site, action = entry.known, entry.site, new.checked.action
-    site, placement = claim.site, claim.placement
-    rest = _rest(old_site, old.blocks, site, placement.blocks)
+    old, old_cluster, action = entry.known, entry.cluster, new.checked.action
+    cluster, placement = claim.cluster, claim.placement
+    rest = _rest(old_cluster, old.blocks, cluster, placement.blocks)
     leftovers = [Placement(old.allocation, (b,), (b,)) for b in rest]
-    if old_site is not None:
+    if old_cluster is not None:
         for leftover in leftovers:
-            old_site.index.take(leftover)
+            old_cluster.index.take(leftover)
 
     def let_go() -> None:
-        if old_site is not None:
+        if old_cluster is not None:
             for leftover in leftovers:
-                old_site.index.release(leftover)
+                old_cluster.index.release(leftover)
 
     def take_back() -> None:
-        entry.site = old_site
-        site.index.release(placement)
+        entry.cluster = old_cluster
+        cluster.index.release(placement)
         let_go()
-        if old_site is not None:
-            old_site.index.take(old.placement)
+        if old_cluster is not None:
+            old_cluster.index.take(old.placement)
 
     removing = move(old, REMOVING, epoch=state.epochs.next(), errors=())
     with unless_written(take_back):
@@ -88,7 +88,7 @@ async def _exchange(
     if faults:
         take_back()
         state.admitted.discard(claim.admitted)
-        state.freed(site, placement.blocks, "")  # only now, or a waiter would get what is old's
+        state.freed(cluster, placement.blocks, "")  # only now, or a waiter would get what is old's
         await steps.break_down(state, entry, faults)
         raise failed(
             old,
@@ -97,11 +97,11 @@ async def _exchange(
             "remove it by force, or repair the machine and try again",
         )
     record = make_record(state, new.caller, new.checked, claim, transient=new.transient, owner=old)
-    entry.site = site
+    entry.cluster = cluster
     with unless_written(take_back):
         await steps.begin_create(state, entry, record, whole_lease(new.draft, record))
     let_go()
-    state.freed(old_site, rest, "")
+    state.freed(old_cluster, rest, "")
     (lease,) = entry.leases.values()
     faults = await steps.finish_create(state, entry)
     if faults:
@@ -114,13 +114,13 @@ async def _exchange(
 
 
 def _rest(
-    old_site: IndexedCluster | None,
+    old_cluster: IndexedCluster | None,
     old: Sequence[Block],
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     new: Sequence[Block],
 ) -> list[Block]:
     """The blocks of `old` that `new` does not cover, cut by halves."""
-    if old_site is not site:
+    if old_cluster is not cluster:
         return list(old)
     out: list[Block] = []
     todo = list(old)

@@ -275,13 +275,15 @@ class GuestQueue:
         goals: list[Goal] = []
         for need in head.needs:
             best: Goal | None = None
-            for cluster, allocation in self._pools(need):
-                if (cluster, allocation) in barred or any(
-                    goal.pool == (cluster, allocation) for goal in goals
+            for cluster_name, allocation in self._pools(need):
+                if (cluster_name, allocation) in barred or any(
+                    goal.pool == (cluster_name, allocation) for goal in goals
                 ):
                     continue
-                site = self._state.inventory.sites[cluster]
-                goal = guest_goal(self._state, site, head.owner, need.sizes, allocation, end_times)
+                cluster = self._state.inventory.clusters[cluster_name]
+                goal = guest_goal(
+                    self._state, cluster, head.owner, need.sizes, allocation, end_times
+                )
                 if goal and (best is None or goal.starts_at < best.starts_at):
                     best = goal
             if best is None:
@@ -345,23 +347,25 @@ class GuestQueue:
         """Whether devices for each need are free that are kept for nobody. It costs far less than
         `_goals`."""
         for need in head.needs:
-            site = self._state.inventory.sites.get(need.cluster)
-            if site is None:
+            cluster = self._state.inventory.clusters.get(need.cluster)
+            if cluster is None:
                 return False
             spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
             try:
-                request = CheckedSpec(spec, "keep a place").at(site.cluster)
+                request = CheckedSpec(spec, "keep a place").at(cluster.layout)
             except InvalidRequest:
                 return False  # the cluster has no such block
-            if site.index.find(request) is None:
+            if cluster.index.find(request) is None:
                 return False
         return True
 
     def _pools(self, need: Need) -> list[Pool]:
-        site = self._state.inventory.sites.get(need.cluster)
-        if site is None:
+        cluster = self._state.inventory.clusters.get(need.cluster)
+        if cluster is None:
             return []
-        return [(need.cluster, name) for name in site.allocations if need.allocation in ("", name)]
+        return [
+            (need.cluster, name) for name in cluster.allocations if need.allocation in ("", name)
+        ]
 
     def _places_of(self, head: FirstJob) -> list[Reservation]:
         return [

@@ -176,7 +176,7 @@ class PodRehearsal:
         self, checked: CheckedSpec, claim: DeviceClaim, caller: Caller, key: str, seconds: float
     ) -> None:
         state, name = self._state, checked.spec.name
-        entry = Entry(name, claim.site)
+        entry = Entry(name, claim.cluster)
         state.partitions.add(entry)
         state.set(entry, make_record(state, caller, checked, claim, guest=key, duration=seconds))
         state.admitted.discard(claim.admitted)

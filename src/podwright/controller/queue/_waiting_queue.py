@@ -75,12 +75,12 @@ class WaitingQueue:
 
     # -- being told --------------------------------------------------------------------------
 
-    def freed(self, site: IndexedCluster | None, blocks: Sequence[Block], name: str) -> None:
+    def freed(self, cluster: IndexedCluster | None, blocks: Sequence[Block], name: str) -> None:
         """Serve waiters after devices became free, a lease on `name` ended or machines changed."""
         for reservation in self._state.reservations.values():
             if not blocks and not name:
                 reservation.planned_at = 0.0  # machines or quotas changed: think it over
-            if reservation.goal.site is site and overlap(reservation.goal.blocks, blocks):
+            if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
                 reservation.absorb()
         if name in self._named:
             self._look_at(name)
@@ -204,9 +204,9 @@ class WaitingQueue:
             self.guests.plan(before_people=True)
         best: Goal | None = None
         spec = waiter.spec
-        for site in state.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
-            for allocation in site.allocations:
-                pool = (site.cluster.name, allocation)
+        for cluster in state.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
+            for allocation in cluster.allocations:
+                pool = (cluster.layout.name, allocation)
                 other = state.reservations.get(pool)
                 if spec.allocation not in ("", allocation) or (
                     other is not None
@@ -214,7 +214,7 @@ class WaitingQueue:
                     and (other.guest or other.order < waiter.order)
                 ):
                     continue
-                goal = goal_for(state, site, waiter.record.name, spec, allocation)
+                goal = goal_for(state, cluster, waiter.record.name, spec, allocation)
                 if goal and (best is None or goal.starts_at < best.starts_at):
                     best = goal
         if old is not None:
@@ -242,7 +242,7 @@ class WaitingQueue:
         goal = old.goal
         if best is None or not in_service(self._state, goal):
             return None
-        now = goal_at(self._state, goal.site, waiter.record.name, goal.allocation, goal.blocks)
+        now = goal_at(self._state, goal.cluster, waiter.record.name, goal.allocation, goal.blocks)
         sooner = best.known and now.known and best.starts_at < now.starts_at
         return None if sooner else now
 

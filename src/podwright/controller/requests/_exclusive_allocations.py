@@ -33,7 +33,7 @@ def kept_out(state: ControllerState, caller: Caller, request: Value) -> Value:
 
     Raises Denied for another's, InvalidRequest where it must be said which one.
     """
-    if not any(site.closed or site.owned for site in state.inventory.sites.values()):
+    if not any(cluster.closed or cluster.owned for cluster in state.inventory.clusters.values()):
         return request
     if isinstance(request, WaitRequest):
         inner = request.create or request.acquire
@@ -60,16 +60,23 @@ def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> Pa
 
     Raises as `kept_out`.
     """
-    sites = [site for name, site in state.inventory.sites.items() if spec.cluster in ("", name)]
-    if not any(site.closed or site.owned for site in sites):
+    clusters = [
+        cluster for name, cluster in state.inventory.clusters.items() if spec.cluster in ("", name)
+    ]
+    if not any(cluster.closed or cluster.owned for cluster in clusters):
         return spec
     _check(state, caller, spec)
     if spec.allocation:
         return spec
     if caller.role is Role.SCHEDULER:
-        choice = [name for site in sites for name, who in site.closed.items() if who == caller.name]
+        choice = [
+            name
+            for cluster in clusters
+            for name, who in cluster.closed.items()
+            if who == caller.name
+        ]
     else:
-        choice = _open_allocations(sites, caller)
+        choice = _open_allocations(clusters, caller)
     if len(choice) == 1:
         return msgspec.structs.replace(spec, allocation=choice[0])
     if choice:
@@ -78,28 +85,28 @@ def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> Pa
             operation=_described(spec),
             would_work=f"say which one, as in --allocation {choice[0]}",
         )
-    site = next(site for site in sites if site.closed or site.owned)
+    cluster = next(cluster for cluster in clusters if cluster.closed or cluster.owned)
     if "allocations" in state.sight.private:
         raise Denied(
             "every allocation is kept for the jobs of others",
             operation=_described(spec),
             would_work="submit a job of your own",
         )
-    raise _denied(spec, site, next(iter([*site.closed, *site.owned])))
+    raise _denied(spec, cluster, next(iter([*cluster.closed, *cluster.owned])))
 
 
-def guard(site: IndexedCluster, spec: PartitionSpec, placement: Placement) -> None:
+def guard(cluster: IndexedCluster, spec: PartitionSpec, placement: Placement) -> None:
     """Raises Denied for a placement in a scheduler's allocation that was not named."""
-    if not spec.allocation and placement.allocation in site.closed:
-        raise _denied(spec, site, placement.allocation)
+    if not spec.allocation and placement.allocation in cluster.closed:
+        raise _denied(spec, cluster, placement.allocation)
 
 
 def lends(caller: Caller, entry: Entry) -> bool:
     """Whether a scheduler may lease a partition to others: it made it, or it is among its own."""
     if caller.role is not Role.SCHEDULER:
         return False
-    site, record = entry.site, entry.known
-    closed_to_caller = site is not None and site.closed.get(record.allocation) == caller.name
+    cluster, record = entry.cluster, entry.known
+    closed_to_caller = cluster is not None and cluster.closed.get(record.allocation) == caller.name
     return closed_to_caller or record.creator == caller.name
 
 
@@ -130,36 +137,36 @@ def _with_spec(
 def _check(state: ControllerState, caller: Caller, spec: PartitionSpec) -> None:
     if caller.role is Role.ADMINISTRATOR:
         return
-    for name, site in state.inventory.sites.items():
+    for name, cluster in state.inventory.clusters.items():
         if spec.cluster not in ("", name):
             continue
-        if who := site.closed.get(spec.allocation):
+        if who := cluster.closed.get(spec.allocation):
             may = caller.role is Role.SCHEDULER and caller.name == who
         else:
-            owner = site.owned.get(spec.allocation)
+            owner = cluster.owned.get(spec.allocation)
             may = owner is None or may_change(caller, owner)
         if not may:
-            raise _denied(spec, site, spec.allocation, _open_allocations([site], caller))
+            raise _denied(spec, cluster, spec.allocation, _open_allocations([cluster], caller))
 
 
-def _open_allocations(sites: list[IndexedCluster], caller: Caller) -> list[str]:
+def _open_allocations(clusters: list[IndexedCluster], caller: Caller) -> list[str]:
     """The allocations that are open to the caller."""
     return [
         name
-        for site in sites
-        for name in site.allocations
-        if name not in site.closed and site.owned.get(name, caller.name) == caller.name
+        for cluster in clusters
+        for name in cluster.allocations
+        if name not in cluster.closed and cluster.owned.get(name, caller.name) == caller.name
     ]
 
 
 def _denied(
     spec: PartitionSpec,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     allocation: str,
     alternatives: list[str] | None = None,
 ) -> Denied:
     """The error that names the owner of an allocation, or of one in the way if none was named."""
-    scheduler, owner = site.closed.get(allocation, ""), site.owned.get(allocation, "")
+    scheduler, owner = cluster.closed.get(allocation, ""), cluster.owned.get(allocation, "")
     where = f"allocation {spec.allocation}" if spec.allocation else "every allocation"
     problem = f"{where} is kept for the jobs of {scheduler}"
     if owner:

@@ -34,35 +34,39 @@ def _who(waiter: str) -> str:
 
 
 def in_the_way(
-    state: ControllerState, site: IndexedCluster, spec: PartitionSpec, refusal: Refusal, owner: str
+    state: ControllerState,
+    cluster: IndexedCluster,
+    spec: PartitionSpec,
+    refusal: Refusal,
+    owner: str,
 ) -> dict[str, Any]:
     """What stands in the way of `owner`'s request, and the nearest that would start at once."""
     obstructing = [
         entry
         for entry in state.partitions.values()
         if (record := entry.record) is not None
-        and record.cluster == site.cluster.name
+        and record.cluster == cluster.layout.name
         and spec.allocation in ("", record.allocation)
     ]
     obstructing.sort(key=lambda entry: (-entry.known.size, entry.name))
     named = [entry for entry in obstructing if state.sight.partition_to(owner, entry.known)][:SHOWN]
-    own = [m for m in site.machines() if _is_in(site, m, spec.allocation)]
+    own = [m for m in cluster.machines() if _is_in(cluster, m, spec.allocation)]
     reserved = [
         reservation
-        for (cluster, allocation), reservation in state.reservations.items()
-        if cluster == site.cluster.name and spec.allocation in ("", allocation)
+        for (cluster_name, allocation), reservation in state.reservations.items()
+        if cluster_name == cluster.layout.name and spec.allocation in ("", allocation)
     ]
     size = spec.size or len(spec.devices)
     near = nearest(state, spec, refusal.largest)
     return {
-        "cluster": site.cluster.name,
+        "cluster": cluster.layout.name,
         "free": refusal.free,
         "largest": refusal.largest,
         "fragmented": refusal.free >= size,
         "partitions": [_standing(state, entry) for entry in named],
         "more_partitions": len(obstructing) - len(named),
         "down": [m for m in own if m in state.down],
-        "drained": [m for m in own if m in site.drained and m not in state.down],
+        "drained": [m for m in own if m in cluster.drained and m not in state.down],
         "kept_for": sorted(
             reservation.waiter
             for reservation in reserved
@@ -78,11 +82,11 @@ def in_the_way(
 def nearest(state: ControllerState, spec: PartitionSpec, largest: int) -> PartitionSpec | None:
     """The request nearest to this one that would start now: the same size first."""
     for other in _variants(spec, largest):
-        for site in state.inventory.sites.values():
+        for cluster in state.inventory.clusters.values():
             if (
-                other.cluster in ("", site.cluster.name)
-                and (not other.allocation or other.allocation in site.allocations)
-                and isinstance(site.index.plan(to_request(other, site.cluster)), Placement)
+                other.cluster in ("", cluster.layout.name)
+                and (not other.allocation or other.allocation in cluster.allocations)
+                and isinstance(cluster.index.plan(to_request(other, cluster.layout)), Placement)
             ):
                 return other
     return None
@@ -209,12 +213,12 @@ def of_partition(state: ControllerState, entry: Entry, caller: Caller) -> Explan
         if entry.name in reservation.goal.partitions:
             seen = state.sight.waiter(caller, reservation.owner)
             lines.append(f"{_who(reservation.waiter) if seen else 'another'} waits for its devices")
-    if entry.site is not None:
+    if entry.cluster is not None:
         machines = list(entry.parts())
         lines += [f"machine {m} does not answer" for m in machines if m in state.down]
-        lines += [f"machine {m} is drained" for m in machines if m in entry.site.drained]
+        lines += [f"machine {m} is drained" for m in machines if m in entry.cluster.drained]
     in_use = bool(entry.leases or entry.fences)
-    silent = entry.site is None or not state.down.isdisjoint(entry.machines)
+    silent = entry.cluster is None or not state.down.isdisjoint(entry.machines)
     free = not in_use and record.ready is ReadyState.ACTIVE and not silent
     if free:
         lines.append("nobody holds it: a launch can have it at once")
@@ -235,5 +239,5 @@ def _standing(state: ControllerState, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _is_in(site: IndexedCluster, machine: str, allocation: str) -> bool:
-    return not allocation or machine in site.allocations.get(allocation, ())
+def _is_in(cluster: IndexedCluster, machine: str, allocation: str) -> bool:
+    return not allocation or machine in cluster.allocations.get(allocation, ())

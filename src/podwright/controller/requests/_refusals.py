@@ -18,7 +18,7 @@ from podwright.wire import PartitionSpec
 
 def no_place(
     refusal: Refusal,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     spec: PartitionSpec,
     action: str,
     obstacles: Callable[[], dict[str, Any]],
@@ -30,7 +30,7 @@ def no_place(
     data: dict[str, Any] = {
         "free": refusal.free,
         "largest": refusal.largest,
-        "cluster": site.cluster.name,
+        "cluster": cluster.layout.name,
     }
     if refusal.never:
         sizes = list(refusal.nearest_sizes)
@@ -43,9 +43,9 @@ def no_place(
         return InvalidRequest(
             refusal.rule, operation=action, would_work=would_work, **data, nearest=sizes
         )
-    place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {site.cluster.name}"
+    place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {cluster.layout.name}"
     data = obstacles()
-    problem = f"{refusal.rule} ({place} has {_size(site, spec)}, {refusal.free} of them free)"
+    problem = f"{refusal.rule} ({place} has {_size(cluster, spec)}, {refusal.free} of them free)"
     if standing := data["partitions"]:
         problem += "; in the way: " + ", ".join(
             f"{p['partition']} ({p['owner']}, {p['size']})" for p in standing
@@ -64,8 +64,8 @@ def no_place(
     return NoCapacity(problem, operation=action, would_work=in_words(spec, data["nearest"]), **data)
 
 
-def _size(site: IndexedCluster, spec: PartitionSpec) -> int:
-    return site.index.size(spec.allocation or None)
+def _size(cluster: IndexedCluster, spec: PartitionSpec) -> int:
+    return cluster.index.size(spec.allocation or None)
 
 
 def held_by_others(

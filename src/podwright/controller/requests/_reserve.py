@@ -45,17 +45,21 @@ def end_of(record: PartitionRecord, now: float, *, seen: bool = True) -> tuple[f
 
 
 def goal_for(
-    state: ControllerState, site: IndexedCluster, owner: str, spec: PartitionSpec, allocation: str
+    state: ControllerState,
+    cluster: IndexedCluster,
+    owner: str,
+    spec: PartitionSpec,
+    allocation: str,
 ) -> Goal | None:
     """The place in an allocation that is free soonest, or None where machines are missing.
 
     owner: whose request it is; the ends that others said count only where he may know them.
     """
     now = state.now()
-    busy = _occupied(state, site, owner, allocation, {})
+    busy = _occupied(state, cluster, owner, allocation, {})
     best: Goal | None = None
-    for blocks in islice(candidates(state, site, spec, allocation), MAX_CANDIDATES):
-        goal = _goal(site, allocation, blocks, busy, now)
+    for blocks in islice(candidates(state, cluster, spec, allocation), MAX_CANDIDATES):
+        goal = _goal(cluster, allocation, blocks, busy, now)
         if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
             best = goal
     return best
@@ -63,19 +67,19 @@ def goal_for(
 
 def goal_at(
     state: ControllerState,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     owner: str,
     allocation: str,
     blocks: tuple[Block, ...],
 ) -> Goal:
     """A given place as it stands now. owner: see `goal_for`."""
-    busy = _occupied(state, site, owner, allocation, {})
-    return _goal(site, allocation, blocks, busy, state.now())
+    busy = _occupied(state, cluster, owner, allocation, {})
+    return _goal(cluster, allocation, blocks, busy, state.now())
 
 
 def guest_goal(
     state: ControllerState,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     owner: str,
     sizes: Sequence[int],
     allocation: str,
@@ -89,25 +93,25 @@ def guest_goal(
     so.
     """
     now = state.now()
-    busy = _occupied(state, site, owner, allocation, end_times)
+    busy = _occupied(state, cluster, owner, allocation, end_times)
     chosen: list[Goal] = []
     for size in sizes:
         best: Goal | None = None
-        spec = PartitionSpec(name="", size=size, cluster=site.cluster.name)
-        for blocks in islice(candidates(state, site, spec, allocation), MAX_CANDIDATES):
+        spec = PartitionSpec(name="", size=size, cluster=cluster.layout.name)
+        for blocks in islice(candidates(state, cluster, spec, allocation), MAX_CANDIDATES):
             first, count = blocks[0], len(blocks)
             if first.offset % first.size or (count > 1 and first.domain % count):
                 continue
             if any(overlap(blocks, other.blocks) for other in chosen):
                 continue
-            goal = _goal(site, allocation, blocks, busy, now)
+            goal = _goal(cluster, allocation, blocks, busy, now)
             if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
                 best = goal
         if best is None:
             return None
         chosen.append(best)
     return Goal(
-        site,
+        cluster,
         allocation,
         tuple(block for goal in chosen for block in goal.blocks),
         max(goal.starts_at for goal in chosen),
@@ -120,15 +124,15 @@ def guest_goal(
 def in_service(state: ControllerState, goal: Goal) -> bool:
     """Whether all devices of a goal are healthy, and no machine of it is down, drained, or in
     another allocation by now."""
-    site = goal.site
-    usable = set(site.allocations.get(goal.allocation, ())) - site.drained - state.down
-    return usable.issuperset(site.parts(goal.blocks)) and _healthy(site, goal.blocks)
+    cluster = goal.cluster
+    usable = set(cluster.allocations.get(goal.allocation, ())) - cluster.drained - state.down
+    return usable.issuperset(cluster.parts(goal.blocks)) and _healthy(cluster, goal.blocks)
 
 
-def _healthy(site: IndexedCluster, blocks: Sequence[Block]) -> bool:
-    return not any(site.unhealthy.values()) or all(
-        site.unhealthy.get(machine, frozenset()).isdisjoint(indices)
-        for machine, indices in site.parts(blocks).items()
+def _healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
+    return not any(cluster.unhealthy.values()) or all(
+        cluster.unhealthy.get(machine, frozenset()).isdisjoint(indices)
+        for machine, indices in cluster.parts(blocks).items()
     )
 
 
@@ -158,7 +162,7 @@ def lent_to(state: ControllerState, guest: str) -> Iterator[None]:
 
 def _occupied(
     state: ControllerState,
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     owner: str,
     allocation: str,
     end_times: Mapping[str, float],
@@ -167,30 +171,30 @@ def _occupied(
     now = state.now()
     busy: dict[int, list[Occupied]] = {}
     for record in state.partitions.records():
-        if record.cluster == site.cluster.name and record.allocation == allocation:
+        if record.cluster == cluster.layout.name and record.allocation == allocation:
             end, known = end_of(record, now, seen=state.sight.partition_to(owner, record))
             if now < end_times.get(record.name, 0.0):
                 end, known = end_times[record.name], False
             for block in record.blocks:
                 busy.setdefault(block.domain, []).append(Occupied(block, end, known, record.name))
     for quarantined in state.quarantine.values():
-        if quarantined.cluster == site.cluster.name:
+        if quarantined.cluster == cluster.layout.name:
             block = quarantined.block
             busy.setdefault(block.domain, []).append(Occupied(block, now + 60, False, ""))
     return busy
 
 
 def candidates(
-    state: ControllerState, site: IndexedCluster, spec: PartitionSpec, allocation: str
+    state: ControllerState, cluster: IndexedCluster, spec: PartitionSpec, allocation: str
 ) -> Iterator[tuple[Block, ...]]:
     """The places of a shape in an allocation, were nothing taken, on machines in service."""
-    cluster = site.cluster
-    per, domain_limit = cluster.family.devices_per_machine, cluster.family.max_domain_devices
-    own = site.allocations.get(allocation, ())
-    usable = {m for m in own if m not in state.down and m not in site.drained}
+    layout = cluster.layout
+    per, domain_limit = layout.family.devices_per_machine, layout.family.max_domain_devices
+    own = cluster.allocations.get(allocation, ())
+    usable = {m for m in own if m not in state.down and m not in cluster.drained}
 
     def fits(block: Block) -> bool:
-        machines = cluster.domains[block.domain].machines
+        machines = layout.domains[block.domain].machines
         last = (block.offset + block.size - 1) // per
         return (
             last < len(machines)
@@ -198,7 +202,7 @@ def candidates(
                 machines[machine_index].name in usable
                 for machine_index in range(block.offset // per, last + 1)
             )
-            and _healthy(site, (block,))
+            and _healthy(cluster, (block,))
         )
 
     if spec.profile:
@@ -209,13 +213,13 @@ def candidates(
             yield named
         return
     count = spec.num_ilds or max(1, spec.size // domain_limit)
-    part, domain_count = spec.size // count, len(cluster.domains)
+    part, domain_count = spec.size // count, len(layout.domains)
     rounds = (
-        domain_count if cluster.topology is ClusterTopology.LOOPED and count < domain_count else 0
+        domain_count if layout.topology is ClusterTopology.LOOPED and count < domain_count else 0
     )
     for first in range(max(rounds, domain_count - count + 1)):
         run = [(first + i) % domain_count for i in range(count)]
-        for offset in _offsets(cluster, first, part):
+        for offset in _offsets(layout, first, part):
             blocks = tuple(Block(domain, offset, part) for domain in run)
             if all(fits(block) for block in blocks):
                 yield blocks
@@ -231,7 +235,7 @@ def _offsets(cluster: Cluster, domain: int, part: int) -> Iterator[int]:
 
 
 def slip(
-    state: ControllerState, site: IndexedCluster, owner: str, request: Request, until: float
+    state: ControllerState, cluster: IndexedCluster, owner: str, request: Request, until: float
 ) -> Placement | None:
     """Devices that are kept for a waiter who cannot start before `until`; taken on return.
 
@@ -239,9 +243,9 @@ def slip(
     partitions are private, only requests of the waiter's own owner slip in.
     """
     now = state.now()
-    for (cluster, allocation), reservation in state.reservations.items():
+    for (cluster_name, allocation), reservation in state.reservations.items():
         goal = reservation.goal
-        if cluster != site.cluster.name or request.allocation not in (None, allocation):
+        if cluster_name != cluster.layout.name or request.allocation not in (None, allocation):
             continue
         if not goal.known or not now < until <= goal.starts_at:
             continue
@@ -249,9 +253,9 @@ def slip(
             continue
         reservation.lift()
         try:
-            placement = site.index.plan(_within(request, allocation))
+            placement = cluster.index.plan(_within(request, allocation))
             if not isinstance(placement, Refusal):
-                site.index.take(placement)
+                cluster.index.take(placement)
                 return placement
         finally:
             reservation.absorb()
@@ -263,7 +267,7 @@ def _within(request: Request, allocation: str) -> Request:
 
 
 def _goal(
-    site: IndexedCluster,
+    cluster: IndexedCluster,
     allocation: str,
     blocks: tuple[Block, ...],
     busy: dict[int, list[Occupied]],
@@ -280,7 +284,7 @@ def _goal(
                 starts = max(starts, other.end)
                 known = known and other.known
                 names.append(other.name)
-    return Goal(site, allocation, blocks, starts, known, count, tuple(dict.fromkeys(names)))
+    return Goal(cluster, allocation, blocks, starts, known, count, tuple(dict.fromkeys(names)))
 
 
 def overlap(blocks: Sequence[Block], other_blocks: Sequence[Block]) -> bool:

@@ -13,18 +13,21 @@ from podwright.wire import DeviceRef
 
 
 class IndexedCluster:
-    """One cluster. refs[domain][offset] is the device as partitions show it."""
+    """One cluster. layout: its link domains and machines.
 
-    def __init__(self, cluster: Cluster, allocations: Mapping[str, Sequence[str]]) -> None:
-        self.cluster = cluster
-        self.index = index_of(cluster)
+    refs[domain][offset] is the device as partitions show it.
+    """
+
+    def __init__(self, layout: Cluster, allocations: Mapping[str, Sequence[str]]) -> None:
+        self.layout = layout
+        self.index = index_of(layout)
         self.allocations: dict[str, list[str]] = {}
         for name, machines in allocations.items():
             self.index.define_allocation(name, machines)
             self.allocations[name] = list(machines)
         if not self.allocations:
-            self.allocations[cluster.name] = self.machines()
-        self._per_machine = cluster.family.devices_per_machine
+            self.allocations[layout.name] = self.machines()
+        self._per_machine = layout.family.devices_per_machine
         self.drained: set[str] = set()
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
@@ -36,8 +39,8 @@ class IndexedCluster:
 
     def _lay_out(self) -> None:
         """Names and places of machines, and devices of which nothing is known yet."""
-        cluster = self.cluster
-        self._names = [[m.name for m in d.machines] for d in cluster.domains]
+        layout = self.layout
+        self._names = [[m.name for m in d.machines] for d in layout.domains]
         self.places = {
             name: (d, i) for d, names in enumerate(self._names) for i, name in enumerate(names)
         }
@@ -49,20 +52,20 @@ class IndexedCluster:
                     machine=self._names[d][offset // self._per_machine],
                     index=offset % self._per_machine,
                 )
-                for offset in range(cluster.domain_size(d))
+                for offset in range(layout.domain_size(d))
             ]
-            for d in range(len(cluster.domains))
+            for d in range(len(layout.domains))
         ]
 
     def redefined(
-        self, cluster: Cluster, machines: Mapping[str, Sequence[str]]
+        self, layout: Cluster, machines: Mapping[str, Sequence[str]]
     ) -> NodeIndex | Index:
         """An index of the cluster as it is to be, in which all is taken that is taken now.
 
         machines: of each allocation; none: one for all. Raises ValueError for what has no place
         there.
         """
-        index = index_of(cluster)
+        index = index_of(layout)
         for name, machine_names in machines.items():
             index.define_allocation(name, machine_names)
         for placement in self.index.placements():
@@ -70,13 +73,13 @@ class IndexedCluster:
         return index
 
     def redefine(
-        self, cluster: Cluster, index: NodeIndex | Index, machines: Mapping[str, Sequence[str]]
+        self, layout: Cluster, index: NodeIndex | Index, machines: Mapping[str, Sequence[str]]
     ) -> None:
         """Replace the cluster; machines that stay keep their place."""
         before = {
             name: self.refs[d][i * self._per_machine :] for name, (d, i) in self.places.items()
         }
-        self.cluster, self.index = cluster, index
+        self.layout, self.index = layout, index
         self._lay_out()
         for name, (domain, place) in self.places.items():
             first = place * self._per_machine
@@ -86,7 +89,7 @@ class IndexedCluster:
                 ]
         self.allocations = {
             name: list(machine_names) for name, machine_names in machines.items()
-        } or {cluster.name: self.machines()}
+        } or {layout.name: self.machines()}
         for table in (self.attributes, self.unhealthy):
             for name in table.keys() - self.places.keys():
                 del table[name]
@@ -98,11 +101,11 @@ class IndexedCluster:
         """A function that restores the cluster as it is now, with the devices taken by then."""
         own = {name: copy(attribute) for name, attribute in vars(self).items() if name != "index"}
         machines_by_allocation = (
-            {} if list(self.allocations) == [self.cluster.name] else dict(self.allocations)
+            {} if list(self.allocations) == [self.layout.name] else dict(self.allocations)
         )
 
         def restore() -> None:
-            self.index = self.redefined(own["cluster"], machines_by_allocation)
+            self.index = self.redefined(own["layout"], machines_by_allocation)
             vars(self).update(own)
             for name in self.attributes:
                 self._shape(name)
@@ -119,7 +122,7 @@ class IndexedCluster:
 
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""
-        return [m.name for d in self.cluster.domains for m in d.machines]
+        return [m.name for d in self.layout.domains for m in d.machines]
 
     def learn(self, machine: str, report: MachineReport) -> None:
         """Take over what a machine reports of its devices."""
@@ -193,42 +196,44 @@ class ClusterIndex:
         clusters: Sequence[Cluster],
         allocations: Mapping[str, Mapping[str, Sequence[str]]],
     ) -> None:
-        self.sites = {c.name: IndexedCluster(c, allocations.get(c.name, {})) for c in clusters}
-        self.by_machine = {name: site for site in self.sites.values() for name in site.places}
+        self.clusters = {c.name: IndexedCluster(c, allocations.get(c.name, {})) for c in clusters}
+        self.by_machine = {
+            name: cluster for cluster in self.clusters.values() for name in cluster.places
+        }
 
     @property
     def noun(self) -> str:
         """What a device is called, for sentences about no cluster in particular."""
-        nouns = {site.cluster.family.device_noun for site in self.sites.values()}
+        nouns = {cluster.layout.family.device_noun for cluster in self.clusters.values()}
         return nouns.pop() if len(nouns) == 1 else "device"
 
-    def candidates(self, cluster: str, allocation: str, action: str) -> list[IndexedCluster]:
+    def candidates(self, cluster_name: str, allocation: str, action: str) -> list[IndexedCluster]:
         """The clusters in which the request may be placed, the best first. Raises NotFound or
         InvalidRequest for names that do not exist."""
-        if cluster and cluster not in self.sites:
+        if cluster_name and cluster_name not in self.clusters:
             raise NotFound(
-                f"there is no cluster {cluster}",
+                f"there is no cluster {cluster_name}",
                 operation=action,
-                would_work=f"use {_names(list(self.sites))}",
-                cluster=cluster,
+                would_work=f"use {_names(list(self.clusters))}",
+                cluster=cluster_name,
             )
-        sites = [self.sites[cluster]] if cluster else list(self.sites.values())
+        clusters = [self.clusters[cluster_name]] if cluster_name else list(self.clusters.values())
         if allocation:
-            known = [name for site in sites for name in site.allocations]
-            sites = [site for site in sites if allocation in site.allocations]
-            if not sites:
+            known = [name for cluster in clusters for name in cluster.allocations]
+            clusters = [cluster for cluster in clusters if allocation in cluster.allocations]
+            if not clusters:
                 raise NotFound(
                     f"there is no allocation {allocation}"
-                    + (f" in cluster {cluster}" if cluster else ""),
+                    + (f" in cluster {cluster_name}" if cluster_name else ""),
                     operation=action,
                     would_work=f"use {_names(known)}",
                     allocation=allocation,
                 )
-        if not sites:
+        if not clusters:
             raise InvalidRequest(
                 "this server has no cluster", operation=action, would_work="define one"
             )
-        return sites
+        return clusters
 
 
 def _names(names: Sequence[str]) -> str:

@@ -104,22 +104,22 @@ class ControllerState:
         old = entry.record
         self.partitions.set_record(entry, record)
         divided = old is not None and old.gcds != record.gcds and old.blocks == record.blocks
-        if old is not None and divided and entry.site is not None:
-            entry.site.index.release(old.placement)
-            entry.site.index.take(record.placement)
+        if old is not None and divided and entry.cluster is not None:
+            entry.cluster.index.release(old.placement)
+            entry.cluster.index.take(record.placement)
         if record.ready is ReadyState.ERROR:
             entry.retry_at = self.now() + (2 << min(record.auto_resets, 8))
 
     def forget(self, entry: Entry, left: Sequence[QuarantineRecord] = ()) -> None:
         """Forget a removed partition; its devices are free except those in quarantine."""
         record = entry.known
-        if entry.site is not None:
-            entry.site.index.release(record.placement)
+        if entry.cluster is not None:
+            entry.cluster.index.release(record.placement)
             for quarantined in left:
-                entry.site.index.take(quarantined.placement)
+                entry.cluster.index.take(quarantined.placement)
                 self.quarantine[quarantined.key] = quarantined
         self.drop_entry(entry)
-        self.freed(entry.site, record.blocks, entry.name)
+        self.freed(entry.cluster, record.blocks, entry.name)
 
     def drop_entry(self, entry: Entry) -> None:
         """Remove a partition from memory, and leave its devices as they are."""
@@ -198,10 +198,10 @@ class ControllerState:
 
     def mark_down(self, machine: str, *, announce: bool = True) -> None:
         """Place nothing on a machine until it answers again. announce: record an event."""
-        site = self.inventory.by_machine.get(machine)
-        if site is not None and machine not in self.down:
+        cluster = self.inventory.by_machine.get(machine)
+        if cluster is not None and machine not in self.down:
             self.down.add(machine)
-            site.index.drain(machine)
+            cluster.index.drain(machine)
             if announce:
                 self.record_event("MachineDown", machine, "", "it does not answer")
             self.freed(None, (), "")
@@ -210,25 +210,25 @@ class ControllerState:
         """Use a machine again: it answers and holds nothing stray. announce: record an event."""
         if machine in self.down:
             self.down.discard(machine)
-            site = self.inventory.by_machine[machine]
-            if machine not in site.drained:
-                site.index.resume(machine)
+            cluster = self.inventory.by_machine[machine]
+            if machine not in cluster.drained:
+                cluster.index.resume(machine)
             if announce:
                 self.record_event("MachineUp", machine, "", "it answers again")
             self.freed(None, (), "")
 
     # -- what is reserved --------------------------------------------------------------------
 
-    def lift(self, site: IndexedCluster) -> None:
+    def lift(self, cluster: IndexedCluster) -> None:
         """Keep nothing of a cluster for waiters, nor for launches that were to move, before its
         allocations change. `freed` follows."""
         for name, pending in list(self.moves.items()):
-            if pending.site is site:
-                site.index.release(pending.target)
+            if pending.cluster is cluster:
+                cluster.index.release(pending.target)
                 del self.moves[name]
                 if (lease := self.leases.get(name)) is not None:
                     lease.move = ""
         for pool, reservation in list(self.reservations.items()):
-            if reservation.goal.site is site:
+            if reservation.goal.cluster is cluster:
                 reservation.lift()
                 del self.reservations[pool]

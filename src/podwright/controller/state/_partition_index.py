@@ -24,20 +24,20 @@ class Entry:
     """
 
     __slots__ = (
-        "fences", "leases", "lock", "machines", "makers", "name", "record", "removed", "retry_at",
-        "site",
+        "cluster", "fences", "leases", "lock", "machines", "makers", "name", "record", "removed",
+        "retry_at",
     )  # fmt: skip
 
     def __init__(
         self,
         name: str,
-        site: IndexedCluster | None,
+        cluster: IndexedCluster | None,
         record: PartitionRecord | None = None,
         makers: tuple[str, ...] = (),
     ) -> None:
         self.makers = makers
         self.name = name
-        self.site = site
+        self.cluster = cluster
         self.record = record
         self.lock = asyncio.Lock()
         self.leases: dict[str, HeldLease] = {}
@@ -55,12 +55,12 @@ class Entry:
 
     def parts(self, mask: int | None = None) -> dict[str, list[int]]:
         """Its devices by machine: all of them, or those in a mask over the routing order."""
-        if self.site is None:
+        if self.cluster is None:
             return {}
         record = self.known
         if mask is None:
-            return self.site.parts(record.blocks)
-        return self.site.parts(self.site.span(record.gcds, mask))
+            return self.cluster.parts(record.blocks)
+        return self.cluster.parts(self.cluster.span(record.gcds, mask))
 
     def joins(self, parts: Parts) -> dict[str, Parts]:
         """Some of its devices as the fabric joins them: by the fabric's name of the partition.

@@ -24,7 +24,7 @@ class PendingMove:
     owner: str
     size: int
     lease: str
-    site: IndexedCluster
+    cluster: IndexedCluster
     target: Placement
     waiter: str
     room: tuple[Block, ...]

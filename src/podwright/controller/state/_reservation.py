@@ -18,7 +18,7 @@ class DeviceClaim(NamedTuple):
     a pool's devices will be attached.
     """
 
-    site: IndexedCluster
+    cluster: IndexedCluster
     placement: Placement
     admitted: Admission
     routing: Routing
@@ -34,7 +34,7 @@ class Goal:
     use. partitions: the names of the partitions that use them.
     """
 
-    site: IndexedCluster
+    cluster: IndexedCluster
     allocation: str
     blocks: tuple[Block, ...]
     starts_at: float
@@ -45,7 +45,7 @@ class Goal:
     @property
     def pool(self) -> tuple[str, str]:
         """The cluster and the allocation."""
-        return self.site.cluster.name, self.allocation
+        return self.cluster.layout.name, self.allocation
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Reservation:
 
     def absorb(self) -> None:
         """Reserve all devices of the goal that are free."""
-        index, todo, self.missing = self.goal.site.index, self.missing, []
+        index, todo, self.missing = self.goal.cluster.index, self.missing, []
         while todo:
             block = todo.pop()
             piece = Placement(self.goal.allocation, (block,), (block,))
@@ -96,5 +96,5 @@ class Reservation:
     def lift(self) -> None:
         """Release all reserved devices."""
         for piece in self.placements:
-            self.goal.site.index.release(piece)
+            self.goal.cluster.index.release(piece)
         self.placements, self.missing = [], list(self.goal.blocks)

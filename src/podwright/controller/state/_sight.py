@@ -22,7 +22,7 @@ class PartitionEntry(Protocol):
 
     makers: tuple[str, ...]
     record: PartitionRecord | None
-    site: IndexedCluster | None
+    cluster: IndexedCluster | None
     leases: dict[str, HeldLease]
     fences: dict[str, FenceRecord]
 
@@ -37,7 +37,7 @@ def belongs(caller: Caller, entry: PartitionEntry) -> bool:
         return caller.name in entry.makers
     if caller.name in (record.owner, record.creator):
         return True
-    if entry.site is not None and entry.site.closed.get(record.allocation) == caller.name:
+    if entry.cluster is not None and entry.cluster.closed.get(record.allocation) == caller.name:
         return caller.role is Role.SCHEDULER
     leases = [lease.record for lease in entry.leases.values()]
     leases += [fence.lease for fence in entry.fences.values()]
@@ -75,12 +75,12 @@ class Sight:
         return "partitions" not in self.private or user in (record.owner, record.creator)
 
     def allocation(
-        self, caller: Caller, site: IndexedCluster, name: str, granted: tuple[str, ...]
+        self, caller: Caller, cluster: IndexedCluster, name: str, granted: tuple[str, ...]
     ) -> bool:
         """Whether a caller may know of an allocation. granted: those that it may use; none: all."""
         if caller.role is Role.ADMINISTRATOR or "allocations" not in self.private:
             return True
         if granted:
             return name in granted
-        whose = site.closed.get(name) or site.owned.get(name)
+        whose = cluster.closed.get(name) or cluster.owned.get(name)
         return whose in (None, "", caller.name)
