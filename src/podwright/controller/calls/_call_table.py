@@ -13,9 +13,10 @@ from types import MappingProxyType, ModuleType
 from typing import Final
 
 from podwright.controller.calls import (
+    _administration_calls,
     _agent_calls,
-    _audit_calls,
     _cluster_calls,
+    _explain_calls,
     _lease_calls,
     _partition_calls,
     _reading_calls,
@@ -64,7 +65,8 @@ CALLS: Final[Mapping[str, CallFunction]] = MappingProxyType(
             _scheduler_queues,
             _scheduler_moves,
             _share_calls,
-            _audit_calls,
+            _administration_calls,
+            _explain_calls,
             _agent_calls,
             _cluster_calls,
             _user_calls,

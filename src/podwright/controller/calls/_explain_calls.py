@@ -1,44 +1,21 @@
-"""Calls about what others do: explanations, quotas, events, machines in and out of service."""
+"""The call that explains why a request cannot start now, and what state an object is in."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from podwright.controller.administration._audit import EVENT, INTENT
-from podwright.controller.administration._audit_chain import read_head, verify_chains
-from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._list_pages import ListPage
-from podwright.controller.hardware import _machines as machines
 from podwright.controller.partitions import _partitions as partitions
 from podwright.controller.partitions._acquire import would_acquire
 from podwright.controller.requests import _explain as explaining
-from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._spec import CheckedSpec, described
-from podwright.controller.state._caller import Caller, Role
-from podwright.controller.state._shielded import shielded
+from podwright.controller.state._caller import Caller
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.wire import (
     AcquireRequest,
-    AuditChain,
-    AuditReport,
-    AuditRequest,
-    Empty,
-    EventList,
-    EventsRequest,
     ExplainRequest,
     Explanation,
-    ListRequest,
-    MachineName,
-    QuotaInfo,
-    QuotaList,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 async def explain(services: Services, caller: Caller, request: ExplainRequest) -> Explanation:
@@ -130,63 +107,3 @@ def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
         )
     partitions.untake(state, claim)
     return Explanation(asked=f"waiter {name}: {info.asked}", lines=lines)
-
-
-async def set_quota(services: Services, caller: Caller, request: QuotaInfo) -> QuotaInfo:
-    """Set a quota, or end it (no limit at all). Raises Denied, InvalidRequest, NotFound."""
-    return await shielded(services.state.spawn(quotas.put(services.state, request)))
-
-
-async def list_quotas(services: Services, caller: Caller, request: ListRequest) -> QuotaList:
-    """Return all quotas to an administrator, and to others the quotas that limit them."""
-    views.check_filters(services.state, request, "list quotas")
-    sees_all = caller.role is Role.ADMINISTRATOR
-    page = ListPage[QuotaInfo](request)
-    places = {"/".join(key): quota for key, quota in services.state.quotas.items()}
-    for place, quota in sorted(places.items()):
-        if not (
-            place > request.page_token
-            and (sees_all or quota.user in ("", caller.name))
-            and request.allocation in ("", quota.allocation)
-            and services.privacy.sees_allocation(caller, quota.allocation)
-        ):
-            continue
-        if page.full:
-            break
-        page.add(place, quotas.show(services.state, quota))
-        await asyncio.sleep(0)  # what is used of it is counted over all partitions
-    return QuotaList(quotas=page.items, next_page_token=page.token)
-
-
-async def list_events(services: Services, caller: Caller, request: EventsRequest) -> EventList:
-    """Events: all of them for an administrator, else those by the caller or on its things."""
-    return await services.audit.list(caller, request)
-
-
-async def verify_audit(services: Services, caller: Caller, request: AuditRequest) -> AuditReport:
-    """Whether the audit is as it was written, and contains these heads. Raises InvalidRequest."""
-    heads = [read_head(text) for text in request.heads]
-    snapshot = await services.state.store.read()
-    reports = await asyncio.to_thread(verify_chains, snapshot.records, (EVENT, INTENT), heads)
-    chains = [
-        AuditChain(
-            head=str(report.head),
-            entries=report.entries,
-            anchor=report.anchor,
-            problems=list(report.problems),
-        )
-        for report in reports
-    ]
-    return AuditReport(chains=chains)
-
-
-async def drain_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
-    """Place nothing new on a machine. Raises Denied, NotFound."""
-    await shielded(services.state.spawn(machines.drain(services.state, request.name)))
-    return Empty()
-
-
-async def resume_machine(services: Services, caller: Caller, request: MachineName) -> Empty:
-    """Place partitions on a machine again. Raises Denied, NotFound."""
-    await shielded(services.state.spawn(machines.resume(services.state, request.name)))
-    return Empty()
