@@ -264,7 +264,7 @@ async def test_who_waits_for_a_quota_is_not_among_those_who_share(world: World) 
     await world.controller.wait(ALICE, WaitRequest(create=CreateRequest(spec=spec)))
     first = head("job 2", 8, due=False)
     assert not (await enqueue(world, "b", first)).places, "only due jobs get devices in use"
-    guests = world.controller._services.waiting.line.guests
+    guests = world.controller._services.waiting.line.guest_queue
     await world.time.advance(5.0)
     await enqueue(world, "b", first)
     assert guests.shares.use(PEOPLE) == 0.0

@@ -65,7 +65,7 @@ async def test_a_weight_does_not_count_for_the_past(world: World) -> None:
     await create(world, "a", "a1", 0, 16)
     for guest in ("a", "b"):
         await enqueue(world, guest, head("job 1", 16))
-    queue = world.controller._services.waiting.line.guests
+    queue = world.controller._services.waiting.line.guest_queue
     await world.time.advance(5.0)
     await weigh(world, "a", 1000)
     used = queue.shares.use("slurm/a")
@@ -103,7 +103,7 @@ async def test_a_weight_survives_a_restart_and_is_in_the_audit(world: World) -> 
 
 
 async def test_a_stored_weight_comes_before_the_option(world: World) -> None:
-    queue = world.controller._services.waiting.line.guests
+    queue = world.controller._services.waiting.line.guest_queue
     queue.configure(Sharing(weights={"slurm": 2.0, "people": 4.0}))
     await weigh(world, "slurm", 1)
     listed = await shares(world)
@@ -123,7 +123,7 @@ async def test_who_shares_the_pods_now(world: World) -> None:
     assert {name: share.active for name, share in (await shares(world)).items()} == {
         "a": True, "b": False, "people": True,
     }  # fmt: skip
-    queue = world.controller._services.waiting.line.guests
+    queue = world.controller._services.waiting.line.guest_queue
     queue.configure(Sharing(enabled=False))
     assert not any(share.active for share in (await shares(world)).values())
 

@@ -82,7 +82,7 @@ class Controller:
         self._services = make_services(
             self._state, version, machines or Machines(), visible or Visible(), sleep
         )
-        self._services.waiting.line.guests.configure(sharing or Sharing())
+        self._services.waiting.line.guest_queue.configure(sharing or Sharing())
         calls = declared(self._services, CALLS, self._check_serving)
         self._calls = {METHODS[name].function: call for name, call in calls.items()}
         self._keeper: asyncio.Task[None] | None = None
@@ -114,8 +114,8 @@ class Controller:
             services.requests.load(opened.records)
             services.audit.load(opened.records)
             self._state.quotas.update(quotas.load(opened.records))
-            guests = services.waiting.line.guests
-            guests.stored_weights.update(stored_weights.load(opened.records))
+            guest_queue = services.waiting.line.guest_queue
+            guest_queue.stored_weights.update(stored_weights.load(opened.records))
             load_machines(services, opened)
             await recovery.recover(self._state, opened)
         except BaseException:

@@ -164,7 +164,7 @@ async def test_shares_follow_weights_and_the_pod_stays_used(
     pod = SharedPod()
     await pod.world.start()
     sharing = Sharing(weights={"slurm": weight})
-    pod.world.controller._services.waiting.line.guests.configure(sharing)
+    pod.world.controller._services.waiting.line.guest_queue.configure(sharing)
     for name in ("slurm", other):
         jobs = [Job(f"{name}-{n}", 4, seconds * (1 + 0.07 * (n % 16))) for n in range(150)]
         user(pod, name, jobs)
@@ -182,7 +182,7 @@ async def test_shares_follow_weights_and_the_pod_stays_used(
 async def test_without_sharing_a_scheduler_starves_another() -> None:
     pod = SharedPod()
     await pod.world.start()
-    pod.world.controller._services.waiting.line.guests.configure(Sharing(enabled=False))
+    pod.world.controller._services.waiting.line.guest_queue.configure(Sharing(enabled=False))
     user(pod, "kubernetes", stream("kubernetes", 200))
     large = Job("slurm-large", 16, 50.0, due=20.0)
     user(pod, "slurm", [large])

@@ -40,7 +40,7 @@ async def create_partition(
             guest=guest_key(caller.name, request.guest) if request.job else "",
             duration=request.duration,
         )
-        return await _finished(
+        return await _info_when_finished(
             services, entry, partitions.finish_create(state, entry), request.wait
         )
 
@@ -64,7 +64,7 @@ async def reset_partition(
         state = services.state
         entry = await partitions.begin_reset(state, caller, request)
         finish = partitions.finish_reset(state, caller, entry, relocatable=request.relocatable)
-        return await _finished(services, entry, finish, request.wait)
+        return await _info_when_finished(services, entry, finish, request.wait)
 
     return await services.requests.once(
         RequestId(caller.name, "ResetPartition", request.request_id, request.name),
@@ -110,7 +110,7 @@ def _made_before(
     return answer
 
 
-async def _finished(
+async def _info_when_finished(
     services: Services, entry: Entry, finish: Coroutine[Any, Any, None], wait: bool
 ) -> PartitionInfo:
     """The partition once its second step is done, or at once without `wait`."""

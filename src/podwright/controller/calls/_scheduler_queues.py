@@ -71,7 +71,7 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     Raises InvalidRequest, NotFound for an unknown cluster or allocation, Denied for a pool in which
     the scheduler may create nothing. Then nothing has changed.
     """
-    state, queue = services.state, services.waiting.line.guests
+    state, queue = services.state, services.waiting.line.guest_queue
     _check_guest(request.guest, _ENQUEUE)
     if len(request.pools) > POOLS:
         raise InvalidRequest(
@@ -112,10 +112,10 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
                 for block in goal.blocks
                 for place in range(block.size)
             ],
-            offered=offered,
+            offered=is_offered,
         )
         for pool in request.pools
-        for job, goal, offered in queue.places(key, (pool.cluster, pool.allocation))
+        for job, goal, is_offered in queue.places(key, (pool.cluster, pool.allocation))
     ]
     return EnqueueReply(sharing=True, places=places)
 
@@ -176,7 +176,7 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
 def _with_place(services: Services, scheduler: str, job: JobInfo) -> JobInfo:
     """A job with what the server keeps for it. scheduler: its `guest_key`."""
     state = services.state
-    places = services.waiting.line.guests.places_of_job(scheduler, f"job {job.id}")
+    places = services.waiting.line.guest_queue.places_of_job(scheduler, f"job {job.id}")
     if not places:
         return job
     starts_at = max(place.goal.starts_at for place in places)

@@ -40,14 +40,14 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
 
 async def _store(services: Services, name: str, weight: float | None) -> None:
     line = services.waiting.line
-    await store_weight(services.state, line.guests, name, weight)
+    await store_weight(services.state, line.guest_queue, name, weight)
     line.start_ready()  # it may be somebody else's turn now
 
 
 async def list_shares(services: Services, caller: Caller, request: ListRequest) -> ShareList:
     """The weights of all who have one, and of all who share the pods now."""
-    guests = services.waiting.line.guests
-    names = {*guests.names, *guests.stored_weights, *guests.option_weights}
+    queue = services.waiting.line.guest_queue
+    names = {*queue.names, *queue.stored_weights, *queue.option_weights}
     page = ListPage[ShareInfo](request)
     for name in after(names, request.page_token):
         if page.full:
@@ -57,9 +57,9 @@ async def list_shares(services: Services, caller: Caller, request: ListRequest) 
 
 
 def _share(services: Services, name: str) -> ShareInfo:
-    guests = services.waiting.line.guests
-    active = name in guests.names
-    for source, weights in (("STORED", guests.stored_weights), ("OPTION", guests.option_weights)):
+    queue = services.waiting.line.guest_queue
+    active = name in queue.names
+    for source, weights in (("STORED", queue.stored_weights), ("OPTION", queue.option_weights)):
         if name in weights:
             return ShareInfo(guest=name, weight=weights[name], source=source, active=active)
     return ShareInfo(guest=name, active=active)

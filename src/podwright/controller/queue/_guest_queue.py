@@ -161,8 +161,8 @@ class GuestQueue:
         for (place, name), reservation in self._state.reservations.items():
             if place == cluster and allocation in ("", name):
                 head = self._head(reservation) if reservation.guest == key else None
-                offered = head is not None and bool(head.offered_at)
-                yield head.job if head else "", reservation.goal, offered
+                is_offered = head is not None and bool(head.offered_at)
+                yield head.job if head else "", reservation.goal, is_offered
 
     def places_of_job(self, scheduler: str, job: str) -> list[Reservation]:
         """What is kept for a job. scheduler: its `guest_key`."""

@@ -80,7 +80,7 @@ class PodRehearsal:
         allocations = {cluster.name: {"pool": machines}}
         self._state = ControllerState(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
         self._queue = WaitingQueue(self._state, self._serve)
-        self._queue.guests.configure(sharing)
+        self._queue.guest_queue.configure(sharing)
         self._served = served
         self._end_times: dict[str, dict[str, float]] = {}  # guest -> partition -> its end
         self._guest_of: dict[str, str] = {}  # by partition
@@ -128,12 +128,12 @@ class PodRehearsal:
         """Name a scheduler's first job, as `Enqueue` does. job: empty: none waits. size: devices,
         a power of two. due: devices that are in use are kept for it, too.
         """
-        if not self._queue.guests.enabled:
+        if not self._queue.guest_queue.enabled:
             return
         key, now = guest_key(guest, ""), self._state.now()
         needs = (Need(*self._pool, (size,)),)
         jobs = [FirstJob(key, job, guest, needs, due, now)] if job else []
-        self._queue.guests.enqueue(key, jobs, self._end_times.setdefault(guest, {}))
+        self._queue.guest_queue.enqueue(key, jobs, self._end_times.setdefault(guest, {}))
         self._queue.start_ready()
 
     def places(self, guest: str) -> Iterator[PlaceInPod]:
@@ -142,9 +142,11 @@ class PodRehearsal:
         Without a common queue it learns of no place. It sees only that some free devices are
         reserved for people.
         """
-        if self._queue.guests.enabled:
-            for job, goal, offered in self._queue.guests.places(guest_key(guest, ""), self._pool):
-                yield PlaceInPod(goal.blocks, bool(job), offered)
+        if self._queue.guest_queue.enabled:
+            for job, goal, is_offered in self._queue.guest_queue.places(
+                guest_key(guest, ""), self._pool
+            ):
+                yield PlaceInPod(goal.blocks, bool(job), is_offered)
             return
         for reservation in self._state.reservations.values():
             blocks = tuple(block for piece in reservation.placements for block in piece.blocks)

@@ -205,8 +205,8 @@ class Waiting:
             patience = self._acknowledged_within if waiter.owed else GONE_AFTER
             if waiter.seen < now - patience and not (waiter.asking or waiter.cancelled):
                 state.spawn(self._quietly_leave(waiter))
-        if self.line.guests:
-            self.line.guests.sweep()
+        if self.line.guest_queue:
+            self.line.guest_queue.sweep()
             self.line.start_ready()
 
     def info(self, waiter: Waiter, place: int = 0) -> WaiterInfo:

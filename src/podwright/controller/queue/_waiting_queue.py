@@ -40,7 +40,7 @@ class WaitingQueue:
         self._start = start
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
-        self.guests = GuestQueue(state, self._oldest)
+        self.guest_queue = GuestQueue(state, self._oldest)
         state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
@@ -84,14 +84,14 @@ class WaitingQueue:
                 reservation.absorb()
         if name in self._named:
             self._look_at(name)
-        if self._shapes or self.guests:
+        if self._shapes or self.guest_queue:
             self.start_ready()
 
     def start_ready(self) -> None:
         """Start all waiters that can start now, in the order of the queue, and keep places for the
         schedulers' jobs."""
         self._lift_over_quota()
-        self.guests.plan(before_people=True)
+        self.guest_queue.plan(before_people=True)
         heads: list[tuple[Order, Key]] = [(g[0].order, key) for key, g in self._shapes.items()]
         heapq.heapify(heads)
         tried = 0
@@ -101,7 +101,7 @@ class WaitingQueue:
             waiter = self._first(self._shapes[key])
             if waiter and self._try(waiter) and (group := self._shapes.get(key)):
                 heapq.heappush(heads, (group[0].order, key))
-        self.guests.plan()
+        self.guest_queue.plan()
 
     def _lift_over_quota(self) -> None:
         """Reserve nothing for those who have reached their quota since they got their place."""
@@ -201,7 +201,7 @@ class WaitingQueue:
         if old is not None and now - old.planned_at < REPLAN:
             return old
         if old is None:
-            self.guests.plan(before_people=True)
+            self.guest_queue.plan(before_people=True)
         best: Goal | None = None
         spec = waiter.spec
         for cluster in state.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
