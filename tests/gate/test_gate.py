@@ -214,7 +214,7 @@ async def test_a_request_that_never_ends_is_given_up(
     apart: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Headers and half a message arrive. The caller gets a refusal, and nothing is kept."""
-    monkeypatch.setattr("podwright.gate._front.UNFINISHED_S", 0.2)
+    monkeypatch.setattr("podwright.gate._grpc_server.UNFINISHED_S", 0.2)
     within = Server(as_controller(FakeController()), ListenOptions(None))
     await within.start()
     never = asyncio.Event()

@@ -20,8 +20,8 @@ from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
-from podwright.gate._front import UNFINISHED_S
 from podwright.gate._gate_process import Setup
+from podwright.gate._grpc_server import UNFINISHED_S
 from podwright.guests.slurm.hooks._hook_server import REMOTE
 from podwright.http._listener import Limits
 from podwright.http._metrics_front import _LIMITS as FIGURES

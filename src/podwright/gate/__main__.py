@@ -11,8 +11,8 @@ import sys
 import msgspec
 import uvloop
 
-from podwright.gate._front import Gate
 from podwright.gate._gate_process import Setup, limit
+from podwright.gate._grpc_server import Gate
 from podwright.gate._link import to_server
 
 

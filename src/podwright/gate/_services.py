@@ -21,9 +21,9 @@ class GateHealth:
         self.servicer = health.aio.HealthServicer()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, well: Callable[[], Awaitable[bool]]) -> None:
+    def begin(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
         """Start asking the server each second."""
-        self._task = asyncio.create_task(self._poll(well))
+        self._task = asyncio.create_task(self._poll(is_serving))
 
     async def end(self) -> None:
         """Report NOT_SERVING for all services."""
@@ -31,10 +31,10 @@ class GateHealth:
             self._task.cancel()
         await self.servicer.enter_graceful_shutdown()
 
-    async def _poll(self, well: Callable[[], Awaitable[bool]]) -> None:
+    async def _poll(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
         status = health_pb2.HealthCheckResponse
         while True:
-            serving = status.SERVING if await well() else status.NOT_SERVING
+            serving = status.SERVING if await is_serving() else status.NOT_SERVING
             for name in self._names:
                 await self.servicer.set(name, serving)
             await asyncio.sleep(_LOOK)

@@ -41,7 +41,7 @@ from podwright.server._traces import TRACE_PARENT
 from podwright.wire import METHODS, read_certificates
 
 if TYPE_CHECKING:
-    from podwright.gate._front import Gate
+    from podwright.gate._grpc_server import Gate
 
 _log = logging.getLogger("podwright.server")
 #: Seconds for which the gate of a killed server may still hold the port.
@@ -244,7 +244,7 @@ async def _listen(host: str, port: int) -> socket.socket:
 
 async def _within(listener: socket.socket, theirs: socket.socket, certs: Path | None) -> Gate:
     """Return a gate that runs on this loop."""
-    from podwright.gate._front import Gate
+    from podwright.gate._grpc_server import Gate
     from podwright.gate._link import to_server
 
     setup = Setup(-1, -1, str(certs) if certs else "")

@@ -119,7 +119,7 @@ class Gate:
         await server.start()
         self._inner.hide()
         self._listening = asyncio.create_task(self._hear())
-        self._health.begin(self._well)
+        self._health.begin(self._is_serving)
         self._telling = asyncio.create_task(self._report_counts())
         self._forwarder.start()
 
@@ -209,7 +209,7 @@ class Gate:
                 self._link.send(now)
                 counted = now
 
-    async def _well(self) -> bool:
+    async def _is_serving(self) -> bool:
         """Return whether the server answers, and is active."""
         try:
             async with asyncio.timeout(5.0):
