@@ -72,10 +72,10 @@ from podwright.hosts._run_cgroup import (
     make_group,
     remove_group,
 )
+from podwright.hosts._sd_notify import tell_ready
 from podwright.hosts._srun import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import NetworkSwitch, read_switches, scattered
-from podwright.hosts._systemd import tell_ready
 from podwright.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
