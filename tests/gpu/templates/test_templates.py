@@ -51,9 +51,9 @@ INVENTORY: dict[str, Any] = {
 }
 SITES = {
     "unknown": Fit(),
-    "tree": Fit(gpus=8, cores=56, topology="tree", version=(22, 5), adapters=("mlx5_0",)),
-    "block": Fit(gpus=4, cores=72, topology="block", version=(24, 11), interface="ib0"),
-    "small": Fit(gpus=1, cores=4, version=(22, 5), sizes=(40 << 30, 80 << 30)),
+    "tree": Fit(gpus=8, cores=56, topology="tree", slurm_version=(22, 5), adapters=("mlx5_0",)),
+    "block": Fit(gpus=4, cores=72, topology="block", slurm_version=(24, 11), interface="ib0"),
+    "small": Fit(gpus=1, cores=4, slurm_version=(22, 5), sizes=(40 << 30, 80 << 30)),
 }
 WISHES = {
     "plain": TemplateOptions(),
@@ -69,7 +69,7 @@ WISHES = {
 def test_lint_finds_nothing_and_a_shell_reads_it(name: str, site: str, wish: str) -> None:
     fit = SITES[site]
     text = render(name, fit, WISHES[wish])
-    assert lint(read_script(text), CachedSite(fit.version, fit.topology)) == []
+    assert lint(read_script(text), CachedSite(fit.slurm_version, fit.topology)) == []
     assert not re.search(r"@[A-Z_]+@", text)
     done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

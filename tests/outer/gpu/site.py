@@ -36,7 +36,7 @@ class ScriptSite:
     def template(self, name: str, wishes: TemplateOptions | None = None) -> str:
         wishes = wishes or TemplateOptions()
         fit = of_inventory(make_inventory({"nodes": [_NODES]}), wishes)
-        return render(name, fit._replace(version=(22, 5)), wishes)
+        return render(name, fit._replace(slurm_version=(22, 5)), wishes)
 
     def submit(self, text: str, *words: str, options: Sequence[str] = (), path: str = "") -> int:
         script = self.lab.write("out/job.sh", text)

@@ -1,7 +1,7 @@
 """Configures Slurm for a GPU cluster: reads an inventory and plans the lines of Slurm's files."""
 
 from podwright.gpu.configure._adopt import GrantedJob, adopt, ask_grant, partition_name, read_grant
-from podwright.gpu.configure._check import Promise, check, commands
+from podwright.gpu.configure._check_jobs import Promise, check, commands
 from podwright.gpu.configure._gates import GateScript
 from podwright.gpu.configure._inventory import (
     Kind,

@@ -60,14 +60,14 @@ def _rows(gpu: Gpu, shared: Counter[str]) -> list[dict[str, Any]]:
         common["cores"] = gpu.cores
     if gpu.slices:
         # Without the driver's capability files, all slices of a GPU share its one device file.
-        apart = len({piece.files for piece in gpu.slices}) == len(gpu.slices)
+        files_differ = len({piece.files for piece in gpu.slices}) == len(gpu.slices)
         return [
             {
                 **common,
                 "uuid": piece.uuid,
                 "type": f"{gpu.type}_{piece.profile}".replace("+", "."),
                 "memory": round(piece.memory / (1 << 30)),
-                "file": ",".join(piece.files) if apart else "",
+                "file": ",".join(piece.files) if files_differ else "",
             }
             for piece in gpu.slices
         ]

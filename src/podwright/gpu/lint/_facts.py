@@ -124,8 +124,8 @@ def step_of(launch: Launch, facts: Facts) -> StepFacts:
 def elsewhere(launch: Launch) -> bool:
     """Return whether srun runs in another job, or in one part of a job."""
     job = launch.option("jobid")
-    other = job is not None and not re.search(r"SLURM_JOB_?ID", job.value)
-    return other or launch.option("het-group", "pack-group") is not None
+    other_job = job is not None and not re.search(r"SLURM_JOB_?ID", job.value)
+    return other_job or launch.option("het-group", "pack-group") is not None
 
 
 def _own(launch: Launch) -> tuple[int | None, int | None]:

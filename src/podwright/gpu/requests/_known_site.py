@@ -79,12 +79,12 @@ def known_site(request: SlurmRequest, choice: SiteChoice) -> KnownSite:
     if not site.nodes:
         return _assumed(request, choice)
     version = SlurmConfig(texts.config).optional("SLURM_VERSION")
-    of_machine = not choice.site_files
-    site_answer = asked_site(texts, site, live=of_machine)
+    asks_slurm = not choice.site_files
+    site_answer = asked_site(texts, site, live=asks_slurm)
     return KnownSite(
         site_answer,
         SlurmConfig(texts.config).version if version else NEWEST,
-        live=of_machine,
+        live=asks_slurm,
     )
 
 

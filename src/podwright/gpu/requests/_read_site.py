@@ -54,16 +54,16 @@ def read_site(texts: Texts) -> SlurmCluster:
     placed = _places_gpus(texts.gres_conf)
     select = get(lambda: config.value("SelectTypeParameters"), "")
     counts_memory = "MEMORY" in select.upper()
-    shapes: dict[NodeHardware, int] = {}
+    hardware_indices: dict[NodeHardware, int] = {}
     nodes: list[tuple[str, int]] = []
     down_nodes: set[str] = set()
     unplaced: set[str] = set()
     for node in read_nodes(texts.nodes):
-        shape, spread = _hardware(node, missing)
-        shape = replace(shape, nodes=0, confined=confined, affinity=affinity)
+        hardware, spread = _hardware(node, missing)
+        hardware = replace(hardware, nodes=0, confined=confined, affinity=affinity)
         if not counts_memory:
-            shape = replace(shape, memory=0)
-        nodes.append((node.name, shapes.setdefault(shape, len(shapes))))
+            hardware = replace(hardware, memory=0)
+        nodes.append((node.name, hardware_indices.setdefault(hardware, len(hardware_indices))))
         if spread and not placed:
             unplaced.add(node.name)
         if not _takes_jobs(node, missing):
@@ -76,7 +76,9 @@ def read_site(texts: Texts) -> SlurmCluster:
     get(lambda: (config.memory, config.most_memory, config.job_defaults), None)
     get(lambda: (config.names("GresTypes"), config.topology, config.version), None)
     return SlurmCluster(
-        shapes=tuple(replace(shape, nodes=counted[index]) for shape, index in shapes.items()),
+        shapes=tuple(
+            replace(hardware, nodes=counted[index]) for hardware, index in hardware_indices.items()
+        ),
         nodes=tuple(nodes),
         partitions=partitions,
         default=default,

@@ -40,7 +40,7 @@ class Fit(NamedTuple):
     gpus: int = 8
     cores: int = 64
     topology: str = ""
-    version: Version | None = None
+    slurm_version: Version | None = None
     nodes: int = 0
     groups: tuple[int, ...] = ()
     base: int = 0
@@ -50,7 +50,7 @@ class Fit(NamedTuple):
 
 
 def of_inventory(
-    inventory: SiteInventory, options: TemplateOptions, version: Version | None = None
+    inventory: SiteInventory, options: TemplateOptions, slurm_version: Version | None = None
 ) -> Fit:
     """The fit for an inventory: its commonest kind of node that satisfies the options."""
     partition_nodes = next(
@@ -75,7 +75,7 @@ def of_inventory(
         )
     kind = max(fitting, key=lambda k: len(fitting[k]))
     suitable = set(fitting[kind])
-    topology, groups, base = _network(inventory, suitable, partition_nodes, version)
+    topology, groups, base = _network(inventory, suitable, partition_nodes, slurm_version)
     sizes = {gpu.memory for kind_of_node in inventory.kinds() for gpu in kind_of_node.gpus} - {0}
     rails = sorted((nic for nic in kind.nics if nic.device), key=lambda nic: nic.rail)
     plain = [nic.interface for nic in kind.nics if nic.interface]
@@ -83,7 +83,7 @@ def of_inventory(
         gpus=len(kind.gpus),
         cores=kind.sockets * kind.cores_per_socket,
         topology=topology,
-        version=version,
+        slurm_version=slurm_version,
         nodes=len(suitable),
         groups=groups,
         base=base,
@@ -97,13 +97,13 @@ def _network(
     inventory: SiteInventory,
     suitable: set[str],
     partition: set[str] | None,
-    version: Version | None,
+    slurm_version: Version | None,
 ) -> tuple[str, tuple[int, ...], int]:
     """Return (tree, block or nothing; how many of these nodes are on each leaf or in each block;
     the nodes of Slurm's base block).
     """
     # Without a release, only what every release has is used.
-    plan = plan_topology(inventory, version or OLDEST, "auto")
+    plan = plan_topology(inventory, slurm_version or OLDEST, "auto")
     kind, base = plan.kind, min(plan.block_sizes, default=0)
     if kind == "both":
         wide = racked(inventory)

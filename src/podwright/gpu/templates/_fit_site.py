@@ -31,7 +31,7 @@ def fit_site(
     if inventory:
         return of_inventory(read_inventory(inventory), options, version)
     if not config:
-        return Fit(version=version)
+        return Fit(slurm_version=version)
     nodes = reader.read_nodes(ask_slurm(list(reader.SHOW_NODES)))
     if options.type and nodes:
         nodes = nodes_with(options.type, nodes)
@@ -39,4 +39,4 @@ def fit_site(
     switches = reader.read_switches(ask_slurm(list(reader.SHOW_TOPOLOGY)))
     if options.partition:
         nodes = [node for node in nodes if options.partition in node.partitions]
-    return of_slurm(shape, config, nodes, switches)._replace(version=version)
+    return of_slurm(shape, config, nodes, switches)._replace(slurm_version=version)

@@ -103,7 +103,7 @@ def _together(fit: Fit, nodes: int) -> list[str]:
 
     They request as few switches as hold the job, or parts that fit into a block.
     """
-    release = release_of(fit.version or OLDEST)
+    release = release_of(fit.slurm_version or OLDEST)
     if fit.topology == "block" and release.has_segments:
         largest_segment = nodes if release.has_large_segments else min(nodes, fit.base or nodes)
         part = next(
