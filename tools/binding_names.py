@@ -62,7 +62,7 @@ LIMITS: dict[str, int] = {
     "podwright/guests/kubernetes/operator": 2,
     "podwright/guests/shared": 1,
     "podwright/guests/slurm/hooks": 2,
-    "podwright/guests/slurm/service": 10,
+    "podwright/guests/slurm/service": 9,
     "podwright/guests/slurm/setup": 1,
     "podwright/guests/slurm/ways": 1,
     "podwright/history": 1,

@@ -74,7 +74,7 @@ def submit(
     words = ["sbatch", "--parsable", f"--job-name={description['name']}", f"--ntasks={tasks}"]
     words += [f"--output={own}/log", "--open-mode=append"]
     words += [f"--ipus={ipus}"] if ipus is not None else []
-    words += _words(options)
+    words += _option_words(options)
     number = checked(commands, words, script).split(";")[0].strip()
     if not number.isdigit():
         raise InvalidRequest(f"sbatch gave no number of a job, but {number!r}")
@@ -82,14 +82,14 @@ def submit(
     return SlurmJob(number, own, commands)
 
 
-def _words(options: Mapping[str, Option]) -> list[str]:
+def _option_words(options: Mapping[str, Option]) -> list[str]:
     words = []
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
+    for option_name, value in options.items():
+        flag = f"--{option_name.replace('_', '-')}"
         if value is True:
-            words.append(option)
+            words.append(flag)
         elif value is not False:
-            words.append(f"{option}={value}")
+            words.append(f"{flag}={value}")
     return words
 
 

@@ -136,33 +136,33 @@ class NamespaceCell:
         return self._process.pid
 
     def write(self, files: Mapping[str, str], links: Mapping[str, str]) -> None:
-        self._request("write", 60, files=dict(files), links=dict(links))
+        self._send_request("write", 60, files=dict(files), links=dict(links))
 
     def cover(self, name: str, path: str) -> bool:
-        return bool(self._request("cover", name=name, path=path))
+        return bool(self._send_request("cover", name=name, path=path))
 
     def listen(self, ports: Sequence[int]) -> None:
-        self._request("listen", ports=list(ports))
+        self._send_request("listen", ports=list(ports))
 
     def silence(self, ports: Sequence[int]) -> None:
-        self._request("silence", ports=list(ports))
+        self._send_request("silence", ports=list(ports))
 
     def folder(self, name: str) -> None:
-        self._request("folder", name=name)
+        self._send_request("folder", name=name)
 
     def remove(self, name: str) -> None:
-        self._request("remove", 60, name=name)
+        self._send_request("remove", 60, name=name)
 
     def copy(self, source: str, target: str) -> None:
-        self._request("copy", 60, source=source, target=target)
+        self._send_request("copy", 60, source=source, target=target)
 
     def read(self, name: str) -> str:
-        return str(self._request("read", name=name))
+        return str(self._send_request("read", name=name))
 
     def daemon(
         self, name: str, argv: Sequence[str], account: CellUser, environment: Mapping[str, str]
     ) -> None:
-        self._request(
+        self._send_request(
             "daemon",
             name=name,
             argv=list(argv),
@@ -172,10 +172,10 @@ class NamespaceCell:
         )
 
     def stop(self, name: str, number: int, limit: float) -> int:
-        return int(self._request("stop", limit + 20, name=name, number=number, limit=limit))
+        return int(self._send_request("stop", limit + 20, name=name, number=number, limit=limit))
 
     def alive(self, name: str) -> bool:
-        return bool(self._request("alive", name=name))
+        return bool(self._send_request("alive", name=name))
 
     def run(
         self,
@@ -185,7 +185,7 @@ class NamespaceCell:
         stdin: str = "",
         limit: float = 60,
     ) -> CommandResult:
-        done = self._request(
+        done = self._send_request(
             "run",
             limit + 20,
             argv=list(argv),
@@ -209,7 +209,7 @@ class NamespaceCell:
             self._process.kill()
             self._process.wait()
 
-    def _request(self, request: str, patience: float = 20, /, **arguments: Any) -> Any:
+    def _send_request(self, request: str, patience: float = 20, /, **arguments: Any) -> Any:
         body = json.dumps({"request": request, "arguments": arguments}).encode()
         with self._lock:
             assert self._process.stdin
@@ -270,7 +270,7 @@ class PrivateCell(NamespaceCell):
         super().__init__(_PRIVATE)
         socket = f"{self._folder}/munge.socket"
         try:
-            ports = self._request("free_ports", count=2)
+            ports = self._send_request("free_ports", count=2)
             self.place = TwinPlace(self._folder, user, ports[0], ports[1], socket)
             key = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
             self.write({"munge.key": key}, {})
@@ -295,7 +295,7 @@ class PrivateCell(NamespaceCell):
         return False  # the machine's own users and hosts hold
 
     def check_private(self) -> None:
-        if self._request("exposed", port=self.place.controller_port):
+        if self._send_request("exposed", port=self.place.controller_port):
             raise Unavailable(
                 "without namespaces, a twin's slurmctld must listen on the loopback device alone; "
                 "Slurm binds it to the address of this machine's name",

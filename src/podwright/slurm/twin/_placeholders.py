@@ -117,23 +117,23 @@ def _reservation(line: str) -> tuple[str, ...]:
 
 
 def occupy(
-    uses: Sequence[NodeUse], reservations: Sequence[Sequence[str]], run: Run
+    uses: Sequence[NodeUse], reservations: Sequence[Sequence[str]], run_as_slurm: Run
 ) -> tuple[str, ...]:
     """Put placeholders on nodes, and make reservations.
 
     Returns the nodes that could not be made like the site's. They are drained, so that no answer
-    uses them. run: runs a command as Slurm's user.
+    uses them. run_as_slurm: runs a command as Slurm's user.
     """
-    unlike = tuple(use.name for use in uses if not _occupy_node(use, run))
+    unlike = tuple(use.name for use in uses if not _occupy_node(use, run_as_slurm))
     for words in reservations:
-        run(["scontrol", "create", "reservation", *words])
+        run_as_slurm(["scontrol", "create", "reservation", *words])
     if unlike:
         names = f"NodeName={','.join(unlike)}"
-        run(["scontrol", "update", names, "State=DRAIN", "Reason=unlike"])
+        run_as_slurm(["scontrol", "update", names, "State=DRAIN", "Reason=unlike"])
     return unlike
 
 
-def _occupy_node(use: NodeUse, run: Run) -> bool:
+def _occupy_node(use: NodeUse, run_as_slurm: Run) -> bool:
     """Return whether afterwards the same GPUs, and as many CPUs, are in use as on the site's
     node.
     """
@@ -143,51 +143,53 @@ def _occupy_node(use: NodeUse, run: Run) -> bool:
     while wanted:
         # Slurm mostly gives GPUs in the order of their numbers; the record shows which one it gave.
         expected = next(n for n in range(max(wanted) + 1) if n not in occupied)
-        job, gpu = _place(use.name, wanted.get(expected, (1, 0)), run)
+        job, gpu = _place(use.name, wanted.get(expected, (1, 0)), run_as_slurm)
         if gpu in wanted and gpu != expected:
-            _end([job], run)
-            job, gpu = _place(use.name, wanted[gpu], run)
+            _end([job], run_as_slurm)
+            job, gpu = _place(use.name, wanted[gpu], run_as_slurm)
         if gpu is None or gpu in occupied:
             break
         occupied.add(gpu)
         if wanted.pop(gpu, None) is None:
             to_end.append(job)
-    _end(to_end, run)
+    _end(to_end, run_as_slurm)
     cpus = use.cpus - sum(share[0] for share in use.gpus.values())
     memory = use.memory - sum(share[1] for share in use.gpus.values())
     if not wanted and cpus > 0:
-        return bool(_allocate(use.name, cpus, memory, (), run))
+        return bool(_allocate(use.name, cpus, memory, (), run_as_slurm))
     return not wanted
 
 
-def _place(node: str, share: tuple[int, int], run: Run) -> tuple[str, int | None]:
+def _place(node: str, share: tuple[int, int], run_as_slurm: Run) -> tuple[str, int | None]:
     """Start a job on one GPU. Return its number and that of its GPU, or None for the GPU if it does
     not start.
     """
-    job = _allocate(node, *share, ("--gres=gpu:1",), run)
+    job = _allocate(node, *share, ("--gres=gpu:1",), run_as_slurm)
     if not job:
         return "", None
-    record = run(["scontrol", "--oneliner", "--details", "show", "job", job]).out
+    record = run_as_slurm(["scontrol", "--oneliner", "--details", "show", "job", job]).out
     gpus = [gpu for placed in granted_nodes(record) for gpu in placed.gpus]
     return job, gpus[0] if len(gpus) == 1 else None
 
 
-def _allocate(node: str, cpus: int, memory: int, more: Sequence[str], run: Run) -> str:
+def _allocate(node: str, cpus: int, memory: int, more: Sequence[str], run_as_slurm: Run) -> str:
     """Return the number of a job that starts at once, or "" if it does not."""
     # Memory of 0 would mean all memory of the node.
     size = (f"--cpus-per-task={cpus}", f"--mem={max(1, memory)}", "--time=UNLIMITED")
-    done = run(["salloc", "--no-shell", "--immediate=5", f"--nodelist={node}", *size, *more])
+    done = run_as_slurm(
+        ["salloc", "--no-shell", "--immediate=5", f"--nodelist={node}", *size, *more]
+    )
     match = re.search(r"allocation (\d+)", done.err)
     return match[1] if match and done.code == 0 else ""
 
 
-def _end(jobs: Sequence[str], run: Run) -> None:
+def _end(jobs: Sequence[str], run_as_slurm: Run) -> None:
     """End jobs, and return when the slurmd of their nodes have reported that."""
     if not jobs:
         return
-    run(["scancel", *jobs])
+    run_as_slurm(["scancel", *jobs])
     deadline = time.monotonic() + _END_LIMIT
     while time.monotonic() < deadline:
-        if not run(["squeue", "-h", "-t", "R,CG", "-j", ",".join(jobs)]).out.strip():
+        if not run_as_slurm(["squeue", "-h", "-t", "R,CG", "-j", ",".join(jobs)]).out.strip():
             return
         time.sleep(0.05)

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest
-from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod, load
+from podwright.guests.slurm.service import Fixed, Mapped, Site, SlurmPod, dump, load
 from podwright.guests.slurm.setup import NativePlaces, mapping, native, shared, shelf, undo
 from podwright.slurm.site.changes import as_diff, carry_out
 from podwright.slurm.site.edit import settings
@@ -29,7 +29,9 @@ from podwright.wire import (
 from tests.slurm.site_files import everything, make_site
 
 POD = SlurmPod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64)
-HOST = Mapped(name="n1", cluster="pod64", machines=("ag1",), devices=4, sizes=(4, 8), whole=64)
+HOST = Mapped(
+    name="n1", cluster="pod64", machines=("ag1",), devices=4, sizes=(4, 8), size_multiple=64
+)
 #: In a folder that is there: none is made.
 SOCKET = "/tmp/slurm.sock"
 SITES = {
@@ -113,6 +115,13 @@ def test_a_stack_of_plugins_comes_back_as_it_was_or_was_not(
     assert "spank_podwright.so" in path.read_text()
     carry_out(undo(places))
     assert everything(tmp_path) == before
+
+
+def test_the_file_calls_the_multiple_of_a_host_whole(tmp_path: Path) -> None:
+    site = SITES["host-mapping"]
+    (path := tmp_path / "native.toml").write_text(dump(site))
+    assert "\nwhole = 64\n" in path.read_text()
+    assert load(path) == site
 
 
 @pytest.mark.parametrize(

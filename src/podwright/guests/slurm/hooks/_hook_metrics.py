@@ -44,15 +44,17 @@ def figures(mode: str, state: Mapping[str, Any]) -> Iterable[Figure]:
 
 
 def _pod(kind: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
-    sizes: Mapping[str, int] = pod_state["held"]
+    devices_by_job: Mapping[str, int] = pod_state["held"]
     # Scraped data already have a label `pod`, and the Slurm of one pod may have several types of
     # devices. So the label here is `type`.
     labels = {"type": kind}
     yield Figure(
         "slurm_devices", "Devices of the pod that Slurm schedules.", pod_state["devices"], labels
     )
-    yield Figure("slurm_devices_held", "Devices that jobs hold.", sum(sizes.values()), labels)
-    yield Figure("slurm_jobs_holding", "Jobs that hold devices.", len(sizes), labels)
+    yield Figure(
+        "slurm_devices_held", "Devices that jobs hold.", sum(devices_by_job.values()), labels
+    )
+    yield Figure("slurm_jobs_holding", "Jobs that hold devices.", len(devices_by_job), labels)
     emptied = pod_state["emptied_for_a_large_job"]
     yield Figure(
         "slurm_devices_emptied", "Devices kept for the first in the queue.", emptied, labels

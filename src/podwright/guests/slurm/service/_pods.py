@@ -74,8 +74,8 @@ class SlurmPod(msgspec.Struct, frozen=True, kw_only=True):
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     """A host and the machines that belong to it, under host mapping.
 
-    devices: of all its machines. sizes, whole: an allocation there has one of these numbers of
-    devices, or a multiple of whole.
+    devices: of all its machines. sizes, size_multiple: an allocation there has one of
+    these numbers of devices, or a multiple of size_multiple. The file calls that `whole`.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[str, ...]
     devices: int
     sizes: tuple[int, ...] = ()
-    whole: int = 64
+    size_multiple: int = msgspec.field(name="whole", default=64)
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,5 +230,9 @@ def dump(site: Site) -> str:
 
 
 def _fields(struct: msgspec.Struct, but: Collection[str]) -> list[str]:
-    names = [name for name in struct.__struct_fields__ if name not in but]
-    return [f"{name} = {msgspec.json.encode(getattr(struct, name)).decode()}" for name in names]
+    names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+    return [
+        f"{key} = {msgspec.json.encode(getattr(struct, name)).decode()}"
+        for name, key in names
+        if name not in but
+    ]

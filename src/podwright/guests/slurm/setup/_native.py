@@ -170,7 +170,7 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int], *, cluster: str
     if part := _PARTS.get(site.mode):
         head, _, rest = text.partition("-- @WAY@\n")
         text = head + _lua(part) + rest.partition("-- @END@\n")[2]
-    sizes = {host.cluster: (host.sizes, host.whole) for host in site.hosts}
+    sizes = {host.cluster: (host.sizes, host.size_multiple) for host in site.hosts}
     stock = Counter(fixed.size for fixed in site.partitions)
     for word, value in {
         "WAY": "",

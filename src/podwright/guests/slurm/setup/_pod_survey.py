@@ -148,7 +148,7 @@ def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
             machines=machines,
             devices=sum(devices[machine] for machine in machines),
             sizes=family.allocation_sizes_in_domain,
-            whole=family.max_domain_devices,
+            size_multiple=family.max_domain_devices,
         )
     if not hosts:
         raise InvalidRequest("it maps no host", operation=path, would_work="host:m1,m2 on a line")

@@ -71,7 +71,7 @@ class Static(Way):
         ):
             await self._give_back(names_held)
             left = Counter(wanted)
-        chosen = self._choose(left)
+        chosen = self._choose_partitions(left)
         self._taking |= set(chosen)
         try:
             for name in chosen:
@@ -198,7 +198,7 @@ class Static(Way):
             if licences.get(fixed.licence)
         }
 
-    def _choose(self, wanted: Mapping[int, int]) -> list[str]:
+    def _choose_partitions(self, wanted: Mapping[int, int]) -> list[str]:
         names = []
         for size, count in wanted.items():
             free = [
