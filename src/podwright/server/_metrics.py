@@ -160,13 +160,13 @@ def _things(*listed: Any) -> list[Metric]:
             "devices",
             "Devices by what they are doing.",
             ("cluster", "machine", "state"),
-            Counter((d.cluster, d.device.machine, d.state) for d in devices),
+            Counter((info.cluster, info.device.machine, info.state) for info in devices),
         ),
         _gauge(
             "partitions",
             "Partitions by their ready state.",
             ("cluster", "state"),
-            Counter((p.cluster, p.ready_state.value) for p in partitions),
+            Counter((info.cluster, info.ready_state.value) for info in partitions),
         ),
         _gauge("leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), counts),
         _gauge("waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})),
@@ -174,7 +174,7 @@ def _things(*listed: Any) -> list[Metric]:
             "machine_up",
             "Whether a machine's agent answers and has the hardware it registered.",
             ("cluster", "machine"),
-            {(a.cluster, a.name): int(a.state == "UP") for a in agents},
+            {(agent.cluster, agent.name): int(agent.state == "UP") for agent in agents},
         ),
     ]
 

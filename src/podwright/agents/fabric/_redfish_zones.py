@@ -98,7 +98,9 @@ class RedfishZones:
         for place, joined in by_place.items():
             added = [self._path(device) for device in joined]
             if (zone := zones.get((partition, place))) is None:
-                self._create(f"{ZONE_PREFIX}{name}-{place}", [self._host(place), *added])
+                self._create(
+                    f"{ZONE_PREFIX}{name}-{place}", [self._host_endpoint_path(place), *added]
+                )
             else:
                 present = zone.links("Links", self.link)
                 self._write(zone, [*present, *(path for path in added if path not in present)])
@@ -177,8 +179,8 @@ class RedfishZones:
     def _endpoint(self, device: FabricDevice) -> RedfishResource | None:
         return self._service.get(self._path(device))
 
-    def _host(self, place: str) -> str:
-        """Return the endpoint of a host. Raises Internal when it is of another kind."""
+    def _host_endpoint_path(self, place: str) -> str:
+        """Return the path of the endpoint of a host. Raises Internal when it is of another kind."""
         path = self._inventory.host(place)
         endpoint = self._service.get(path)
         if endpoint is None:

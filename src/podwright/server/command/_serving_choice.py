@@ -101,13 +101,13 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
         named = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
     else:
         return None
-    product, url, login, authority = named
+    product, url, login_file, authority_file = named
     return FabricOptions(
         product,
         url,
-        login=Path(login) if login else None,
-        authority=Path(authority) if authority else None,
-        inventory=Path(arguments.fabric_inventory) if arguments.fabric_inventory else None,
+        login_file=Path(login_file) if login_file else None,
+        authority_file=Path(authority_file) if authority_file else None,
+        inventory_file=Path(arguments.fabric_inventory) if arguments.fabric_inventory else None,
     )
 
 

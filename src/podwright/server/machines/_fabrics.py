@@ -17,15 +17,15 @@ class FabricOptions:
     """The options of a fabric.
 
     product: `NMX-M`, `Redfish`, or the name of a driver that a package adds. url: its address.
-    login: a file with the server's user there. authority: the certificates that are trusted.
-    inventory: a file with the identity of devices.
+    login_file: with the server's user there. authority_file: the certificates that are trusted.
+    inventory_file: the identity of devices.
     """
 
     product: str
     url: str
-    login: Path | None = None
-    authority: Path | None = None
-    inventory: Path | None = None
+    login_file: Path | None = None
+    authority_file: Path | None = None
+    inventory_file: Path | None = None
 
 
 def fabric_driver(options: FabricOptions | None) -> Callable[[FabricSite], FabricDriver] | None:
@@ -53,12 +53,12 @@ def fabric_driver(options: FabricOptions | None) -> Callable[[FabricSite], Fabri
 
     redfish = options.product == "Redfish"
     # Redfish has sessions, so the password is sent only once.
-    login = read_login(options.login) if redfish and options.login else None
+    login = read_login(options.login_file) if redfish and options.login_file else None
     manager = HttpManager(
         options.product,
         options.url,
-        login=None if redfish else options.login,
-        authority=options.authority,
+        login=None if redfish else options.login_file,
+        authority=options.authority_file,
     )
     fabric = urlsplit(options.url).path.rstrip("/")
     if redfish and "/Fabrics/" not in fabric and fabric != COMPOSITION:
@@ -67,7 +67,7 @@ def fabric_driver(options: FabricOptions | None) -> Callable[[FabricSite], Fabri
             operation="--redfish",
             would_work=f"https://HOST/redfish/v1/Fabrics/NAME, or https://HOST{COMPOSITION}",
         )
-    path = options.inventory
+    path = options.inventory_file
     if path is not None:
         read_inventory(path)
 
