@@ -134,11 +134,11 @@ class _Pool(Generic[R]):
             while waiting or self._running:
                 while waiting and len(self._running) < self._at_once:
                     self._begin(waiting.pop())
-                for ready in wait(list(self._running)):
-                    assert isinstance(ready, Connection)
-                    number, process = self._running[ready]
+                for connection in wait(list(self._running)):
+                    assert isinstance(connection, Connection)
+                    number, process = self._running[connection]
                     try:
-                        message = ready.recv()
+                        message = connection.recv()
                     except (EOFError, ConnectionError):
                         raise self._failed(number, process) from None
                     if isinstance(message, int):
@@ -147,8 +147,8 @@ class _Pool(Generic[R]):
                         raise SimulationFailed(message)
                     else:
                         results[number] = message
-                        del self._running[ready]
-                        ready.close()
+                        del self._running[connection]
+                        connection.close()
                         process.join()
                         self._report(number, self._simulations[number].jobs)
         finally:

@@ -236,10 +236,10 @@ class PostgresStore(GroupStore):
             if ours.rowcount != 1:
                 return False
             db.execute("DELETE FROM podwright.records")
-            with db.cursor().copy("COPY podwright.records FROM STDIN (FORMAT BINARY)") as copy:
-                copy.set_types(["text", "text", "bytea"])
+            with db.cursor().copy("COPY podwright.records FROM STDIN (FORMAT BINARY)") as copy_in:
+                copy_in.set_types(["text", "text", "bytea"])
                 for (kind, key), body in records.items():
-                    copy.write_row((kind, key, body))
+                    copy_in.write_row((kind, key, body))
         return True
 
     def _read(self) -> Snapshot:

@@ -197,13 +197,13 @@ class TopApp(App[None]):
             widths = (cells[n].cell_len for cells in texts)
             width = max((len(heading) + 1, *widths)) if heading else 1
             table.add_column(f"{heading}{arrow}", key=str(n), width=width)
-        for (name, _), cells in zip(table_rows, texts, strict=True):
-            if name in marks:
-                cells[0] = Text(marks[name].letter, marks[name].style)
-            table.add_row(*cells, key=name)
-        names = [name for name, _ in table_rows]
-        if key in names:
-            table.move_cursor(row=names.index(key), animate=False, scroll=False)
+        for (row_key, _), cells in zip(table_rows, texts, strict=True):
+            if row_key in marks:
+                cells[0] = Text(marks[row_key].letter, marks[row_key].style)
+            table.add_row(*cells, key=row_key)
+        row_keys = [row_key for row_key, _ in table_rows]
+        if key in row_keys:
+            table.move_cursor(row=row_keys.index(key), animate=False, scroll=False)
             table.scroll_y = scroll
 
     def _marks(self, table: str, keys: list[str]) -> dict[str, Cell]:

@@ -87,10 +87,10 @@ def _changed(
     cluster: ClusterInfo,
     action: str,
 ) -> int:
-    sizes = " ".join(map(str, cluster.ild_sizes))
+    domain_sizes = " ".join(map(str, cluster.ild_sizes))
     verb = "would have" if arguments.dry_run else "has"
     text = f"cluster {cluster.name} {verb} {cluster.size} devices"
-    text += f" in link domains of {sizes}."
+    text += f" in link domains of {domain_sizes}."
     text = (
         f"{action}: {text}"
         if arguments.dry_run

@@ -137,13 +137,13 @@ def _key_type(text: str) -> str:
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
+    def parse(text: str) -> str:
         word = text.strip().lower()
         if word not in words:
             raise ValueError
         return word
 
-    return read
+    return parse
 
 
 def _launcher(text: str) -> str:

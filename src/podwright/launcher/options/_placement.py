@@ -62,7 +62,7 @@ def places(strategy: str, host: Cores, instances: int) -> tuple[InstancePlace, .
     if not host.cores:
         return ()
     if strategy == "spreadnuma":
-        chosen = _nodes_each(host, instances)
+        chosen = _numa_nodes_each(host, instances)
     else:
         chosen = list(islice(cycle([core] for core in _order(strategy, host)), instances))
     return tuple(_place(host, cores) for cores in chosen)
@@ -70,25 +70,27 @@ def places(strategy: str, host: Cores, instances: int) -> tuple[InstancePlace, .
 
 def _place(host: Cores, cores: Sequence[CpuCore]) -> InstancePlace:
     cpus = tuple(sorted(cpu for core in cores for cpu in core.cpus))
-    nodes = tuple(sorted({core.node for core in cores} & set(host.memory)))
+    numa_nodes = tuple(sorted({core.node for core in cores} & set(host.memory)))
     bound = cpus != host.cpus
-    return InstancePlace(len(cores), cpus, nodes, bound, near_memory(host, cpus) if bound else ())
+    return InstancePlace(
+        len(cores), cpus, numa_nodes, bound, near_memory(host, cpus) if bound else ()
+    )
 
 
 def near_memory(host: Cores, cpus: Collection[int]) -> tuple[int, ...]:
     """Return the NUMA nodes near these hardware threads; none if no other nodes have memory."""
     near = {core.node for core in host.cores if not set(core.cpus).isdisjoint(cpus)}
-    nodes = near & set(host.memory)
-    return tuple(sorted(nodes)) if nodes != set(host.memory) else ()
+    numa_nodes = near & set(host.memory)
+    return tuple(sorted(numa_nodes)) if numa_nodes != set(host.memory) else ()
 
 
-def _nodes_each(host: Cores, instances: int) -> list[list[CpuCore]]:
-    nodes = host.nodes
+def _numa_nodes_each(host: Cores, instances: int) -> list[list[CpuCore]]:
+    numa_nodes = host.nodes
     shares = []
     for index in range(instances):
-        first, last = (len(nodes) * i // instances for i in (index, index + 1))
-        own_nodes = nodes[first : max(last, first + 1)]
-        shares.append([core for core in host.cores if core.node in own_nodes])
+        first, last = (len(numa_nodes) * i // instances for i in (index, index + 1))
+        own_numa_nodes = numa_nodes[first : max(last, first + 1)]
+        shares.append([core for core in host.cores if core.node in own_numa_nodes])
     return shares
 
 

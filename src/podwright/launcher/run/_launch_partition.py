@@ -312,7 +312,7 @@ def _called(program: Sequence[str]) -> str:
     """Return a person's name for a command line: `train.py` for `python3 -u train.py --fast`."""
     names = [os.path.basename(word) for word in program if word and not word.startswith("-")]
     first = names[0] if names else ""
-    inline = any(word in ("-c", "-m") for word in program[1:3])
-    if len(names) > 1 and not inline and first.rstrip("0123456789.") in _INTERPRETERS:
+    is_code_or_module = any(word in ("-c", "-m") for word in program[1:3])
+    if len(names) > 1 and not is_code_or_module and first.rstrip("0123456789.") in _INTERPRETERS:
         return names[1]
     return first

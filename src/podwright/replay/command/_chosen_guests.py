@@ -44,7 +44,7 @@ def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
             would_work=f"{option} with one trace",
         )
     devices = pod_size(options.pod or "pod64")
-    guests = _guests(options, zone)
+    guests = _shared_guests(options, zone)
     return compare(
         guests,
         devices,
@@ -55,7 +55,7 @@ def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
     )
 
 
-def _guests(options: ReplayOptions, zone: tzinfo | None) -> list[SharedGuest]:
+def _shared_guests(options: ReplayOptions, zone: tzinfo | None) -> list[SharedGuest]:
     files = {SLURM: options.trace or ""}
     names: list[str] = [SLURM]
     for word in options.guests:
@@ -73,12 +73,12 @@ def _guests(options: ReplayOptions, zone: tzinfo | None) -> list[SharedGuest]:
         raise InvalidRequest("only one of the traces can be standard input (-)")
     weights = weights_of(options.share)
     _check_known("--share", weights, names)
-    guests = []
+    shared_guests = []
     for name, path in files.items():
         trace = read_trace(path, zone=zone, tres=options.tres)
         guest = SharedGuest(name, trace, weights.get(name, 1.0))
-        guests.append(replace(guest, room_s=options.room_after) if name == SLURM else guest)
-    return guests
+        shared_guests.append(replace(guest, room_s=options.room_after) if name == SLURM else guest)
+    return shared_guests
 
 
 def _parts(words: Sequence[str], names: Sequence[str]) -> dict[str, int]:

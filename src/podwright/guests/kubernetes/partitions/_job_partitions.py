@@ -339,10 +339,10 @@ class Partitions:
             for claim in claims:
                 book.release(claim.job)
             return
-        done = await asyncio.gather(
+        results = await asyncio.gather(
             *(self._create(job, place, book, claim) for claim in claims), return_exceptions=True
         )
-        problem = next((entry for entry in done if isinstance(entry, BaseException)), None)
+        problem = next((result for result in results if isinstance(result, BaseException)), None)
         if problem is None:
             self._failed.pop(uid, None)
             self._explanations.pop(uid, None)
