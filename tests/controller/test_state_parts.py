@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from podwright.controller.state._cluster_index import IndexedCluster
@@ -25,38 +25,40 @@ from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, 
         st.one_of(
             st.integers(1, 1000).map(lambda count: ("give", count)),
             st.integers(0, 2**40).map(lambda above: ("meet", above)),
-            st.booleans().map(lambda durable: ("start", durable)),
+            st.sampled_from((("write", 0), ("restart", 0))),
         ),
         max_size=30,
     )
 )
+@example([("meet", 2**40), ("give", 5), ("restart", 0)])
 def test_an_epoch_is_higher_than_all_that_any_device_has_seen(
     steps: list[tuple[str, int]],
 ) -> None:
     """Devices come that served another store, and the server starts again, before or after what
-    they brought was written down. If it was not, they were not taken over."""
+    they brought was written down. Other devices get epochs while it is being written. If it was
+    not written, the new devices were not taken over.
+    """
     server_epoch, floor, highest = 1, 0, 0
+    written: int | None = None  # the floor of a commit that is under way
     epochs = DeviceEpochs()
     epochs.begin(server_epoch)
-    before: tuple[int, int] | None = (
-        None  # the floor and the highest epoch, before the last meeting
-    )
     for what, number in steps:
         if what == "give":
             for _ in range(number):
                 last, highest = highest, epochs.next()
                 assert highest > last
-            floor, before = epochs.floor, None
-        elif what == "meet":
-            before = floor, highest
+        elif what == "meet" and written is None:
             seen = max(0, highest - 2**39 + number)
-            raised = epochs.raise_floor(seen)
-            assert raised or seen < epochs.next()
-            highest, floor = max(highest, seen), epochs.floor
-        else:
-            if not number and before is not None:
-                floor, highest = before
-            server_epoch, before = server_epoch + 1, None
+            if epochs.exceeded_by(seen):
+                written = seen
+            else:
+                assert seen < epochs.next()
+        elif what == "write" and written is not None:
+            floor, highest = written, max(highest, written)
+            epochs.raise_floor(written)
+            written = None
+        elif what == "restart":
+            server_epoch, written = server_epoch + 1, None
             epochs = DeviceEpochs()
             epochs.floor = floor
             epochs.begin(server_epoch)
@@ -67,8 +69,9 @@ def test_the_counter_of_each_start_begins_anew() -> None:
     epochs = DeviceEpochs()
     epochs.begin(3)
     assert [epochs.next(), epochs.next()] == [(3 << EPOCH_SHIFT) + 1, (3 << EPOCH_SHIFT) + 2]
-    assert not epochs.raise_floor((3 << EPOCH_SHIFT) + 1)
-    assert epochs.raise_floor(7 << EPOCH_SHIFT)
+    assert not epochs.exceeded_by((3 << EPOCH_SHIFT) + 1)
+    assert epochs.exceeded_by(7 << EPOCH_SHIFT)
+    epochs.raise_floor(7 << EPOCH_SHIFT)
     assert epochs.next() == (7 << EPOCH_SHIFT) + (3 << EPOCH_SHIFT) + 3
 
 

@@ -69,9 +69,12 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
         certificate = request.certificate or (before.record.certificate if before else "")
         record, fence = await _met(services, request.name, host, port, certificate, action)
         changes = [registry.put_agent(record)]
-        if services.state.epochs.raise_floor(fence):
-            changes.append(registry.put_floor(services.state.epochs.floor))
+        needs_floor = services.state.epochs.exceeded_by(fence)
+        if needs_floor:
+            changes.append(registry.put_floor(fence))
         await services.state.journal.commit(changes)
+        if needs_floor:
+            services.state.epochs.raise_floor(fence)
         await let_go(services.state.hardware.remove(request.name))
         known = services.registry.add(record)
         services.heartbeats.begin(request.name)

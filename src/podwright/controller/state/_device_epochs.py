@@ -17,9 +17,12 @@ class DeviceEpochs:
 
     Devices that served another store may have seen higher epochs, and refuse all below. `floor` is
     the highest such epoch. It is the only number that is written down, in one commit with the
-    machine that brought it: a crash before that forgets both, and a later meeting finds the same.
-    That commit begins without waiting after `raise_floor`, so every intent with a higher epoch is
-    written down after it.
+    machine that brought it. The order is: `exceeded_by` tells that a floor is needed, the commit
+    makes it durable, and only then `raise_floor` counts from it. Other devices get epochs
+    meanwhile, some of them without an intent that is written down. If these were counted from a
+    floor that a crash forgets, the devices would refuse the epochs of the next start. The machine
+    itself gets no epoch before the commit, and after a crash a later meeting finds the same floor.
+    Whoever does this holds a lock, so there is one such commit at a time.
     """
 
     def __init__(self) -> None:
@@ -30,14 +33,14 @@ class DeviceEpochs:
         """Begin the counter of this start of the server. `floor` has been read before."""
         self._last = (server_epoch << EPOCH_SHIFT) + self.floor
 
-    def raise_floor(self, seen: int) -> bool:
-        """Devices that have seen this epoch come to us. Returns whether `floor` is another now,
-        which must be written down."""
-        if seen < self._last:
-            return False
+    def exceeded_by(self, seen: int) -> bool:
+        """Return whether devices that have seen this epoch would refuse the next one."""
+        return seen >= self._last
+
+    def raise_floor(self, seen: int) -> None:
+        """Give out only epochs above this one, which is written down as the floor."""
         self._last += seen - self.floor
         self.floor = seen
-        return True
 
     def next(self) -> int:
         """A device epoch higher than all before."""
