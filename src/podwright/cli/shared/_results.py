@@ -33,7 +33,7 @@ def needing(extra: str, operation: str = "", problem: str = "is not installed") 
     """Raise Unavailable where a package is missing. extra: of podwright, which brings it."""
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         from podwright.errors import Unavailable
 
         raise Unavailable(
