@@ -75,7 +75,7 @@ LIMITS: dict[str, int] = {
     "podwright/launcher/run": 1,
     "podwright/launcher/watchers": 1,
     "podwright/page": 2,
-    "podwright/placement": 8,
+    "podwright/placement": 7,
     "podwright/replay": 5,
     "podwright/replay/grounds": 2,
     "podwright/replay/sharing": 1,
@@ -119,7 +119,13 @@ class _Collector(ast.NodeVisitor):
         self.generic_visit(node)
         self._scope.pop()
 
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _enter
+    visit_FunctionDef = visit_AsyncFunctionDef = _enter
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        if any(isinstance(base, ast.Name) and base.id == "TypedDict" for base in node.bases):
+            self._bind(node.name, node.lineno)  # its fields are the keys of a JSON object
+        else:
+            self._enter(node)
 
     def visit_arg(self, node: ast.arg) -> None:
         self._bind(node.arg, node.lineno)

@@ -40,6 +40,12 @@ def test_every_kind_of_binding_is_counted_once_in_its_scope() -> None:
     ]  # fmt: skip
 
 
+def test_keys_of_a_json_object_do_not_count() -> None:
+    source = "class Figures(TypedDict):\n    why: str\n\nclass Row(NamedTuple):\n    which: str\n"
+    vague = [binding.name for binding in binding_names.bindings(source) if binding.vague]
+    assert vague == ["which"]
+
+
 def test_a_room_may_have_no_more_than_its_limit(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "_work.py").write_text("found = 1\ntold = 2\nrequest = 3\n")

@@ -124,7 +124,7 @@ class Site:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 300
-        while any(pid in daemons and not found.dead for pid, found in processes().items()):
+        while any(p.pid in daemons and not p.dead for p in processes().values()):
             assert time.monotonic() < deadline, daemons
             time.sleep(0.05)
 

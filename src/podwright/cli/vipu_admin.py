@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from podwright.cli.admin import _options as options
+from podwright.cli.partitions._options import InAllocationOptions, InClusterOptions
 from podwright.cli.shared._arguments import Parser
 from podwright.cli.shared._nouns import (
     NamedOptions,
@@ -89,10 +90,10 @@ _TABLE = (
         (
             list_noun("agent"),
             list_noun("cluster"),
-            list_noun("allocation", options.AllocationsOptions),
+            list_noun("allocation", InClusterOptions),
             list_noun("user"),
             list_noun("machine", summary="List machines, and what is on them."),
-            list_noun("quota", options.QuotasOptions, "List quotas, and what is used of them."),
+            list_noun("quota", InAllocationOptions, "List quotas, and what is used of them."),
             list_noun("share", summary="List the weights in the common queue."),
         ),
     ),

@@ -74,7 +74,7 @@ def cheapest(
         cost = sum(costs[name] for name in occupants)
         if occupants and cost < worth:
             priced.append((cost, place_index, occupants))
-    for _, place_index, occupants in nsmallest(TRIED, priced, key=lambda one: one[:2]):
+    for _, place_index, occupants in nsmallest(TRIED, priced, key=lambda row: row[:2]):
         yield place_index, sorted(occupants, key=lambda name: (-known[name].size, name))
 
 

@@ -38,36 +38,37 @@ class UserFigures(TypedDict):
     mean_wait_s: float
 
 
-#: All figures of a way. refused: the number of jobs for each reason. A TypedDict has this form
-#: where keys of the JSON are no names that our code may bind.
-WayFigures = TypedDict(  # noqa: UP013
-    "WayFigures",
-    {
-        "way": str,
-        "devices": int,
-        "jobs": int,
-        "refused": dict[str, int],
-        "refused_device_hours": float,
-        "used": float,
-        "held": float,
-        "free_of_no_use": float,
-        "makespan_s": float,
-        "wait": Spread,
-        "bounded_slowdown": Spread,
-        "by_size": list[SizeFigures],
-        "users": list[UserFigures],
-        "events": int,
-        "simpler": list[str],
-        "moves": NotRequired[int],
-        "moved_device_hours": NotRequired[float],
-        "ended_by_failures": NotRequired[int],
-        "extra_link_domains": NotRequired[float],
-    },
-)
-#: The figures of a way with one thing changed.
-ChangedFigures = TypedDict(  # noqa: UP013
-    "ChangedFigures", {"devices": int, "used": float, "held": float, "wait": Spread}
-)
+class WayFigures(TypedDict):
+    """All figures of a way. refused: the number of jobs for each reason."""
+
+    way: str
+    devices: int
+    jobs: int
+    refused: dict[str, int]
+    refused_device_hours: float
+    used: float
+    held: float
+    free_of_no_use: float
+    makespan_s: float
+    wait: Spread
+    bounded_slowdown: Spread
+    by_size: list[SizeFigures]
+    users: list[UserFigures]
+    events: int
+    simpler: list[str]
+    moves: NotRequired[int]
+    moved_device_hours: NotRequired[float]
+    ended_by_failures: NotRequired[int]
+    extra_link_domains: NotRequired[float]
+
+
+class ChangedFigures(TypedDict):
+    """The figures of a way with one thing changed."""
+
+    devices: int
+    used: float
+    held: float
+    wait: Spread
 
 
 class RecordedFigures(TypedDict):

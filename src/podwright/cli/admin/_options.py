@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from podwright import option_rows as opt
-from podwright.cli.shared._nouns import ListOptions, NamedOptions
+from podwright.cli.shared._nouns import NamedOptions
 from podwright.cli.shared._server import JsonEverywhere
 from podwright.option_rows import not_negative, number, port, positive
 
 _CHANGE_NOTHING = opt.flag("say what would be, no more")
-
-
-class AllocationsOptions(ListOptions):
-    """`vipu-admin list allocation`."""
-
-    cluster = opt.text("only those of this one", "C")
-
-
-class QuotasOptions(ListOptions):
-    """`vipu-admin list quota`."""
-
-    allocation = opt.text("only those of this one", "A")
 
 
 class AgentOptions(NamedOptions):

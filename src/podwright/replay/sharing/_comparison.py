@@ -66,11 +66,16 @@ class SetupFigures(TypedDict):
     bounded_slowdown: NotRequired[Spread]
 
 
-#: What a guest has of the common queue. noise: differences that do not count, by measure; None
-#: where there are too few jobs to tell.
-GuestVerdict = TypedDict(  # noqa: UP013
-    "GuestVerdict", {"guest": str, "verdict": str, "why": str, "noise": dict[str, float | None]}
-)
+class GuestVerdict(TypedDict):
+    """What a guest has of the common queue.
+
+    noise: differences that do not count, by measure; None where there are too few jobs to tell.
+    """
+
+    guest: str
+    verdict: str
+    why: str
+    noise: dict[str, float | None]
 
 
 class SharedFigures(TypedDict):
