@@ -147,3 +147,13 @@ async def test_a_small_and_a_large_terminal() -> None:
             await until(pilot, lambda: "train" in names(app))  # noqa: B023
             await pilot.press("2")
             await until(pilot, lambda: "carol" in text(pilot))
+
+
+async def test_an_answer_that_arrives_after_the_widgets_are_gone_is_dropped() -> None:
+    pod = Pod()
+    app = app_of(pod)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "train" in names(app))
+    pod.seen = snapshot(domains=1)
+    await asyncio.to_thread(app._while_open, app._show, pod.snapshot(), "", 0.2)
+    assert app.snapshot == snapshot()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, ParamSpec, Protocol
 
 from rich.text import Text
 from textual import work
@@ -22,6 +22,9 @@ from podwright.top._rows import TABS, facts, held_by, queue_name, rows
 
 #: A refresh that took t seconds is followed by a pause of at least this many times t.
 _SHARE = 10.0
+
+
+P = ParamSpec("P")
 
 
 class PodFeed(Protocol):
@@ -139,7 +142,20 @@ class TopApp(App[None]):
         except PodwrightError as error:
             seen, problem = {}, error.problem
         duration = time.monotonic() - started
-        self.call_from_thread(self._show, seen, problem, max(self._interval, _SHARE * duration))
+        self._while_open(self._show, seen, problem, max(self._interval, _SHARE * duration))
+
+    def _while_open(self, show: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call `show` in the app's thread, unless the user has quit since the call began.
+
+        An answer may arrive while Textual closes the app. The widgets are removed before the
+        workers are cancelled, so a worker that drew its answer at that moment would fail.
+        """
+
+        def show_if_open() -> None:
+            if self.is_running:
+                show(*args, **kwargs)
+
+        self.call_from_thread(show_if_open)
 
     def _show(self, seen: Snapshot, problem: str, pause: float) -> None:
         if problem != self._problem:
@@ -293,7 +309,7 @@ class TopApp(App[None]):
                 lines = ["", *self._feed.explain(key)]
             except PodwrightError as error:
                 lines = ["", error.problem]
-        self.call_from_thread(self.push_screen, _Words([*known, *lines]))
+        self._while_open(self.push_screen, _Words([*known, *lines]))
 
     def action_drain(self) -> None:
         """Ask for confirmation, and let the row's machine take nothing new."""
@@ -328,7 +344,7 @@ class TopApp(App[None]):
         try:
             (self._feed.drain if action == "drain" else self._feed.resume)(name)
         except PodwrightError as error:
-            self.call_from_thread(self.notify, str(error), severity="error")
+            self._while_open(self.notify, str(error), severity="error")
         else:
-            self.call_from_thread(self.notify, f"{name}: {action} is done.")
-            self.call_from_thread(self._refresh)
+            self._while_open(self.notify, f"{name}: {action} is done.")
+            self._while_open(self._refresh)
