@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -47,9 +45,20 @@ def commit_time(root: Path, commit: str) -> int:
 def export(root: Path, into: Path, commit: str = "HEAD") -> Path:
     """The files of a commit, without git, in a folder in `into`."""
     source = into / "podwright"
-    with tarfile.open(fileobj=io.BytesIO(_git(root, "archive", commit))) as archive:
-        archive.extractall(source, filter="data")
+    unpack(_git(root, "archive", commit), source)
     return source
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Unpack a tar archive, compressed by gzip or not, into a folder.
+
+    The program `tar` does it, because `tarfile` has filters for what an archive may write only
+    since Python 3.11.4, and Debian 12 has 3.11.2.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    gzip = ["--gzip"] if archive[:2] == b"\x1f\x8b" else []
+    command = ["tar", "--extract", *gzip, "--no-same-owner", "--directory", str(folder)]
+    subprocess.run(command, input=archive, check=True)
 
 
 def record_commit(root: Path, source: Path, commit: str = "HEAD") -> None:

@@ -6,17 +6,16 @@ oldest reader is ours, so everything between the two can follow each other as we
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tools.release import unpack
 
 from podwright.client import Client, UnixTransport
 from podwright.endpoints import SOCKET_VARIABLE
@@ -55,8 +54,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commits = git("log", "--format=%H", f"-S{line}", "--", "src/podwright/store/_format.py")
     commit = commits.decode().split()[-1]  # that brought this number
     folder = tmp_path_factory.mktemp("older")
-    with tarfile.open(fileobj=io.BytesIO(git("archive", commit, "src"))) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(git("archive", commit, "src"), folder)
     return folder / "src"
 
 

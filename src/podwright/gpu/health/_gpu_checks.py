@@ -158,7 +158,7 @@ def xids(context: CheckContext) -> Iterator[Wrong]:
         yield Wrong(
             "",
             "the kernel's log cannot be read",
-            "XIDs of earlier are told there alone.",
+            "Only that log has the XIDs of the past.",
             "Run this as root.",
             "note",
         )
