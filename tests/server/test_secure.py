@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pwd
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +13,7 @@ from typing import TypeVar
 import pytest
 
 from podwright.agents import SimulatedMachine
+from podwright.cli import vipu_server
 from podwright.client import Client, Credentials, GrpcTransport
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import AlreadyExists, Denied, InvalidRequest, Unauthenticated
@@ -141,3 +143,20 @@ def test_init_prints_what_it_made_once(tmp_path: Path) -> None:
     again = init()
     assert (again.returncode, again.stdout) == (1, "")
     assert "there is a store already" in again.stderr
+
+
+def test_init_asks_for_a_name_where_the_user_has_no_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def no_account(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", no_account)
+    monkeypatch.chdir(tmp_path)
+    made = vipu_server.main(["--init", "--secure", "--tls-init", "--storage", str(tmp_path / "db")])
+    assert made == 2
+    assert "Name the administrator with --default-user-id" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import os
 from collections.abc import Callable
 
+from podwright.server._identity import _account_name
 from tests.whole.conftest import Pod
 
 DOCTOR = ("podwright", "doctor", "--host=localhost", "--json")
@@ -37,7 +38,8 @@ def test_without_options_it_looks_at_server_store_and_agents(shared16: Pod) -> N
     ran = shared16.run("podwright", "doctor", "--json")
     found = {f["check"]: f for f in json.loads(ran.out) if f["host"] == "server"}
     assert {f["level"] for f in found.values()} == {"ok"}
-    assert found["answers"]["found"].endswith(f"you are {getpass.getuser()} (administrator)")
+    own_name = _account_name(os.getuid()) or str(os.getuid())
+    assert found["answers"]["found"].endswith(f"you are {own_name} (administrator)")
     assert found["store"]["found"] == "it takes changes"
     assert found["agents"]["found"] == "4 machines answer; devices: 16 FREE"
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from podwright.controller import StoreFault
+from podwright.errors import InvalidRequest
 from podwright.hosts import is_loopback
 from podwright.server import ServingOptions, back_up, check, compare, restore_from
 from podwright.server.command._server_arguments import ServerArguments
@@ -49,9 +51,13 @@ def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
 
 
 def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[str]:
-    """Make certificates and a store, and yield a line for each as it is there."""
+    """Make certificates and a store, and yield a line for each as it is there.
+
+    Raises InvalidRequest, before anything is made, if the administrator has no name.
+    """
     from podwright.server import make_certificates, make_store, renew_certificates
 
+    administrator = _administrator(arguments) if arguments.init and arguments.secure else ""
     if arguments.tls_init:
         hosts = [socket.gethostname(), *arguments.name]
         if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::", "[::]"):
@@ -64,8 +70,19 @@ def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[st
         yield "certificates: vipu-certs/server and vipu-certs/client are new"
         yield f"The server's is for {', '.join(['localhost', *hosts])}. It uses them at once."
     if arguments.init:
-        user = (arguments.default_user_id or getpass.getuser()) if arguments.secure else ""
-        key = asyncio.run(make_store(options.storage, user))
+        key = asyncio.run(make_store(options.storage, administrator))
         yield f"store: {shown_place(options.storage)}"
         if key:
-            yield f"create user ({user}): success. Access key is '{key}'."
+            yield f"create user ({administrator}): success. Access key is '{key}'."
+
+
+def _administrator(arguments: ServerArguments) -> str:
+    """Return the name of the administrator whom --init makes."""
+    try:
+        return arguments.default_user_id or getpass.getuser()
+    except KeyError:
+        raise InvalidRequest(
+            f"user id {os.getuid()} has no account on this machine",
+            operation="--init --secure",
+            would_work="Name the administrator with --default-user-id",
+        ) from None

@@ -178,16 +178,20 @@ def _source(slurm: InstalledSlurm) -> TwinSource:
 def _own_user(name: str) -> int | None:
     """Return the uid to become, or None to stay. Raises InvalidRequest."""
     if os.geteuid() != 0:
-        if name and name != pwd.getpwuid(os.geteuid()).pw_name:
+        if name and _user_id(name) != os.geteuid():
             raise InvalidRequest("only root can become another user", operation=f"--user {name}")
         return None
     if not name:
         return random.SystemRandom().choice(_FREE_USERS)
+    return _user_id(name) or None
+
+
+def _user_id(name: str) -> int:
+    """Return the uid that a name or a number stands for. Raises InvalidRequest."""
     try:
-        uid = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
         raise InvalidRequest(f"there is no user {name}", operation=f"--user {name}") from None
-    return uid or None
 
 
 def _become(uid: int | None) -> None:
