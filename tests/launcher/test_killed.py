@@ -303,7 +303,8 @@ def test_ctrl_z_before_mpirun_has_started_the_instances(launcher: Launcher) -> N
         assert process.poll() is None
     mpirun = launcher.tree(process).mpirun
     process.send_signal(signal.SIGTSTP)
-    wait_until(lambda: {_state(process.pid), _state(mpirun)} == {"T"}, within=60)
+    wait_until(lambda: _state(process.pid) == "T")
+    wait_until(lambda: none_runs(living_of(process.pid, mpirun)))
     begin.touch()
     assert not ran.exists()
     process.send_signal(signal.SIGCONT)
@@ -311,6 +312,11 @@ def test_ctrl_z_before_mpirun_has_started_the_instances(launcher: Launcher) -> N
     assert process.returncode == 0, err
     assert ran.exists()
     launcher.leaves_nothing()
+
+
+def living_of(poprun: int, mpirun: int) -> list[Process]:
+    """Return mpirun and its children, without those that have ended and that it has not awaited."""
+    return [p for p in descendants(poprun) if mpirun in (p.pid, p.parent) and p.state != "Z"]
 
 
 def _state(pid: int) -> str:
