@@ -9,6 +9,7 @@ call reveals all the same.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -346,9 +347,12 @@ async def stop(*worlds: TenantWorld) -> None:
         await one.world.stop()
 
 
+fields_of = functools.cache(msgspec.structs.fields)
+
+
 def texts(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Return the paths of all fields of a request that contain a text."""
-    for field in msgspec.structs.fields(kind):
+    for field in fields_of(kind):
         for part in (field.type, *get_args(field.type)):
             if part is str and get_origin(field.type) is not dict:
                 yield (*path, field.name)
@@ -361,7 +365,7 @@ def texts(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 def filled(kind: Any, path: tuple[str, ...], name: str, epoch: int) -> Any:
     """Return a request with a name at a path, and with its other required fields."""
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
+    for field in fields_of(kind):
         of_value = [
             part
             for part in (field.type, *get_args(field.type))
