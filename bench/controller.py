@@ -24,7 +24,7 @@ from podwright.client import Client, UnixTransport
 from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec, WaitRequest
 
 ACQUIRES = 200
-PAIRS = 200
+PAIR_MEASURES = 200
 ROUNDS = 4
 WAITERS = 1000
 DOMAINS = 1563  #: of 64 devices: 100,032 in all
@@ -90,7 +90,7 @@ def _machine(domain: int) -> list[tuple[int, int]]:
 
 def _pairs(client: Client) -> float:
     times = []
-    for n in range(PAIRS):
+    for n in range(PAIR_MEASURES):
         start = time.perf_counter()
         client.create_partition(PartitionSpec(name=f"p{n}", size=4))
         client.remove_partition(f"p{n}")

@@ -57,7 +57,7 @@ def inventory() -> str:
 def show_zones(service: RedfishStandIn) -> None:
     """What is composed now."""
     print("\nThe zones of the Redfish fabric:", flush=True)
-    for name, endpoints in sorted(service.zoned().items()):
+    for name, endpoints in sorted(service.endpoints_by_zone().items()):
         names = sorted(path.rpartition("/")[2] for path in endpoints)
         print(f"  {name}: {', '.join(names)}", flush=True)
     if not service.zones:
@@ -79,7 +79,7 @@ def show(demo: Demo, server: RedfishServer) -> None:
     before = set(demo.processes())
     demo.run("vipu", "create", "partition", "two-hosts", "--size", "16")
     show_zones(server.service)
-    if {name: len(paths) for name, paths in server.service.zoned().items()} != {
+    if {name: len(paths) for name, paths in server.service.endpoints_by_zone().items()} != {
         "podwright-two-hosts-host1": 9,
         "podwright-two-hosts-host2": 9,
     }:
@@ -105,7 +105,10 @@ def show_pool(demo: Demo, server: RedfishServer) -> None:
     demo.run(*create, OTHER, "there")
     demo.run(*create, HERE, "here")
     show_zones(server.service)
-    if set(server.service.zoned()) != {f"podwright-there-{OTHER}", f"podwright-here-{HERE}"}:
+    if set(server.service.endpoints_by_zone()) != {
+        f"podwright-there-{OTHER}",
+        f"podwright-here-{HERE}",
+    }:
         raise Failed("the devices are not attached to the hosts that the partitions name")
     demo.run(
         "poprun", "--vipu-partition", "here", "--num-replicas", "4", "--num-instances", "2",

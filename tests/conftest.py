@@ -81,7 +81,7 @@ def quick_key_hashes() -> Iterator[None]:
     from podwright.controller.administration import _users
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_users, "_COST", {**_users._COST, "n": 2})
+        patch.setattr(_users, "_SCRYPT_COST", {**_users._SCRYPT_COST, "n": 2})
         yield
 
 

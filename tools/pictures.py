@@ -160,7 +160,7 @@ async def _screen(client: Client) -> str:
 
     from podwright.top import Feed, TopApp
 
-    app = TopApp(Feed(client), "podwright top   a POD256   SIMULATED", interval=0.2)
+    app = TopApp(Feed(client), "podwright top   a POD256   SIMULATED", refresh_interval=0.2)
     async with app.run_test(size=(96, 20)) as pilot:
         while app.query_one(DataTable).row_count < len(ON_THE_POD) - 1:
             await pilot.pause(0.1)

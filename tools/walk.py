@@ -92,7 +92,7 @@ async def _begins() -> Walk:
 
     service = Service(Site(pods=(POD,)), OnePod(), FakeSlurm(Queue()))
     await service.refresh()
-    walk = Walk("Asked", "HookJob", "Wanted")
+    walk = Walk("Asked", "HookJob", "WantedDevices")
     with walk:
         await service.begin_job(ask(7, 4))
     return walk

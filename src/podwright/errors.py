@@ -40,8 +40,8 @@ def as_sentence(text: str) -> str:
     """Return a text as a sentence: with a capital letter, unless it begins with a name, and with a
     full stop.
     """
-    first = text.split(" ", 1)[0].rstrip(",;:")
-    if first.isalpha() and first not in _COMMANDS:
+    first_word = text.split(" ", 1)[0].rstrip(",;:")
+    if first_word.isalpha() and first_word not in _COMMANDS:
         text = text[:1].upper() + text[1:]
     return text if text.endswith("?") else f"{text.rstrip('.')}."
 
@@ -69,10 +69,10 @@ class PodwrightError(Exception):
     @property
     def message(self) -> str:
         """Return the whole refusal as one line."""
-        parts = [p.rstrip(".") for p in (self.operation, self.problem) if p]
-        head = ": ".join(parts)
-        head = head if head.endswith("?") else f"{head}."
-        return f"{head} {as_sentence(self.would_work)}" if self.would_work else head
+        clauses = [clause.rstrip(".") for clause in (self.operation, self.problem) if clause]
+        refusal_text = ": ".join(clauses)
+        refusal_text = refusal_text if refusal_text.endswith("?") else f"{refusal_text}."
+        return f"{refusal_text} {as_sentence(self.would_work)}" if self.would_work else refusal_text
 
     def to_json(self) -> dict[str, Any]:
         """Return the refusal as a JSON object for the wire. `error_from_json` is the inverse."""
@@ -226,7 +226,7 @@ class Internal(PodwrightError):
     """A defect of Podwright itself."""
 
 
-_BY_NAME: dict[str, type[PodwrightError]] = {
+_ERRORS_BY_NAME: dict[str, type[PodwrightError]] = {
     kind.__name__: kind
     for kind in (
         InvalidRequest,
@@ -249,8 +249,8 @@ _BY_NAME: dict[str, type[PodwrightError]] = {
         NotPicklable,
     )
 }
-_BY_CODE: dict[str, type[PodwrightError]] = {
-    **{kind.code: kind for kind in reversed(_BY_NAME.values())},
+_ERRORS_BY_CODE: dict[str, type[PodwrightError]] = {
+    **{kind.code: kind for kind in reversed(_ERRORS_BY_NAME.values())},
     "FAILED_PRECONDITION": WrongState,
 }
 
@@ -261,8 +261,10 @@ def error_from_json(body: dict[str, Any]) -> PodwrightError:
     A type that is not known becomes the type of its code, and a code that is not known becomes
     Internal.
     """
-    kind = _BY_NAME.get(body.get("type", "")) or _BY_CODE.get(body.get("code", ""), Internal)
-    return kind(
+    error_type = _ERRORS_BY_NAME.get(body.get("type", "")) or _ERRORS_BY_CODE.get(
+        body.get("code", ""), Internal
+    )
+    return error_type(
         body.get("problem") or body.get("message") or "the server gave no reason",
         would_work=body.get("would_work", ""),
         operation=body.get("asked", ""),
@@ -272,4 +274,4 @@ def error_from_json(body: dict[str, Any]) -> PodwrightError:
 
 def error_from_code(code: str, message: str) -> PodwrightError:
     """Return the refusal of a server that is not Podwright's, from its status code and its text."""
-    return _BY_CODE.get(code, Internal)(message.rstrip(".") or code)
+    return _ERRORS_BY_CODE.get(code, Internal)(message.rstrip(".") or code)

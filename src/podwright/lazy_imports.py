@@ -35,8 +35,8 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
     def load(name: str) -> object:
         import importlib
 
-        for module, names in modules.items():
-            if name in names:
+        for module, exported_names in modules.items():
+            if name in exported_names:
                 return getattr(importlib.import_module(f"{package}.{module}"), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

@@ -47,101 +47,108 @@ GROUPS: Final = (
 _T = TypeVar("_T")
 
 
-def names(group: str) -> tuple[str, ...]:
+def names(plugin_group: str) -> tuple[str, ...]:
     """Return the names that packages add to a group, sorted."""
-    return tuple(sorted(_points(group)))
+    return tuple(sorted(_points(plugin_group)))
 
 
-def load(group: str, name: str, kind: type[_T]) -> _T | None:
+def load(plugin_group: str, plugin_name: str, plugin_type: type[_T]) -> _T | None:
     """Return the object that a package adds under this name, or None.
 
     Raises Unavailable if it cannot be loaded or is of another type.
     """
-    point = _points(group).get(name)
-    if point is None:
+    entry_point = _points(plugin_group).get(plugin_name)
+    if entry_point is None:
         return None
-    loaded = _loaded(point)
-    if not isinstance(loaded, kind):
-        raise _broken(point, f"it is a {type(loaded).__name__}, and not a {kind.__name__}")
-    return loaded
+    plugin = _loaded(entry_point)
+    if not isinstance(plugin, plugin_type):
+        raise _broken(
+            entry_point, f"it is a {type(plugin).__name__}, and not a {plugin_type.__name__}"
+        )
+    return plugin
 
 
-def load_any(group: str, name: str) -> object:
+def load_any(plugin_group: str, plugin_name: str) -> object:
     """Return the object that a package adds under this name, of any type.
 
     Raises KeyError for an unknown name, and Unavailable if it cannot be loaded.
     """
-    return _loaded(_points(group)[name])
+    return _loaded(_points(plugin_group)[plugin_name])
 
 
-def package_of(group: str, name: str) -> str:
+def package_of(plugin_group: str, plugin_name: str) -> str:
     """Return the package that adds this name, with its version.
 
     Raises KeyError for an unknown name.
     """
-    added_by = _points(group)[name].dist
-    return f"{added_by.name} {added_by.version}" if added_by else "not known"
+    distribution = _points(plugin_group)[plugin_name].dist
+    return f"{distribution.name} {distribution.version}" if distribution else "not known"
 
 
-def load_function(group: str, name: str) -> Any:
+def load_function(plugin_group: str, plugin_name: str) -> Any:
     """Return the function that a package adds under this name, or None. Raises Unavailable."""
-    point = _points(group).get(name)
-    if point is None:
+    entry_point = _points(plugin_group).get(plugin_name)
+    if entry_point is None:
         return None
-    loaded = _loaded(point)
-    if not callable(loaded):
-        raise _broken(point, f"it is a {type(loaded).__name__}, and cannot be called")
-    return loaded
+    plugin_function = _loaded(entry_point)
+    if not callable(plugin_function):
+        raise _broken(
+            entry_point, f"it is a {type(plugin_function).__name__}, and cannot be called"
+        )
+    return plugin_function
 
 
-def load_all(group: str, kind: type[_T]) -> dict[str, _T]:
+def load_all(plugin_group: str, plugin_type: type[_T]) -> dict[str, _T]:
     """Return all that packages add to a group, by name.
 
     Raises Unavailable if one cannot be loaded.
     """
-    loaded = ((name, load(group, name, kind)) for name in names(group))
-    return {name: plugin for name, plugin in loaded if plugin is not None}
+    named_plugins = (
+        (plugin_name, load(plugin_group, plugin_name, plugin_type))
+        for plugin_name in names(plugin_group)
+    )
+    return {plugin_name: plugin for plugin_name, plugin in named_plugins if plugin is not None}
 
 
-def _loaded(point: EntryPoint) -> Any:
+def _loaded(entry_point: EntryPoint) -> Any:
     try:
-        return point.load()
+        return entry_point.load()
     except Exception as error:  # the import of another package may raise anything
-        raise _broken(point, f"{type(error).__name__}: {error}") from error
+        raise _broken(entry_point, f"{type(error).__name__}: {error}") from error
 
 
-def _broken(point: EntryPoint, reason: str) -> Unavailable:
-    package = point.dist.name if point.dist else "a package"
+def _broken(entry_point: EntryPoint, reason: str) -> Unavailable:
+    package = entry_point.dist.name if entry_point.dist else "a package"
     return Unavailable(
-        f"{point.value} of {package} cannot be used: {reason}",
-        operation=f"{point.group} {point.name}",
+        f"{entry_point.value} of {package} cannot be used: {reason}",
+        operation=f"{entry_point.group} {entry_point.name}",
         would_work=f"mend it, or pip uninstall {package}",
     )
 
 
 @cache
-def _points(group: str) -> dict[str, EntryPoint]:
-    if not _any_added():
+def _points(plugin_group: str) -> dict[str, EntryPoint]:
+    if not _any_plugin_installed():
         return {}
     from importlib.metadata import entry_points
 
-    return {point.name: point for point in entry_points(group=group)}
+    return {entry_point.name: entry_point for entry_point in entry_points(group=plugin_group)}
 
 
 @cache
-def _any_added() -> bool:
+def _any_plugin_installed() -> bool:
     return any(
-        b"[podwright." in _points_file(entry.path)
+        b"[podwright." in _read_entry_points_file(dir_entry.path)
         for folder in sys.path
         if os.path.isdir(folder)
-        for entry in os.scandir(folder)
-        if entry.name.endswith(".dist-info")
+        for dir_entry in os.scandir(folder)
+        if dir_entry.name.endswith(".dist-info")
     )
 
 
-def _points_file(package: str) -> bytes:
+def _read_entry_points_file(dist_info_folder: str) -> bytes:
     try:
-        with open(os.path.join(package, "entry_points.txt"), "rb") as file:
+        with open(os.path.join(dist_info_folder, "entry_points.txt"), "rb") as file:
             return file.read()
     except OSError:
         return b""

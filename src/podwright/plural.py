@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-def counted(count: int, noun: str, verb: tuple[str, str] | None = None) -> str:
+def counted(count: int, noun: str, verb_forms: tuple[str, str] | None = None) -> str:
     """Return a count with its noun, in the singular for 1: `1 GPU`, `0 GPUs`, `2 boxes`.
 
-    verb: the forms that follow it, such as `("is", "are")`.
+    verb_forms: the forms that follow it, such as `("is", "are")`.
     """
     plural = f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
     if noun.endswith("y") and noun[-2:-1] not in "aeou":
         plural = f"{noun[:-1]}ies"
-    text = f"{count:,} {noun if count == 1 else plural}"
-    return f"{text} {verb[count != 1]}" if verb else text
+    counted_noun = f"{count:,} {noun if count == 1 else plural}"
+    return f"{counted_noun} {verb_forms[count != 1]}" if verb_forms else counted_noun

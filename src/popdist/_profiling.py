@@ -13,7 +13,7 @@ from popdist import _environment as environment
 from popdist._errors import BadEnvironment
 
 DIRECTORY = "POPDIST_AUTOREPORT_DIRECTORY"
-ENGINE_OPTIONS = "POPLAR_ENGINE_OPTIONS"
+ENGINE_OPTIONS_VARIABLE = "POPLAR_ENGINE_OPTIONS"
 
 
 def setEngineOptions(options: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -26,15 +26,19 @@ def setEngineOptions(options: Mapping[str, str] | None = None) -> dict[str, str]
 
     Raises BadEnvironment where POPLAR_ENGINE_OPTIONS is not JSON, and NotUniform.
     """
-    merged = dict(options or {})
-    folder = os.environ.get(DIRECTORY)
-    if not folder:
-        return merged
-    profiled = any(name.startswith("autoReport.") for name in {**_of_environment(), **merged})
-    merged["autoReport.directory"] = os.path.join(folder, str(environment.getInstanceIndex()))
-    if not profiled:
-        merged["autoReport.all"] = "true"
-    return merged
+    merged_options = dict(options or {})
+    report_folder = os.environ.get(DIRECTORY)
+    if not report_folder:
+        return merged_options
+    has_profiling = any(
+        option.startswith("autoReport.") for option in {**_environment_options(), **merged_options}
+    )
+    merged_options["autoReport.directory"] = os.path.join(
+        report_folder, str(environment.getInstanceIndex())
+    )
+    if not has_profiling:
+        merged_options["autoReport.all"] = "true"
+    return merged_options
 
 
 def set_profiling() -> None:
@@ -45,20 +49,22 @@ def set_profiling() -> None:
     if os.environ.get(DIRECTORY):
         import json
 
-        given = _of_environment()
-        os.environ[ENGINE_OPTIONS] = json.dumps({**given, **setEngineOptions(given)})
+        existing_options = _environment_options()
+        os.environ[ENGINE_OPTIONS_VARIABLE] = json.dumps(
+            {**existing_options, **setEngineOptions(existing_options)}
+        )
 
 
-def _of_environment() -> dict[str, str]:
-    text = os.environ.get(ENGINE_OPTIONS)
-    if not text:
+def _environment_options() -> dict[str, str]:
+    options_json = os.environ.get(ENGINE_OPTIONS_VARIABLE)
+    if not options_json:
         return {}
     import json
 
     try:
-        parsed = json.loads(text)
+        parsed_options = json.loads(options_json)
     except ValueError as error:
-        raise BadEnvironment(f"{ENGINE_OPTIONS}={text!r}: {error}") from None
-    if not isinstance(parsed, dict):
-        raise BadEnvironment(f"{ENGINE_OPTIONS}={text!r}: expected a JSON object")
-    return parsed
+        raise BadEnvironment(f"{ENGINE_OPTIONS_VARIABLE}={options_json!r}: {error}") from None
+    if not isinstance(parsed_options, dict):
+        raise BadEnvironment(f"{ENGINE_OPTIONS_VARIABLE}={options_json!r}: expected a JSON object")
+    return parsed_options

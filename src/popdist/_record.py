@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+ERROR_FILE_VARIABLE = "TORCHELASTIC_ERROR_FILE"
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -29,9 +29,9 @@ def record(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
 
     @functools.wraps(function)
-    def recorded(*arguments: _P.args, **named: _P.kwargs) -> _R:
+    def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
         try:
-            return function(*arguments, **named)
+            return function(*arguments, **keywords)
         except Exception as error:
             write(error)
             raise
@@ -41,25 +41,27 @@ def record(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def write(error: BaseException) -> None:
     """Write an exception into the file, if the environment names one."""
-    path = os.environ.get(ERROR_FILE)
-    if not path:
+    error_path = os.environ.get(ERROR_FILE_VARIABLE)
+    if not error_path:
         return
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
-    more = {"py_callstack": "".join(lines), "timestamp": str(int(time.time()))}
-    message = {"message": f"{type(error).__name__}: {error}", "extraInfo": more}
-    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
-        json.dump({"message": message}, file)
+    trace_lines = traceback.format_exception(type(error), error, error.__traceback__)
+    extra_info = {"py_callstack": "".join(trace_lines), "timestamp": str(int(time.time()))}
+    error_fields = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra_info}
+    with contextlib.suppress(OSError), open(error_path, "w", encoding="utf-8") as error_file:
+        json.dump({"message": error_fields}, error_file)
 
 
 def record_uncaught() -> None:
     """Record uncaught exceptions from now on. A second call does nothing."""
-    before = sys.excepthook
-    if getattr(before, "_records", False) or not os.environ.get(ERROR_FILE):
+    former_hook = sys.excepthook
+    if getattr(former_hook, "_records", False) or not os.environ.get(ERROR_FILE_VARIABLE):
         return
 
-    def hook(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    def hook(
+        error_type: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         write(error)
-        before(kind, error, where)
+        former_hook(error_type, error, trace)
 
     hook._records = True  # type: ignore[attr-defined]
     sys.excepthook = hook

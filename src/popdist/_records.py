@@ -68,56 +68,62 @@ class Records:
 
         What begins may last long, and they would wait as long.
         """
-        now = clock()
-        if self._waiting and now - self._sent > _TOGETHER:
-            self._send(now)
-        return now
+        now_ns = clock()
+        if self._waiting and now_ns - self._sent > _TOGETHER:
+            self._send(now_ns)
+        return now_ns
 
     def mark(self, name: str) -> None:
         """Add a mark with the present time."""
-        now = clock()
-        waiting = self._waiting
-        waiting.append((name, 0, now, now))
-        if now - self._sent > _TOGETHER or len(waiting) >= _MANY:
-            self._send(now)
+        now_ns = clock()
+        waiting_records = self._waiting
+        waiting_records.append((name, 0, now_ns, now_ns))
+        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _MANY:
+            self._send(now_ns)
 
-    def joined(self, transport: bytes, began: int) -> None:
-        """Record that this instance has joined the others since `began`, and send it."""
-        self._waiting.append(((JOINED, transport, 0, 0, 0), 0, began, clock()))
+    def joined(self, transport: bytes, began_ns: int) -> None:
+        """Record that this instance has joined the others since `began_ns`, and send it."""
+        self._waiting.append(((JOINED, transport, 0, 0, 0), 0, began_ns, clock()))
         self.flush()
 
-    def left(self, transport: bytes, began: int) -> None:
-        """Record that this instance has left the others since `began`, and send it."""
-        self._waiting.append(((LEFT, transport, 0, 0, 0), 0, began, clock()))
+    def left(self, transport: bytes, began_ns: int) -> None:
+        """Record that this instance has left the others since `began_ns`, and send it."""
+        self._waiting.append(((LEFT, transport, 0, 0, 0), 0, began_ns, clock()))
         self.flush()
 
-    def collective(self, name: bytes, began: int, size: int, group: int, members: int) -> None:
+    def collective(
+        self, name: bytes, began_ns: int, byte_count: int, group_checksum: int, members: int
+    ) -> None:
         """Record a collective of `members` instances that ends now.
 
-        size: bytes of each instance.
+        byte_count: bytes of each instance.
         """
-        count = self._counts[group] = self._counts.get(group, 0) + 1
-        now = clock()
-        waiting = self._waiting
-        waiting.append(((COLLECTIVE, name, size, group, members), count, began, now))
-        if now - self._sent > _TOGETHER or len(waiting) >= _MANY:
-            self._send(now)
+        call_number = self._counts[group_checksum] = self._counts.get(group_checksum, 0) + 1
+        now_ns = clock()
+        waiting_records = self._waiting
+        waiting_records.append(
+            ((COLLECTIVE, name, byte_count, group_checksum, members), call_number, began_ns, now_ns)
+        )
+        if now_ns - self._sent > _TOGETHER or len(waiting_records) >= _MANY:
+            self._send(now_ns)
 
     def flush(self) -> None:
         """Send the waiting records."""
         self._send(clock())
 
-    def _send(self, now: int) -> None:
+    def _send(self, now_ns: int) -> None:
         with self._lock:
-            self._sent, waiting = now, self._waiting
-            batch = waiting[:]
-            del waiting[: len(batch)]  # other threads may have added records meanwhile
-            for piece, many in _pieces(batch):
+            self._sent, waiting_records = now_ns, self._waiting
+            batch = waiting_records[:]
+            del waiting_records[: len(batch)]  # other threads may have added records meanwhile
+            for piece, record_count in _pieces(batch):
                 if not self._write(piece):
-                    self._left_out += many
+                    self._left_out += record_count
             if self._left_out:
-                kind = (LEFT_OUT, b"", self._left_out, 0, 0)
-                if self._write(_piece([_head(kind)], [RECORD.pack(0, 0, now, now)])):
+                left_out_kind = (LEFT_OUT, b"", self._left_out, 0, 0)
+                if self._write(
+                    _pack_piece([_head(left_out_kind)], [RECORD.pack(0, 0, now_ns, now_ns)])
+                ):
                     self._left_out = 0
 
     def _write(self, piece: bytes) -> bool:
@@ -129,34 +135,40 @@ class Records:
 
 def _pieces(batch: list[_Record]) -> Iterator[tuple[bytes, int]]:
     """Yield pieces, each with the number of its records."""
-    heads: list[bytes] = []
-    records: list[bytes] = []
-    kinds: dict[_Kind, int] = {}
-    room, one, pack = LARGEST - PIECE.size, RECORD.size, RECORD.pack
-    for kind, count, begin, end in batch:
-        index = kinds.get(kind)
-        if index is None or room < one:
-            head = _head(kind)
-            if room < len(head) + one:
-                yield _piece(heads, records), len(records)
-                heads, records, kinds = [], [], {}
-                room = LARGEST - PIECE.size
-            index = kinds[kind] = len(heads)
-            heads.append(head)
-            room -= len(head)
-        records.append(pack(index, count, begin, end))
-        room -= one
-    if records:
-        yield _piece(heads, records), len(records)
+    kind_heads: list[bytes] = []
+    packed_records: list[bytes] = []
+    kind_indices: dict[_Kind, int] = {}
+    free_bytes, record_size, pack_record = LARGEST - PIECE.size, RECORD.size, RECORD.pack
+    for kind, call_number, begin_ns, end_ns in batch:
+        kind_index = kind_indices.get(kind)
+        if kind_index is None or free_bytes < record_size:
+            kind_head = _head(kind)
+            if free_bytes < len(kind_head) + record_size:
+                yield _pack_piece(kind_heads, packed_records), len(packed_records)
+                kind_heads, packed_records, kind_indices = [], [], {}
+                free_bytes = LARGEST - PIECE.size
+            kind_index = kind_indices[kind] = len(kind_heads)
+            kind_heads.append(kind_head)
+            free_bytes -= len(kind_head)
+        packed_records.append(pack_record(kind_index, call_number, begin_ns, end_ns))
+        free_bytes -= record_size
+    if packed_records:
+        yield _pack_piece(kind_heads, packed_records), len(packed_records)
 
 
 def _head(kind: _Kind) -> bytes:
     if isinstance(kind, str):
         kind = MARK, kind.encode(errors="replace")[:LONGEST], 0, 0, 0
-    record_kind, name, size, group, members = kind
-    return KIND.pack(record_kind, len(name), members, group, size) + name
+    record_kind, name, byte_count, group_checksum, members = kind
+    return KIND.pack(record_kind, len(name), members, group_checksum, byte_count) + name
 
 
-def _piece(heads: list[bytes], records: list[bytes]) -> bytes:
-    kinds = b"".join(heads)
-    return b"".join((PIECE.pack(len(heads), len(kinds), len(records)), kinds, *records))
+def _pack_piece(kind_heads: list[bytes], packed_records: list[bytes]) -> bytes:
+    packed_kinds = b"".join(kind_heads)
+    return b"".join(
+        (
+            PIECE.pack(len(kind_heads), len(packed_kinds), len(packed_records)),
+            packed_kinds,
+            *packed_records,
+        )
+    )

@@ -41,37 +41,38 @@ def execute_on_instances(
 
     Raises BadUse when an instance does not exist or takes no part, and NotUniform.
     """
-    chosen = tuple(sorted(set(instances)))
+    chosen_instances = tuple(sorted(set(instances)))
     taking_part = _taking_part.get()
     if taking_part is None:
         taking_part = tuple(range(_environment.getNumInstances()))
-    if not chosen or not set(chosen) <= set(taking_part):
+    if not chosen_instances or not set(chosen_instances) <= set(taking_part):
         raise BadUse(
-            f"execute_on_instances({_show(chosen)}): here it must be some of {_show(taking_part)}"
+            f"execute_on_instances({_show(chosen_instances)}): here it must be some of "
+            f"{_show(taking_part)}"
         )
-    if _environment.getInstanceIndex() not in chosen:
+    if _environment.getInstanceIndex() not in chosen_instances:
         return None
-    token = _taking_part.set(chosen)
+    scope_token = _taking_part.set(chosen_instances)
     try:
         return function(*args, **kwargs)
     finally:
-        _taking_part.reset(token)
+        _taking_part.reset(scope_token)
 
 
 def group() -> Group:
     """Return who takes part in a collective called now. Raises NotInitialized, NotUniform."""
     world = _backend.world()
-    chosen = _taking_part.get()
+    chosen_instances = _taking_part.get()
     if world is None:
         return Group((0,), None)
-    if chosen is None:
+    if chosen_instances is None:
         return Group(None, world)
-    if len(chosen) == 1:
-        return Group(chosen, None)
-    communicator = _communicators.get(chosen)
+    if len(chosen_instances) == 1:
+        return Group(chosen_instances, None)
+    communicator = _communicators.get(chosen_instances)
     if communicator is None:
-        communicator = _communicators[chosen] = _backend.subset(world, chosen)
-    return Group(chosen, communicator)
+        communicator = _communicators[chosen_instances] = _backend.subset(world, chosen_instances)
+    return Group(chosen_instances, communicator)
 
 
 def _free() -> None:

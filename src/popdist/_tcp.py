@@ -32,8 +32,8 @@ MEET_WITHIN = 300.0
 _TURN = 5.0
 #: Seconds to open a link. Strangers may fill an instance's accept queue while it computes.
 LINK_WITHIN = 60.0
-_MAC = 32
-_NONCE = 16
+_MAC_BYTES = 32
+_NONCE_BYTES = 16
 _HEAD = 12  # group (4 bytes), length (8 bytes)
 _MOST = 1 << 24  # the most bytes of a list of all instances
 
@@ -60,27 +60,38 @@ class World:
 
     def Alltoall(self, sent: Any, got: Any) -> None:
         """Send part i of `sent` to member i and receive part i of `got`; parts have one length."""
-        out, received = memoryview(sent).cast("B"), memoryview(got).cast("B")
-        step = len(out) // self.size
-        parts = [slice(i * step, (i + 1) * step) for i in range(self.size)]
-        received[parts[self.rank]] = out[parts[self.rank]]
-        self._swap([out[p] for p in parts], [received[p] for p in parts])
+        sent_bytes, received_bytes = memoryview(sent).cast("B"), memoryview(got).cast("B")
+        part_length = len(sent_bytes) // self.size
+        part_slices = [
+            slice(member * part_length, (member + 1) * part_length) for member in range(self.size)
+        ]
+        received_bytes[part_slices[self.rank]] = sent_bytes[part_slices[self.rank]]
+        self._swap(
+            [sent_bytes[part_slice] for part_slice in part_slices],
+            [received_bytes[part_slice] for part_slice in part_slices],
+        )
 
     def Allgather(self, sent: Any, got: Any) -> None:
         """Send `sent` to all members, and receive part i of `got` from member i."""
-        out, received = memoryview(sent).cast("B"), memoryview(got).cast("B")
-        step = len(out)
-        received[self.rank * step : (self.rank + 1) * step] = out
-        parts = [received[i * step : (i + 1) * step] for i in range(self.size)]
-        self._swap([out] * self.size, parts)
+        sent_bytes, received_bytes = memoryview(sent).cast("B"), memoryview(got).cast("B")
+        part_length = len(sent_bytes)
+        received_bytes[self.rank * part_length : (self.rank + 1) * part_length] = sent_bytes
+        received_parts = [
+            received_bytes[member * part_length : (member + 1) * part_length]
+            for member in range(self.size)
+        ]
+        self._swap([sent_bytes] * self.size, received_parts)
 
     def Bcast(self, values: Any, root: int) -> None:
         """Send `values` of member `root` to all others, which receive them in place."""
-        view = memoryview(values).cast("B")
+        value_bytes = memoryview(values).cast("B")
         if self.rank == root:
-            self._swap([view] * self.size, [None] * self.size)
+            self._swap([value_bytes] * self.size, [None] * self.size)
         else:
-            self._swap([None] * self.size, [view if i == root else None for i in range(self.size)])
+            self._swap(
+                [None] * self.size,
+                [value_bytes if member == root else None for member in range(self.size)],
+            )
 
     def Barrier(self) -> None:
         """Wait until all members have called it."""
@@ -88,14 +99,20 @@ class World:
 
     def allgather(self, value: Any) -> list[Any]:
         """Return the values of all members, in order of rank, as JSON can hold them."""
-        text = json.dumps(value).encode()
-        lengths = bytearray(8 * self.size)
-        self.Allgather(len(text).to_bytes(8, "big"), lengths)
-        sizes = [int.from_bytes(lengths[8 * i : 8 * i + 8], "big") for i in range(self.size)]
-        texts = [bytearray(size) for size in sizes]
-        self._swap([memoryview(text)] * self.size, [memoryview(t) for t in texts])
-        texts[self.rank] = bytearray(text)
-        return [json.loads(text) for text in texts]
+        value_json = json.dumps(value).encode()
+        packed_lengths = bytearray(8 * self.size)
+        self.Allgather(len(value_json).to_bytes(8, "big"), packed_lengths)
+        value_lengths = [
+            int.from_bytes(packed_lengths[8 * member : 8 * member + 8], "big")
+            for member in range(self.size)
+        ]
+        value_buffers = [bytearray(value_length) for value_length in value_lengths]
+        self._swap(
+            [memoryview(value_json)] * self.size,
+            [memoryview(value_buffer) for value_buffer in value_buffers],
+        )
+        value_buffers[self.rank] = bytearray(value_json)
+        return [json.loads(value_json) for value_json in value_buffers]
 
     def Free(self) -> None:
         """Forget this world. The links stay open for other worlds."""
@@ -105,20 +122,32 @@ class World:
         self.Barrier()
         self._net.close()
 
-    def _swap(self, outs: Sequence[memoryview | None], intos: Sequence[memoryview | None]) -> None:
-        peers = [i for i in range(self.size) if i != self.rank]
+    def _swap(
+        self,
+        send_buffers: Sequence[memoryview | None],
+        receive_buffers: Sequence[memoryview | None],
+    ) -> None:
+        other_members = [member for member in range(self.size) if member != self.rank]
         self._net.swap(
             self._group,
-            {self._members[i]: out for i in peers if (out := outs[i]) is not None},
-            {self._members[i]: buffer for i in peers if (buffer := intos[i]) is not None},
+            {
+                self._members[member]: send_buffer
+                for member in other_members
+                if (send_buffer := send_buffers[member]) is not None
+            },
+            {
+                self._members[member]: receive_buffer
+                for member in other_members
+                if (receive_buffer := receive_buffers[member]) is not None
+            },
         )
 
 
-class _Awake:
+class _AwakeTimeLimit:
     """A time limit in seconds, without the time in which this process was stopped (Ctrl-Z)."""
 
-    def __init__(self, seconds: float) -> None:
-        self.left, self._last_turn = seconds, time.monotonic()
+    def __init__(self, limit_s: float) -> None:
+        self.left, self._last_turn = limit_s, time.monotonic()
 
     def turn(self) -> bool:
         """Return whether there is time for another turn, which takes _TURN seconds at most."""
@@ -141,85 +170,103 @@ class _Net:
         self.rank = rank
         self._places, self._listener, self._secret = places, listener, secret
         self._links: dict[int, socket.socket] = {}
-        self._arrivals = Arrivals(listener, lambda _: 4 + _MAC, expected=len(places))
+        self._arrivals = Arrivals(listener, lambda _: 4 + _MAC_BYTES, expected=len(places))
 
-    def swap(self, group: int, outs: dict[int, memoryview], intos: dict[int, memoryview]) -> None:
-        """Send a message to each peer of `outs` and receive one from each peer of `intos`.
+    def swap(
+        self,
+        group: int,
+        send_buffers: dict[int, memoryview],
+        receive_buffers: dict[int, memoryview],
+    ) -> None:
+        """Send a message to each peer of `send_buffers` and receive one from each peer of
+        `receive_buffers`.
 
         Both go on at once, so full socket buffers cannot make two instances wait for each other. A
         message begins with its group and its length; other values mean that the instances are in
         different collectives, and raise BackendError. The higher instance of a pair connects and
         the lower one accepts, so a pair has exactly one link.
         """
-        sending = {
-            peer: [memoryview(group.to_bytes(4, "big") + len(out).to_bytes(8, "big")), out]
-            for peer, out in outs.items()
+        unsent_parts = {
+            peer: [
+                memoryview(group.to_bytes(4, "big") + len(send_buffer).to_bytes(8, "big")),
+                send_buffer,
+            ]
+            for peer, send_buffer in send_buffers.items()
         }
-        heads = {peer: bytearray(_HEAD) for peer in intos}
-        receiving = {peer: [memoryview(heads[peer]), buffer] for peer, buffer in intos.items()}
-        for peer in {*outs, *intos}:
+        received_heads = {peer: bytearray(_HEAD) for peer in receive_buffers}
+        missing_parts = {
+            peer: [memoryview(received_heads[peer]), receive_buffer]
+            for peer, receive_buffer in receive_buffers.items()
+        }
+        for peer in {*send_buffers, *receive_buffers}:
             if peer < self.rank and peer not in self._links:
                 self._links[peer] = self._connect(peer)
-        while sending or receiving:
+        while unsent_parts or missing_parts:
             poll = select.poll()
-            numbers: dict[int, int] = {}
-            came: set[int] = set()
-            if any(peer not in self._links for peer in (*sending, *receiving)):
+            peers_by_fd: dict[int, int] = {}
+            ready_fds: set[int] = set()
+            if any(peer not in self._links for peer in (*unsent_parts, *missing_parts)):
                 self._arrivals.register(poll)
             for peer, link in self._links.items():
-                wanted = select.POLLOUT * (peer in sending) | select.POLLIN * (peer in receiving)
-                if wanted:
-                    numbers[link.fileno()] = peer
-                    poll.register(link, wanted)
-            for number, event in poll.poll():
-                if number not in numbers:
-                    came.add(number)
+                poll_events = select.POLLOUT * (peer in unsent_parts) | select.POLLIN * (
+                    peer in missing_parts
+                )
+                if poll_events:
+                    peers_by_fd[link.fileno()] = peer
+                    poll.register(link, poll_events)
+            for fd, poll_event in poll.poll():
+                if fd not in peers_by_fd:
+                    ready_fds.add(fd)
                     continue
-                peer = numbers[number]
-                if peer in sending and event & (select.POLLOUT | select.POLLERR):
-                    self._send(peer, sending)
-                if peer in receiving and event & (select.POLLIN | select.POLLERR | select.POLLHUP):
-                    self._receive(peer, receiving, heads[peer], group, len(intos[peer]))
-            if came:
-                self._take_links(came)
+                peer = peers_by_fd[fd]
+                if peer in unsent_parts and poll_event & (select.POLLOUT | select.POLLERR):
+                    self._send(peer, unsent_parts)
+                if peer in missing_parts and poll_event & (
+                    select.POLLIN | select.POLLERR | select.POLLHUP
+                ):
+                    self._receive(
+                        peer, missing_parts, received_heads[peer], group, len(receive_buffers[peer])
+                    )
+            if ready_fds:
+                self._take_links(ready_fds)
 
-    def _send(self, peer: int, sending: dict[int, list[memoryview]]) -> None:
-        parts = sending[peer]
+    def _send(self, peer: int, unsent_parts: dict[int, list[memoryview]]) -> None:
+        peer_parts = unsent_parts[peer]
         with self._alive(peer), contextlib.suppress(BlockingIOError):
-            done = self._links[peer].sendmsg(parts)
-            while parts and done >= len(parts[0]):
-                done -= len(parts.pop(0))
-            if parts:
-                parts[0] = parts[0][done:]
-        if not parts:
-            del sending[peer]
+            sent_count = self._links[peer].sendmsg(peer_parts)
+            while peer_parts and sent_count >= len(peer_parts[0]):
+                sent_count -= len(peer_parts.pop(0))
+            if peer_parts:
+                peer_parts[0] = peer_parts[0][sent_count:]
+        if not peer_parts:
+            del unsent_parts[peer]
 
     def _receive(
         self,
         peer: int,
-        receiving: dict[int, list[memoryview]],
-        head: bytearray,
+        missing_parts: dict[int, list[memoryview]],
+        received_head: bytearray,
         group: int,
-        length: int,
+        message_length: int,
     ) -> None:
-        parts = receiving[peer]
+        peer_parts = missing_parts[peer]
         with self._alive(peer), contextlib.suppress(BlockingIOError):
-            count = self._links[peer].recv_into(parts[0]) if len(parts[0]) else 0
-            if not count and len(parts[0]):
+            received_count = self._links[peer].recv_into(peer_parts[0]) if len(peer_parts[0]) else 0
+            if not received_count and len(peer_parts[0]):
                 raise ConnectionResetError("it closed the link")
-            parts[0] = parts[0][count:]
-            if not len(parts[0]):
-                parts.pop(0)
-                wanted = group.to_bytes(4, "big") + length.to_bytes(8, "big")
-                if parts and bytes(head) != wanted:
+            peer_parts[0] = peer_parts[0][received_count:]
+            if not len(peer_parts[0]):
+                peer_parts.pop(0)
+                expected_head = group.to_bytes(4, "big") + message_length.to_bytes(8, "big")
+                if peer_parts and bytes(received_head) != expected_head:
                     raise BackendError(
                         f"instances {self.rank} and {peer} are in different collectives: every "
                         "instance must call the same ones in the same order"
                     )
-                if parts and not len(parts[0]):
-                    parts.pop(0)
-        if not parts:
-            del receiving[peer]
+                if peer_parts and not len(peer_parts[0]):
+                    peer_parts.pop(0)
+        if not peer_parts:
+            del missing_parts[peer]
 
     @contextlib.contextmanager
     def _alive(self, peer: int) -> Iterator[None]:
@@ -229,22 +276,24 @@ class _Net:
             raise BackendError(f"instance {peer} has gone: {error.strerror or error}") from None
 
     def _connect(self, peer: int) -> socket.socket:
-        host, port, number = self._places[peer]
+        host, port, link_nonce = self._places[peer]
         with self._alive(peer):
             link = socket.create_connection((host, port), LINK_WITHIN)
-            name = self.rank.to_bytes(4, "big")
-            link.sendall(name + _answer(self._secret, b"link", bytes.fromhex(number), name))
+            rank_bytes = self.rank.to_bytes(4, "big")
+            link.sendall(
+                rank_bytes + _answer(self._secret, b"link", bytes.fromhex(link_nonce), rank_bytes)
+            )
         return _ready(link)
 
-    def _take_links(self, numbers: set[int]) -> None:
+    def _take_links(self, ready_fds: set[int]) -> None:
         """Accept links from higher instances. A link without a valid proof is closed."""
-        number = bytes.fromhex(self._places[self.rank][2])
-        for link, _, greeting in self._arrivals.hear(numbers):
-            name, answer = greeting[:4], greeting[4:]
-            peer = int.from_bytes(name, "big")
-            if hmac.compare_digest(answer, _answer(self._secret, b"link", number, name)) and (
-                self.rank < peer < len(self._places) and peer not in self._links
-            ):
+        link_nonce = bytes.fromhex(self._places[self.rank][2])
+        for link, _, greeting in self._arrivals.hear(ready_fds):
+            rank_bytes, proof = greeting[:4], greeting[4:]
+            peer = int.from_bytes(rank_bytes, "big")
+            if hmac.compare_digest(
+                proof, _answer(self._secret, b"link", link_nonce, rank_bytes)
+            ) and (self.rank < peer < len(self._places) and peer not in self._links):
                 self._links[peer] = _ready(link)
             else:
                 link.close()
@@ -260,13 +309,15 @@ def join(
     rank: int, size: int, address: str, port: int, secret: bytes, within: float = MEET_WITHIN
 ) -> World:
     """Meet all instances at instance 0's address. within: seconds. Raises BackendError."""
-    awake = _Awake(within)
-    number = os.urandom(_NONCE).hex()
+    time_limit = _AwakeTimeLimit(within)
+    link_nonce = os.urandom(_NONCE_BYTES).hex()
     try:
         if rank == 0:
-            net = _invite(size, address, port, secret, number, awake)
+            net = _host_meeting(size, address, port, secret, link_nonce, time_limit)
         else:
-            net = _come(rank, size, address, port, secret, number, awake=awake)
+            net = _join_meeting(
+                rank, size, address, port, secret, link_nonce, time_limit=time_limit
+            )
     except OSError as error:
         raise BackendError(
             f"instance {rank} cannot meet the others at {address} port {port}: "
@@ -275,121 +326,146 @@ def join(
     return World(net, tuple(range(size)))
 
 
-def _invite(size: int, address: str, port: int, secret: bytes, number: str, awake: _Awake) -> _Net:
-    kind = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-    with contextlib.ExitStack() as closing:
-        listener = closing.enter_context(_listen(address, 0, kind, size))
-        address_entry = (address, listener.getsockname()[1], number)
-        with _listen(address, port, kind, size) as door:
-            guests = _guests(door, size, secret, awake)
-        for _, guest in guests.values():
-            closing.enter_context(guest)
+def _host_meeting(
+    size: int, address: str, port: int, secret: bytes, link_nonce: str, time_limit: _AwakeTimeLimit
+) -> _Net:
+    address_family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+    with contextlib.ExitStack() as exit_stack:
+        listener = exit_stack.enter_context(_listen(address, 0, address_family, size))
+        address_entry = (address, listener.getsockname()[1], link_nonce)
+        with _listen(address, port, address_family, size) as meeting_socket:
+            guests = _guests(meeting_socket, size, secret, time_limit)
+        for _, guest_socket in guests.values():
+            exit_stack.enter_context(guest_socket)
         places = [address_entry, *(guests[rank][0] for rank in range(1, size))]
-        message = json.dumps(places).encode()
-        for place, guest in guests.values():
-            guest.sendall(_answer(secret, b"list", bytes.fromhex(place[2]), message))
-            guest.sendall(len(message).to_bytes(8, "big") + message)
-            guest.close()
-        closing.pop_all()
+        places_json = json.dumps(places).encode()
+        for place, guest_socket in guests.values():
+            guest_socket.sendall(_answer(secret, b"list", bytes.fromhex(place[2]), places_json))
+            guest_socket.sendall(len(places_json).to_bytes(8, "big") + places_json)
+            guest_socket.close()
+        exit_stack.pop_all()
     return _Net(0, places, listener, secret)
 
 
-def _listen(address: str, port: int, kind: int, size: int) -> socket.socket:
+def _listen(address: str, port: int, address_family: int, size: int) -> socket.socket:
     # The backlog has room for strangers too: a full one would keep the other instances out.
-    return socket.create_server((address, port), family=kind, backlog=max(size, STRANGERS))
+    return socket.create_server(
+        (address, port), family=address_family, backlog=max(size, STRANGERS)
+    )
 
 
 def _guests(
-    door: socket.socket, size: int, secret: bytes, awake: _Awake
+    meeting_socket: socket.socket, size: int, secret: bytes, time_limit: _AwakeTimeLimit
 ) -> dict[int, tuple[Place, socket.socket]]:
     """Return all other instances by rank, once all have come. Raises BackendError."""
     guests: dict[int, tuple[Place, socket.socket]] = {}
-    arrivals = Arrivals(door, _greeting, lambda: os.urandom(_NONCE), expected=size)
+    arrivals = Arrivals(
+        meeting_socket, _greeting_length, lambda: os.urandom(_NONCE_BYTES), expected=size
+    )
     with contextlib.closing(arrivals):
         while len(guests) < size - 1:
-            if not awake.turn():
-                for _, guest in guests.values():
-                    guest.close()
-                missing = sorted(set(range(1, size)) - set(guests))
-                raise BackendError(f"these instances never came: {missing}")
+            if not time_limit.turn():
+                for _, guest_socket in guests.values():
+                    guest_socket.close()
+                missing_ranks = sorted(set(range(1, size)) - set(guests))
+                raise BackendError(f"these instances never came: {missing_ranks}")
             poll = select.poll()
             arrivals.register(poll)
-            came = {number for number, _ in poll.poll(min(awake.left, _TURN) * 1000)}
-            for guest, fresh, text in arrivals.hear(came):
-                greeting = _greeted(fresh, text, secret, size)
-                if greeting is None or greeting[0] in guests:
-                    guest.close()
+            ready_fds = {fd for fd, _ in poll.poll(min(time_limit.left, _TURN) * 1000)}
+            for guest_socket, nonce, greeting_bytes in arrivals.hear(ready_fds):
+                rank_and_place = _greeted(nonce, greeting_bytes, secret, size)
+                if rank_and_place is None or rank_and_place[0] in guests:
+                    guest_socket.close()
                 else:
-                    guest.settimeout(LINK_WITHIN)
-                    guests[greeting[0]] = (greeting[1], guest)
+                    guest_socket.settimeout(LINK_WITHIN)
+                    guests[rank_and_place[0]] = (rank_and_place[1], guest_socket)
     return guests
 
 
-def _greeting(raw: bytes) -> int:
+def _greeting_length(received_bytes: bytes) -> int:
     """Return the bytes of a greeting: an HMAC, a length of two bytes, and the JSON text."""
-    head = _MAC + 2
-    return head if len(raw) < head else head + int.from_bytes(raw[_MAC:head], "big")
+    head_length = _MAC_BYTES + 2
+    return (
+        head_length
+        if len(received_bytes) < head_length
+        else head_length + int.from_bytes(received_bytes[_MAC_BYTES:head_length], "big")
+    )
 
 
-def _greeted(fresh: bytes, greeting: bytes, secret: bytes, size: int) -> tuple[int, Place] | None:
+def _greeted(nonce: bytes, greeting: bytes, secret: bytes, size: int) -> tuple[int, Place] | None:
     """Return the rank of a visitor and where it listens, or None if it does not know the secret."""
-    answer, text = greeting[:_MAC], greeting[_MAC + 2 :]
-    if not hmac.compare_digest(answer, _answer(secret, b"here", fresh, text)):
+    proof, greeting_json = greeting[:_MAC_BYTES], greeting[_MAC_BYTES + 2 :]
+    if not hmac.compare_digest(proof, _answer(secret, b"here", nonce, greeting_json)):
         return None
     try:
-        fields = json.loads(text)
-        place = (str(fields["host"]), int(fields["port"]), bytes.fromhex(fields["number"]).hex())
-        rank = int(fields["rank"])
+        greeting_fields = json.loads(greeting_json)
+        place = (
+            str(greeting_fields["host"]),
+            int(greeting_fields["port"]),
+            bytes.fromhex(greeting_fields["number"]).hex(),
+        )
+        rank = int(greeting_fields["rank"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return (rank, place) if fields["size"] == size and 0 < rank < size else None
+    return (rank, place) if greeting_fields["size"] == size and 0 < rank < size else None
 
 
-def _come(
-    rank: int, size: int, address: str, port: int, secret: bytes, number: str, *, awake: _Awake
+def _join_meeting(
+    rank: int,
+    size: int,
+    address: str,
+    port: int,
+    secret: bytes,
+    link_nonce: str,
+    *,
+    time_limit: _AwakeTimeLimit,
 ) -> _Net:
     while True:
         try:
-            door = socket.create_connection((address, port), _TURN)
+            meeting_socket = socket.create_connection((address, port), _TURN)
             break
         except OSError:
-            if not awake.turn():
+            if not time_limit.turn():
                 raise
             time.sleep(0.02)
-    with door, contextlib.ExitStack() as closing:
-        host = door.getsockname()[0]
-        listener = closing.enter_context(_listen(host, 0, door.family, size))
-        greeting = {"rank": rank, "size": size, "host": host, "number": number}
-        text = json.dumps({**greeting, "port": listener.getsockname()[1]}).encode()
-        answer = _answer(secret, b"here", _take(door, _NONCE, awake), text)
-        door.sendall(answer + len(text).to_bytes(2, "big") + text)
-        answer = _take(door, _MAC, awake)
-        length = int.from_bytes(_take(door, 8, awake), "big")
-        reply = _take(door, min(length, _MOST), awake)
-        if not hmac.compare_digest(answer, _answer(secret, b"list", bytes.fromhex(number), reply)):
+    with meeting_socket, contextlib.ExitStack() as exit_stack:
+        own_address = meeting_socket.getsockname()[0]
+        listener = exit_stack.enter_context(_listen(own_address, 0, meeting_socket.family, size))
+        greeting_fields = {"rank": rank, "size": size, "host": own_address, "number": link_nonce}
+        greeting_json = json.dumps({**greeting_fields, "port": listener.getsockname()[1]}).encode()
+        proof = _answer(
+            secret, b"here", _take(meeting_socket, _NONCE_BYTES, time_limit), greeting_json
+        )
+        meeting_socket.sendall(proof + len(greeting_json).to_bytes(2, "big") + greeting_json)
+        proof = _take(meeting_socket, _MAC_BYTES, time_limit)
+        list_length = int.from_bytes(_take(meeting_socket, 8, time_limit), "big")
+        list_json = _take(meeting_socket, min(list_length, _MOST), time_limit)
+        if not hmac.compare_digest(
+            proof, _answer(secret, b"list", bytes.fromhex(link_nonce), list_json)
+        ):
             raise BackendError(
                 f"what listens at {address} port {port} is not instance 0 of this run"
             )
-        closing.pop_all()
-    return _Net(rank, [tuple(place) for place in json.loads(reply)], listener, secret)
+        exit_stack.pop_all()
+    return _Net(rank, [tuple(place) for place in json.loads(list_json)], listener, secret)
 
 
-def _answer(secret: bytes, payload: bytes, number: bytes, text: bytes) -> bytes:
-    return hmac.digest(secret, payload + number + text, hashlib.sha256)
+def _answer(secret: bytes, purpose: bytes, nonce: bytes, message: bytes) -> bytes:
+    return hmac.digest(secret, purpose + nonce + message, hashlib.sha256)
 
 
-def _take(link: socket.socket, count: int, awake: _Awake) -> bytes:
+def _take(connection: socket.socket, byte_count: int, time_limit: _AwakeTimeLimit) -> bytes:
     received = b""
-    while len(received) < count:
+    while len(received) < byte_count:
         try:
-            piece = link.recv(count - len(received))
+            chunk = connection.recv(byte_count - len(received))
         except TimeoutError:  # the socket's timeout of _TURN seconds is over
-            if not awake.turn():
+            if not time_limit.turn():
                 raise
             continue
-        if not piece:
+        if not chunk:
             raise ConnectionResetError("the other side hung up")
-        received += piece
+        received += chunk
     return received
 
 

@@ -43,17 +43,17 @@ def open_records() -> Records | None:
 
 def _open() -> None:
     _Opened.done = True
-    path = os.environ.get(PIPE)
-    if not path:
+    pipe_path = os.environ.get(PIPE)
+    if not pipe_path:
         return
     import atexit
 
     from popdist._records import Records
 
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        pipe_fd = os.open(pipe_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return  # nobody reads the pipe; the program goes on without a trace
-    records = _Opened.records = Records(handle)
+    records = _Opened.records = Records(pipe_fd)
     atexit.register(records.flush)
     os.register_at_fork(after_in_child=records.forget)

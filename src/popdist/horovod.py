@@ -118,15 +118,15 @@ def allreduce(
     Raises BadUse for another op and for op together with average. Raises as popdist.allReduceSum
     does.
     """
-    chosen = _chosen_op(average, op)
-    total = allReduceSum(tensor)
-    if chosen is Sum:
-        return total
-    if _is_integer(total):
-        total //= size()
+    reduce_op = _chosen_op(average, op)
+    reduced = allReduceSum(tensor)
+    if reduce_op is Sum:
+        return reduced
+    if _is_integer(reduced):
+        reduced //= size()
     else:
-        total /= size()
-    return total
+        reduced /= size()
+    return reduced
 
 
 def allreduce_(
@@ -157,14 +157,16 @@ def allgather(tensor: Values, name: str | None = None) -> Any:
     """
     import numpy as np
 
-    array, like = as_array(tensor, "biufc", "gathers numbers and booleans")
+    array, to_original_form = as_array(tensor, "biufc", "gathers numbers and booleans")
     array = np.atleast_1d(array)
-    counts = allGather(np.int64(len(array))).tolist()
-    padded = np.zeros((max(counts), *array.shape[1:]), array.dtype)
+    row_counts = allGather(np.int64(len(array))).tolist()
+    padded = np.zeros((max(row_counts), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
     gathered: NDArray[Any] = allGather(padded)
-    parts = [part[:count] for part, count in zip(gathered, counts, strict=True)]
-    return like(np.concatenate(parts))
+    parts = [
+        padded_part[:row_count] for padded_part, row_count in zip(gathered, row_counts, strict=True)
+    ]
+    return to_original_form(np.concatenate(parts))
 
 
 def broadcast(tensor: Values, root_rank: int, name: str | None = None) -> Any:
@@ -189,8 +191,8 @@ def broadcast_parameters(
     params: a model's `state_dict()`, or pairs of name and tensor as from `named_parameters()`, the
     same in all instances. Raises as popdist.broadcast does.
     """
-    pairs = sorted(params.items()) if isinstance(params, Mapping) else params
-    for _, tensor in pairs:
+    named_tensors = sorted(params.items()) if isinstance(params, Mapping) else params
+    for _, tensor in named_tensors:
         broadcast_(tensor, root_rank)
 
 
@@ -217,22 +219,24 @@ def broadcast_weights(session: Any, root_rank: int = 0) -> None:
     """
     import numpy as np
 
-    with tempfile.TemporaryDirectory(prefix="popdist-weights-") as folder:
-        path = os.path.join(folder, "weights.onnx")
-        root = rank() == root_rank
-        model = b""
-        if root:
+    with tempfile.TemporaryDirectory(prefix="popdist-weights-") as model_folder:
+        model_path = os.path.join(model_folder, "weights.onnx")
+        is_root = rank() == root_rank
+        model_bytes = b""
+        if is_root:
             session.weightsFromHost()
-            session.modelToHost(path)
-            with open(path, "rb") as file:
-                model = file.read()
-        length = int(_broadcast(np.int64(len(model)), root_rank))
-        content = np.frombuffer(model, np.uint8) if root else np.zeros(length, np.uint8)
-        received: NDArray[np.uint8] = _broadcast(content, root_rank)
-        if not root:
-            with open(path, "wb") as file:
-                file.write(received.tobytes())
-            session.resetHostWeights(path)
+            session.modelToHost(model_path)
+            with open(model_path, "rb") as model_file:
+                model_bytes = model_file.read()
+        model_length = int(_broadcast(np.int64(len(model_bytes)), root_rank))
+        model_array = (
+            np.frombuffer(model_bytes, np.uint8) if is_root else np.zeros(model_length, np.uint8)
+        )
+        received_model: NDArray[np.uint8] = _broadcast(model_array, root_rank)
+        if not is_root:
+            with open(model_path, "wb") as model_file:
+                model_file.write(received_model.tobytes())
+            session.resetHostWeights(model_path)
 
 
 def _chosen_op(average: bool | None, op: Any) -> ReduceOp:
@@ -252,8 +256,8 @@ def _is_integer(values: Any) -> bool:
     return values.dtype.kind in "iu"
 
 
-def _overwrite(tensor: Any, values: Any) -> Any:
+def _overwrite(tensor: Any, new_values: Any) -> Any:
     """Copy the values into a numpy array, or into a torch tensor outside its gradient."""
-    target = tensor.data if hasattr(tensor, "is_floating_point") else tensor
-    target[...] = values
+    target_array = tensor.data if hasattr(tensor, "is_floating_point") else tensor
+    target_array[...] = new_values
     return tensor

@@ -23,14 +23,17 @@ def configureSessionOptions(opts: Any) -> None:
 
     Raises BadEnvironment.
     """
-    local, total = environment.getNumLocalReplicas(), environment.getNumTotalReplicas()
-    if local > 1:
+    local_replicas, total_replicas = (
+        environment.getNumLocalReplicas(),
+        environment.getNumTotalReplicas(),
+    )
+    if local_replicas > 1:
         opts.enableReplicatedGraphs = True
-        opts.replicatedGraphCount = local
-    if total > local:
+        opts.replicatedGraphCount = local_replicas
+    if total_replicas > local_replicas:
         opts.enableDistributedReplicatedGraphs = True
         opts.globalReplicaOffset = environment.getReplicaIndexOffset()
-        opts.globalReplicationFactor = total
+        opts.globalReplicationFactor = total_replicas
 
 
 def getDevice(ipusPerReplica: int = 0, connectionType: Any = None) -> Any:

@@ -21,8 +21,10 @@ except ImportError as error:
     ) from error
 
 
-def _refuse(name: str) -> NoReturn:
-    raise RuntimeError(f"Cannot call `{name}` with `popdist.poptorch.Options`: poprun decides it")
+def _refuse(method_name: str) -> NoReturn:
+    raise RuntimeError(
+        f"Cannot call `{method_name}` with `popdist.poptorch.Options`: poprun decides it"
+    )
 
 
 class Options(poptorch.Options):  # type: ignore[misc]
@@ -35,21 +37,23 @@ class Options(poptorch.Options):  # type: ignore[misc]
 
     def __init__(self, ipus_per_replica: int | None = None) -> None:
         super().__init__()
-        each = ipus_per_replica or environment.getNumIpusPerReplica()
+        devices_per_replica = ipus_per_replica or environment.getNumIpusPerReplica()
         if environment.isPopdistEnvSet():
-            if not environment.checkNumIpusPerReplica(each):
+            if not environment.checkNumIpusPerReplica(devices_per_replica):
                 raise BadUse(
-                    f"ipus_per_replica is {each}, and poprun was started with "
+                    f"ipus_per_replica is {devices_per_replica}, and poprun was started with "
                     f"--ipus-per-replica={environment.getNumIpusPerReplica()}"
                 )
-            super().useIpuId(environment.getDeviceId(each))
+            super().useIpuId(environment.getDeviceId(devices_per_replica))
         super().replicationFactor(environment.getNumLocalReplicas())
-        distributed = self.Distributed
-        distributed.configureProcessId(
+        distributed_options = self.Distributed
+        distributed_options.configureProcessId(
             environment.getInstanceIndex(), environment.getNumInstances()
         )
-        kind = type(distributed)
-        distributed.__class__ = type(kind.__name__, (_Decided, kind), {})
+        options_type = type(distributed_options)
+        distributed_options.__class__ = type(
+            options_type.__name__, (_RefusedOptions, options_type), {}
+        )
 
     def useIpuId(self, *_: Any) -> NoReturn:
         """Raise RuntimeError: the partition decides."""
@@ -60,7 +64,7 @@ class Options(poptorch.Options):  # type: ignore[misc]
         _refuse("replicationFactor")
 
 
-class _Decided:
+class _RefusedOptions:
     """Replaces PopTorch's options for several processes, which poprun has decided."""
 
     def disable(self) -> NoReturn:

@@ -31,18 +31,20 @@ def set_ipu_config(
     selection of devices unchanged. Raises BadUse where poprun gave replicas another number,
     BadEnvironment and NotUniform.
     """
-    each = ipus_per_replica or environment.getNumIpusPerReplica()
-    if environment.isPopdistEnvSet() and not environment.checkNumIpusPerReplica(each):
+    devices_per_replica = ipus_per_replica or environment.getNumIpusPerReplica()
+    if environment.isPopdistEnvSet() and not environment.checkNumIpusPerReplica(
+        devices_per_replica
+    ):
         raise BadUse(
-            f"ipus_per_replica is {each}, and poprun was started with "
+            f"ipus_per_replica is {devices_per_replica}, and poprun was started with "
             f"--ipus-per-replica={environment.getNumIpusPerReplica()}"
         )
-    several = config.experimental.multi_replica_distribution
-    several.process_count = environment.getNumInstances()
-    several.process_index = environment.getInstanceIndex()
+    distribution_config = config.experimental.multi_replica_distribution
+    distribution_config.process_count = environment.getNumInstances()
+    distribution_config.process_index = environment.getInstanceIndex()
     if not configure_device:
         return
     if environment.isPopdistEnvSet():
-        config.select_ipus = environment.getDeviceId(each)
+        config.select_ipus = environment.getDeviceId(devices_per_replica)
     else:
-        config.auto_select_ipus = each
+        config.auto_select_ipus = devices_per_replica

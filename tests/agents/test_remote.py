@@ -45,7 +45,7 @@ SAME = Secret(KEY)
 
 
 def simulated(name: str = "ag1") -> SimulatedMachine:
-    return SimulatedMachine(Machine(name, "10.1.2.3"), IPU, links={"up": "ag2"}, keep_calls=9)
+    return SimulatedMachine(Machine(name, "10.1.2.3"), IPU, links={"up": "ag2"}, max_kept_calls=9)
 
 
 class Pair:
@@ -233,7 +233,7 @@ def test_what_a_killed_agent_heard_is_not_obeyed_again(tmp_path: Path) -> None:
 
     def agent() -> Secret:
         heard = Heard(2 * WINDOW, path, now=now[0])
-        return Secret(KEY, clock=lambda: now[0], heard=heard)
+        return Secret(KEY, clock=lambda: now[0], received_calls=heard)
 
     first, (said, _), (asked, _) = agent(), old.sign("Reset", b"", "a"), old.sign("D", b"", "a")
     first.check("Reset", b"", said, "a")

@@ -14,7 +14,7 @@ from podwright.fabric import IPU, Machine
 
 @pytest.fixture
 def machine() -> SimulatedMachine:
-    return SimulatedMachine(Machine("ag1", "10.1.2.3"), IPU, keep_calls=3)
+    return SimulatedMachine(Machine("ag1", "10.1.2.3"), IPU, max_kept_calls=3)
 
 
 async def test_it_is_a_driver_and_says_what_it_is(machine: SimulatedMachine) -> None:

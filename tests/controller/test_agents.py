@@ -66,7 +66,7 @@ class Site:
             Machine(name),
             IPU,
             sleep=self.time.sleep,
-            keep_calls=100,
+            max_kept_calls=100,
             **settings,  # type: ignore[arg-type]
         )
         self.machines[name] = made

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from podwright.controller.administration._audit import CHAINS, EVENT, INTENT, Audit
+from podwright.controller.administration._audit import CHAIN_NAMES, EVENT, INTENT, Audit
 from podwright.controller.administration._audit_chain import (
     ANCHOR,
     ChainReport,
@@ -204,7 +204,7 @@ async def test_an_end_that_is_cut_off_shows_by_a_head() -> None:
 async def test_pruning_leaves_an_anchor_in_its_commit() -> None:
     store = MemoryStore()
     await store.open()
-    audit = Audit(Journal(store), store.now, most=3)
+    audit = Audit(Journal(store), store.now, event_limit=3)
     seen: list[Records] = []
     for number in range(9):
         audit.record_event(ALICE, "SetQuota", f"u{number}")
@@ -216,7 +216,7 @@ async def test_pruning_leaves_an_anchor_in_its_commit() -> None:
         assert [report.problems for report in found] == [(), ()]
     assert {kind for kind, _ in seen[-1]} == {EVENT, ANCHOR}
     assert [report.entries for report in found] == [3, 3]
-    again = Audit(Journal(store), store.now, most=3)
+    again = Audit(Journal(store), store.now, event_limit=3)
     again.load(store._disk.records)
     again.record_event(ALICE, "SetQuota", "after a restart")
     await again._journal.flush()
@@ -228,7 +228,7 @@ async def test_pruning_leaves_an_anchor_in_its_commit() -> None:
 async def test_a_restore_begins_new_chains() -> None:
     world = await _busy()
     records = world.store._disk.records
-    for anchor in new_generations(records, CHAINS, "f" * 64, "restored from pod.backup"):
+    for anchor in new_generations(records, CHAIN_NAMES, "f" * 64, "restored from pod.backup"):
         records[anchor.put.kind, anchor.put.key] = anchor.put.body
     await world.start()
     await world.create("p3", 2, caller=ALICE)

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from podwright import controller
-from podwright.controller.calls._call_table import BY_THE_SERVER, CALLS, call_table
+from podwright.controller.calls._call_table import CALLS, SERVER_ANSWERED_METHODS, call_table
 from podwright.wire import (
     METHODS,
     AcquireRequest,
@@ -50,7 +50,7 @@ def test_the_door() -> None:
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_call_of_the_wire_has_its_function(name: str) -> None:
-    if name in BY_THE_SERVER:
+    if name in SERVER_ANSWERED_METHODS:
         assert name not in CALLS
         return
     function = CALLS[name]

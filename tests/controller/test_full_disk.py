@@ -188,7 +188,7 @@ class Pod(Site):
             cluster = state.inventory.clusters[name]
             puts.append(registry.put_cluster(cluster.layout))
             puts += [Put("drain", machine, b"{}") for machine in cluster.drained]
-            if not allocations.implicit(cluster):
+            if not allocations.is_implicit(cluster):
                 for a, inside in cluster.allocations.items():
                     record = allocations.AllocationRecord(
                         name=a, cluster=name, agents=tuple(inside),

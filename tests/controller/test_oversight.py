@@ -148,7 +148,7 @@ async def test_a_follower_hears_at_once(world: World) -> None:
 async def test_events_are_bounded_by_count_and_age() -> None:
     store, now = MemoryStore(), 0.0
     await store.open()
-    audit = Audit(Journal(store), lambda: now, most=10, keep=100.0)
+    audit = Audit(Journal(store), lambda: now, event_limit=10, keep_seconds=100.0)
     for n in range(25):
         audit.record_event(ALICE, "Test", f"p{n}")
     kept = (await audit.list(ROOT, EventsRequest())).events
@@ -167,14 +167,14 @@ async def test_refusals_push_no_change_out() -> None:
     """Regression: 10,500 refused anonymous calls displaced all records of changes."""
     store = MemoryStore()
     await store.open()
-    audit = Audit(Journal(store), lambda: 0.0, most=10)
+    audit = Audit(Journal(store), lambda: 0.0, event_limit=10)
     audit.record_event(ALICE, "CreatePartition", "p1")
     for n in range(1050):
         audit.record_event(NOBODY, "RemovePartition", "p1", error=Denied("no"))
         audit.record_event(NOBODY, "CreatePartition", f"a{n}")
         audit.record_event(BOB, "RemovePartition", "p1", error=Denied("no"))
     await audit._journal.flush()
-    again = Audit(Journal(store), lambda: 0.0, most=10)
+    again = Audit(Journal(store), lambda: 0.0, event_limit=10)
     again.load((await store.read()).records)
     for one in (audit, again):
         kept = (await one.list(ROOT, EventsRequest())).events

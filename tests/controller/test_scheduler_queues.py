@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from podwright.controller.calls._scheduler_queues import AWAY, MOST
-from podwright.controller.queue._reported_queues import SCHEDULERS, SILENT
+from podwright.controller.queue._reported_queues import MOST_SCHEDULERS, SILENT
 from podwright.errors import Denied, InvalidRequest
 from podwright.wire import JobInfo, JobReport, ListRequest
 from tests.controller.test_privacy import SCHEDULER, call, visible
@@ -97,10 +97,10 @@ async def test_what_is_told_is_bounded(world: World) -> None:
     (job,) = (await call(controller, ROOT, "list_jobs")).jobs
     assert len(job.needs) == 300
     assert job.owner == "a?b"
-    for number in range(SCHEDULERS + 3):
+    for number in range(MOST_SCHEDULERS + 3):
         caller = replace(SCHEDULER, name=f"s{number}")
         await call(controller, caller, "report_jobs", jobs("1"))
-    assert len((await call(controller, ROOT, "list_jobs")).jobs) == SCHEDULERS
+    assert len((await call(controller, ROOT, "list_jobs")).jobs) == MOST_SCHEDULERS
 
 
 async def test_one_that_is_silent_has_none(world: World) -> None:

@@ -231,7 +231,7 @@ class World:
         self.allocations = allocations
         self.driver_timeout = driver_timeout
         self.machines = {
-            m.name: SimulatedMachine(m, c.family, keep_calls=1000, sleep=self.time.sleep)
+            m.name: SimulatedMachine(m, c.family, max_kept_calls=1000, sleep=self.time.sleep)
             for c in self.clusters
             for d in c.domains
             for m in d.machines

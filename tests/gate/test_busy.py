@@ -34,7 +34,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """A server whose gate has two places for one caller, and room for one that waits."""
     small = partial(Setup, connections=4, each=PLACES, waiting=WAITING)
     monkeypatch.setattr("podwright.server._grpc.Setup", small)
-    monkeypatch.setattr("podwright.gate._grpc_server._TELL_S", 0.02)
+    monkeypatch.setattr("podwright.gate._grpc_server._REPORT_PERIOD_S", 0.02)
     server = Server(as_controller(FakeController()), ListenOptions(None))
     await server.start()
     yield server

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from podwright.gate import _forward as forward
-from podwright.gate._forward import Forwarder, Hidden
+from podwright.gate._forward import Forwarder, HiddenSocket
 from podwright.http import Visitors
 
 
@@ -22,7 +22,7 @@ class Echo:
     """The inner server. It sends a greeting at once, and returns all that it receives."""
 
     def __init__(self, memory: int = 1 << 40) -> None:
-        self.hidden = Hidden()
+        self.hidden = HiddenSocket()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.names: list[str] = []
@@ -38,7 +38,7 @@ class Echo:
         self.forwarder = Forwarder(
             *(self.listener, self.hidden, visitors, self.memory),
             *(lambda: self.used, lambda: self.now),
-            busy=0,
+            busy_limit=0,
         )
         self.forwarder.start()
 
@@ -163,7 +163,7 @@ async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
                 await reader.readexactly(size)
         echo.forwarder.call_starts(begun[caller[1]], 100)
         echo.now += 1.0
-        echo.forwarder._weigh()
+        echo.forwarder._check_traffic()
     assert await asyncio.wait_for(_ended(flood[0]), 120)
     for reader, writer in (caller, alive):
         writer.write(b"x")
@@ -179,7 +179,7 @@ async def test_above_its_memory_who_sent_most_goes(echo: Echo) -> None:
         writer.write(bytes(size))
         await reader.readexactly(8 + size)
     echo.used = 1 << 50
-    echo.forwarder._weigh()
+    echo.forwarder._check_traffic()
     assert await asyncio.wait_for(_ended(heavy[0]), 120)
     echo.used = 0
     light[1].write(b"x")

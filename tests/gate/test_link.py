@@ -20,7 +20,7 @@ from podwright.gate import (
     GateCounted,
     GateRefused,
     Question,
-    ShownService,
+    ShownCredentials,
     from_server,
     to_server,
 )
@@ -65,20 +65,20 @@ async def test_it_cannot_say_who_it_is(secure: bool) -> None:
     gate = await to_server(taken.theirs)
     good = msgspec.msgpack.encode(wire.ListRequest())
     claims = [
-        ("ListLeases", good, ShownService(metadata=[("authorization", "Bearer AAAA")])),
-        ("ListLeases", good, ShownService(metadata=[("authorization", "MUNGE x")], proof=b"y")),
-        ("IssueToken", msgspec.msgpack.encode(wire.TokenRequest()), ShownService()),
-        ("Nothing", good, ShownService()),
-        ("__init__", good, ShownService()),
-        ("ListLeases", b"\xc1", ShownService()),
-        ("Renew", msgspec.msgpack.encode({"id": 7}), ShownService()),
+        ("ListLeases", good, ShownCredentials(metadata=[("authorization", "Bearer AAAA")])),
+        ("ListLeases", good, ShownCredentials(metadata=[("authorization", "MUNGE x")], proof=b"y")),
+        ("IssueToken", msgspec.msgpack.encode(wire.TokenRequest()), ShownCredentials()),
+        ("Nothing", good, ShownCredentials()),
+        ("__init__", good, ShownCredentials()),
+        ("ListLeases", b"\xc1", ShownCredentials()),
+        ("Renew", msgspec.msgpack.encode({"id": 7}), ShownCredentials()),
     ]
     for number, (method, request, shown) in enumerate(claims):
         gate.send(Question(number, method, request, shown))
         answer = await asyncio.wait_for(gate.hear(), 120)
         assert isinstance(answer, GateRefused), (method, answer)
         assert answer.error["code"] != "INTERNAL"
-    gate.send(Question(99, "ListLeases", good, ShownService()))
+    gate.send(Question(99, "ListLeases", good, ShownCredentials()))
     answer = await asyncio.wait_for(gate.hear(), 120)
     assert isinstance(answer, GateRefused if secure else Done)
     gate.close()
@@ -98,7 +98,7 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
         gate = await to_server(taken.theirs)
         request = msgspec.msgpack.encode(wire.ListRequest())
         for number in range(5000):
-            gate.send(Question(number, "ListDevices", request, ShownService()))
+            gate.send(Question(number, "ListDevices", request, ShownCredentials()))
         while len(taken.controller.callers) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await asyncio.wait_for(http.post("ListLeases"), 120)
@@ -116,17 +116,21 @@ async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> Non
     rng = random.Random(seed)
     good = [
         framed(
-            Question(1, "ListLeases", msgspec.msgpack.encode(wire.ListRequest()), ShownService())
+            Question(
+                1, "ListLeases", msgspec.msgpack.encode(wire.ListRequest()), ShownCredentials()
+            )
         ),
         framed(
             Question(
                 2,
                 "Renew",
                 msgspec.msgpack.encode(wire.LeaseRequest(id="l", epoch=1)),
-                ShownService(),
+                ShownCredentials(),
             )
         ),
-        framed(Question(3, "", b"", ShownService(certificate=("alice", "podwright:user:alice")))),
+        framed(
+            Question(3, "", b"", ShownCredentials(certificate=("alice", "podwright:user:alice")))
+        ),
         framed(Cancel(1)),
         framed(GateCounted(3, refused=2)),
     ]

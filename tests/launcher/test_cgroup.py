@@ -49,7 +49,7 @@ def kernel(folder: Path, own: str, *, mounted: str = "/", kill: bool = True) -> 
         f"31 20 0:27 {mounted} {folder} rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
     )
     (folder / "own").write_text(f"8:pids:/\n0::{own}\n")
-    return {"mounts": str(folder / "mounts"), "own": str(folder / "own")}
+    return {"mounts_path": str(folder / "mounts"), "cgroups_path": str(folder / "own")}
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_a_file_that_exists_is_kept_or_replaced(tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.write_text("mine")
     options = parse(["t"])
-    other = Path(write_config(options, str(path), overwrite=False, now=0.0))
+    other = Path(write_config(options, str(path), overwrite=False, wall_time=0.0))
     assert other.name.startswith("c.19")
     assert path.read_text() == "mine"
     assert write_config(options, str(path), overwrite=True) == str(path)

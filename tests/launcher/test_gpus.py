@@ -116,7 +116,7 @@ def test_a_step_asks_for_what_its_host_needs(tmp_path: Path) -> None:
     assert left == {"SLURM_JOB_ID": "7"}
     srun = tmp_path / "srun"
     srun.touch(0o755)
-    command = srun_command("n1", ["true"], {"PATH": str(tmp_path)}, gpus=3)
+    command = srun_command("n1", ["true"], {"PATH": str(tmp_path)}, gpu_count=3)
     assert command is not None
     assert "--gres=gpu:3" in command
     assert gpus.STANDINS == STANDINS

@@ -9,9 +9,9 @@ import pytest
 
 from podwright.hosts import Process
 from podwright.launcher.options._move_notice import (
-    MOVE_SIGNAL,
-    catches,
-    instances_of,
+    DEFAULT_MOVE_SIGNAL,
+    catches_signal,
+    count_listening_instances,
     signal_name,
     signal_number,
 )
@@ -33,22 +33,22 @@ def test_what_cannot_tell_anything(text: str) -> None:
 
 
 def test_the_kernel_says_who_listens() -> None:
-    before = signal.signal(MOVE_SIGNAL, lambda *_: None)
+    before = signal.signal(DEFAULT_MOVE_SIGNAL, lambda *_: None)
     try:
-        assert catches(os.getpid(), MOVE_SIGNAL)
-        signal.signal(MOVE_SIGNAL, signal.SIG_IGN)
-        assert not catches(os.getpid(), MOVE_SIGNAL)
-        signal.signal(MOVE_SIGNAL, signal.SIG_DFL)
-        assert not catches(os.getpid(), MOVE_SIGNAL)
+        assert catches_signal(os.getpid(), DEFAULT_MOVE_SIGNAL)
+        signal.signal(DEFAULT_MOVE_SIGNAL, signal.SIG_IGN)
+        assert not catches_signal(os.getpid(), DEFAULT_MOVE_SIGNAL)
+        signal.signal(DEFAULT_MOVE_SIGNAL, signal.SIG_DFL)
+        assert not catches_signal(os.getpid(), DEFAULT_MOVE_SIGNAL)
     finally:
-        signal.signal(MOVE_SIGNAL, before)
-    assert not catches(1 << 30, MOVE_SIGNAL), "there is no such process"
+        signal.signal(DEFAULT_MOVE_SIGNAL, before)
+    assert not catches_signal(1 << 30, DEFAULT_MOVE_SIGNAL), "there is no such process"
 
 
 def test_an_instance_counts_once_however_many_of_it_listen() -> None:
     # 10 and 20 stand in front of instances; 11 is about to become its program.
     parents = {10: 1, 11: 10, 12: 11, 13: 12, 20: 1, 21: 20, 30: 1}
     listeners = [Process(pid, parents[pid], 0, "S") for pid in (12, 13, 30)]
-    assert instances_of(listeners, parents, {10, 11, 20}) == 1
+    assert count_listening_instances(listeners, parents, {10, 11, 20}) == 1
     both = [*listeners, Process(21, 20, 0, "S")]
-    assert instances_of(both, parents, {10, 11, 20}) == 2
+    assert count_listening_instances(both, parents, {10, 11, 20}) == 2

@@ -14,7 +14,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import can_hold
-from podwright.launcher.options._environment import whose_ipc
+from podwright.launcher.options._environment import chosen_ipc
 from tests.launcher.conftest import Launcher
 
 HELD, _, PRIVATE = can_hold()
@@ -122,9 +122,9 @@ def test_where_it_cannot_be_had_the_launch_is_refused(launcher: Launcher) -> Non
     ],
 )
 def test_option_and_variable(told: str | None, environ: Mapping[str, str], wanted: str) -> None:
-    assert whose_ipc(told, environ) == wanted
+    assert chosen_ipc(told, environ) == wanted
 
 
 def test_a_variable_that_says_something_else_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="PODWRIGHT_IPC='own' is not host or private"):
-        whose_ipc(None, {"PODWRIGHT_IPC": "own"})
+        chosen_ipc(None, {"PODWRIGHT_IPC": "own"})

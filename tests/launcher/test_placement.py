@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, cores_of_xml, read_list, write_list
 from podwright.launcher import make_plan, parse, places_instances
 from podwright.launcher.instances import _bind_exec, _instance_binding
-from podwright.launcher.options._placement import STRATEGIES, places
+from podwright.launcher.options._placement import PLACEMENT_STRATEGIES, places
 from tests.hosts.topologies import xml
 from tests.launcher.conftest import Launcher
 
@@ -63,7 +63,7 @@ def test_strategies(strategy: str, on: Cores, instances: int, wanted: list[str])
     assert spread(strategy, on, instances) == wanted
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES[:-1])
+@pytest.mark.parametrize("strategy", PLACEMENT_STRATEGIES[:-1])
 @pytest.mark.parametrize("instances", [1, 2, 5, 8, 64])
 def test_everybody_has_a_place_inside(strategy: str, instances: int) -> None:
     inside = EIGHT.within({1, 2, 3, 9}, {0, 4})

@@ -9,7 +9,7 @@ import pytest
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, preset, presets
 from podwright.launcher import make_plan, parse
-from podwright.launcher.options._offline import TARGETS
+from podwright.launcher.options._offline import TARGET_SIZES
 from tests.launcher.conftest import Launcher
 
 FOUR = ("--num-replicas=4", "--num-instances=4")
@@ -67,8 +67,8 @@ def test_what_only_looks_like_json() -> None:
 
 def test_offline_targets_are_the_clusters_that_have_names() -> None:
     pods = [name for name in presets() if preset(name).family is IPU]
-    assert list(TARGETS) == pods
-    assert {name: preset(name).size for name in pods} == TARGETS
+    assert list(TARGET_SIZES) == pods
+    assert {name: preset(name).size for name in pods} == TARGET_SIZES
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,9 @@ class Taken:
     def __init__(self, folder: RunFolder) -> None:
         self.data: dict[tuple[int, int], bytes] = {}
         self.ended: list[tuple[int, int]] = []
-        self.pipes = InstancePipes(folder, [0, 3], {"out": 0, "err": 1}, self._wrote, self._end)
+        self.pipes = InstancePipes(folder, [0, 3], {"out": 0, "err": 1}, self._on_data, self._end)
 
-    def _wrote(self, rank: int, number: int, data: bytes) -> None:
+    def _on_data(self, rank: int, number: int, data: bytes) -> None:
         self.data[rank, number] = self.data.get((rank, number), b"") + data
 
     def _end(self, rank: int, number: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.launcher.ending._relocation import COUNT_EVERY, Relocation
+from podwright.launcher.ending._relocation import COUNT_INTERVAL_S, Relocation
 from podwright.launcher.watchers._launch_events import (
     CountListeners,
     Listeners,
@@ -18,7 +18,7 @@ def movable() -> Relocation:
     """Two hosts with an instance each; both have been counted twice, and answered once."""
     made = Relocation((SIGNAL, 5.0), 2)
     assert made.tick(0.0, started=True) == [CountListeners(SIGNAL)]
-    assert made.tick(COUNT_EVERY, started=True) == [CountListeners(SIGNAL)]
+    assert made.tick(COUNT_INTERVAL_S, started=True) == [CountListeners(SIGNAL)]
     assert made.counted(Listeners("", 1), 0) == []
     assert Movable(5.0) in made.counted(Listeners("h2", 1), 0)
     return made

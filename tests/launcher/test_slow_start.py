@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from podwright.launcher.ending._launch_machine import LaunchMachine
-from podwright.launcher.ending._launch_states import SLOW_START, LaunchFacts
+from podwright.launcher.ending._launch_states import SLOW_START_SECONDS, LaunchFacts
 from podwright.launcher.watchers import _launch_events as on
 
 
-def launch(slow_start: float = SLOW_START) -> LaunchMachine:
+def launch(slow_start: float = SLOW_START_SECONDS) -> LaunchMachine:
     """A launch of two instances on one host whose mpirun starts at second 0."""
     facts = LaunchFacts(2, {}, {}, mpirun=True, grace=10.0, slow_start=slow_start)
     machine = LaunchMachine(facts, 0.0)
@@ -21,7 +21,7 @@ def warnings(actions: list[on.Action]) -> list[str]:
     return [action.text for action in actions if isinstance(action, on.Log) and action.level == "W"]
 
 
-@pytest.mark.parametrize("slow_start", [SLOW_START, 3.0])
+@pytest.mark.parametrize("slow_start", [SLOW_START_SECONDS, 3.0])
 def test_the_warning_comes_once_and_says_what_to_do(slow_start: float) -> None:
     machine = launch(slow_start)
     assert machine.pause(0.0) <= slow_start
@@ -35,10 +35,10 @@ def test_the_warning_comes_once_and_says_what_to_do(slow_start: float) -> None:
 def test_who_has_started_an_instance_does_not_hang() -> None:
     machine = launch()
     machine.turn([on.InstanceStarted(0, 100)], 1.0)
-    assert warnings(machine.turn([], SLOW_START + 1)) == []
+    assert warnings(machine.turn([], SLOW_START_SECONDS + 1)) == []
 
 
 def test_a_launch_that_ends_is_not_warned_about() -> None:
     machine = launch()
     machine.turn([on.EndSignal(15, "SIGTERM")], 1.0)
-    assert warnings(machine.turn([], SLOW_START + 1)) == []
+    assert warnings(machine.turn([], SLOW_START_SECONDS + 1)) == []

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.launcher import Output
-from podwright.launcher.instances._streams import FULL, MAX_LINE, TAIL, Sink, Stream, last_lines
+from podwright.launcher.instances._streams import (
+    FULL,
+    MAX_LINE_BYTES,
+    TAIL_BYTES,
+    Sink,
+    Stream,
+    last_lines,
+)
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers())
@@ -40,8 +47,8 @@ def test_a_line_without_end_is_ended_when_the_stream_is() -> None:
 def test_a_line_beyond_sense_is_not_kept() -> None:
     stream = Stream(0, "stdout")
     passed = sum(len(stream.feed(b"x" * 65536)) for _ in range(64))
-    assert passed >= 64 * 65536 - MAX_LINE
-    assert len(stream.last) == TAIL
+    assert passed >= 64 * 65536 - MAX_LINE_BYTES
+    assert len(stream.last) == TAIL_BYTES
 
 
 def test_last_lines_have_their_beginnings() -> None:
@@ -57,7 +64,7 @@ def test_last_lines_have_their_beginnings() -> None:
 
 def test_a_slow_reader_fills_the_sink_and_a_gone_one_breaks_it() -> None:
     reader, writer = os.pipe()
-    sink = Sink(writer, slow=True)
+    sink = Sink(writer, is_slow=True)
     sink.add(b"a" * (FULL + 1))
     assert sink.full
     sink.pump()
@@ -132,7 +139,7 @@ def test_line_ends_of_other_systems() -> None:
 
 
 def test_stamps_and_colours() -> None:
-    stream = Stream(1, "stdout", colour=True, stamped=True, clock=lambda: 0.25)
+    stream = Stream(1, "stdout", has_colour=True, has_timestamps=True, clock=lambda: 0.25)
     lines = stream.tagged(stream.feed(b"a\nb\n")).splitlines()
     for line, text in zip(lines, (b"a", b"b"), strict=True):
         assert line[2:3] == b":"

@@ -282,7 +282,7 @@ class ImexRig(MachineRig):
     def channels(self) -> ImexChannels:
         """The hardware, in the rig's folder."""
         files = ChannelFiles(f"{self.root}/", self._create, self._unlink)
-        return ImexChannels(GPUS, self.notes, MACHINE, files=files)
+        return ImexChannels(GPUS, self.notes, MACHINE, channel_files=files)
 
     def truth(self) -> FabricTruth:
         """See `FabricRig.truth`."""

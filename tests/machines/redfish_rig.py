@@ -38,7 +38,7 @@ class RedfishRig:
     def __init__(self, seed: int, make: MakeDriver | None = None) -> None:
         self.machines = {f"h{host}": 3 for host in range(3)}
         self.inventory = standin_inventory(self.machines)
-        self.service = RedfishStandIn(self.machines, tasks_last=seed % 2)
+        self.service = RedfishStandIn(self.machines, polls_per_task=seed % 2)
         self.random = Random(seed)
         self.time = VirtualTime()
         self.timing = FabricTiming(25.0, self.time.clock, self.time.sleep)
@@ -52,7 +52,7 @@ class RedfishRig:
         self._gate: RequestGate | None = None
         self._faults: set[FabricFault] = set()
         self._missing = ""
-        self._tasks_last = self.service.tasks_last
+        self._tasks_last = self.service.polls_per_task
 
     def driver(self, journal: FabricJournal) -> FabricDriver:
         """See `FabricRig.driver`."""
@@ -64,7 +64,7 @@ class RedfishRig:
         """
         ours: dict[str, Devices] = {}
         foreign: dict[str, Devices] = {}
-        for name, paths in self.service.zoned().items():
+        for name, paths in self.service.endpoints_by_zone().items():
             members = frozenset(self._device_of[path] for path in paths if path in self._device_of)
             if name.startswith("podwright-"):
                 partition = name.removeprefix("podwright-").rpartition("-")[0]
@@ -80,7 +80,7 @@ class RedfishRig:
     def violations(self) -> Sequence[str]:
         """Check that no two hosts are in one zone, and that each of our zones has its host."""
         found = []
-        for name, paths in self.service.zoned().items():
+        for name, paths in self.service.endpoints_by_zone().items():
             hosts = {path for path in paths if self.service.endpoints[path] == "RootComplex"}
             machines = {self._device_of[p].machine for p in paths if p in self._device_of}
             expected = {endpoint_path(machine) for machine in machines}
@@ -108,7 +108,7 @@ class RedfishRig:
         """See `FabricRig.heal`."""
         self._faults.clear()
         self._gate, self._missing = None, ""
-        self.service.tasks_last = self._tasks_last
+        self.service.polls_per_task = self._tasks_last
         self.service.finish()
 
     # -- the transport ---------------------------------------------------------------------------
@@ -136,9 +136,11 @@ class RedfishRig:
         if self._once(FabricFault.LIE):
             return HttpAnswer(204, {}, b"")
         slow = self._once(FabricFault.SLOW)
-        self.service.tasks_last = self.random.choice([70, 1 << 30]) if slow else self._tasks_last
+        self.service.polls_per_task = (
+            self.random.choice([70, 1 << 30]) if slow else self._tasks_last
+        )
         answer = self.service.request(method, path, body, headers)
-        self.service.tasks_last = self._tasks_last
+        self.service.polls_per_task = self._tasks_last
         if self._once(FabricFault.KILL_AFTER):
             raise Killed
         if self._once(FabricFault.DROPPED_ANSWER):
@@ -168,7 +170,7 @@ class RedfishRig:
     def _take(self) -> bool:
         """Let another party make a zone of one or two devices that are in none."""
         waiting = [change for _, _, change in self.service.tasks.values() if change is not None]
-        taken = {path for paths in self.service.zoned().values() for path in paths}
+        taken = {path for paths in self.service.endpoints_by_zone().values() for path in paths}
         free = sorted(self._device_of.keys() - taken)
         if waiting or len(free) < 4 or len(self._foreign) > 1:
             return False
@@ -202,7 +204,7 @@ class PoolRig(RedfishRig):
     def violations(self) -> Sequence[str]:
         """Check that each of our zones has the host in its name, and no other."""
         found = []
-        for name, paths in self.service.zoned().items():
+        for name, paths in self.service.endpoints_by_zone().items():
             hosts = {path for path in paths if self.service.endpoints[path] == "RootComplex"}
             if name.startswith("podwright-") and hosts != {endpoint_path(name.rpartition("-")[2])}:
                 found.append(f"zone {name} has {sorted(paths)}")

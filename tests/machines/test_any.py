@@ -30,7 +30,7 @@ def environ(described: Path) -> Mapping[str, str]:
 @pytest.fixture
 async def machine(environ: Mapping[str, str]) -> AsyncIterator[GpuMachine]:
     """Its GPUs behind the driver seam, without guards."""
-    found = open_machine(Machine("here"), environ, patience=0.0)
+    found = open_machine(Machine("here"), environ, release_patience=0.0)
     assert found is not None
     yield found
     found.close()

@@ -37,7 +37,7 @@ def machine(described: Path, groups: RecordedCgroups) -> Iterator[GpuMachine]:
         Machine("n1"),
         {VARIABLE: str(described)},
         guards=lambda gpus: [
-            Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", patience=0)
+            Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", exit_patience=0)
         ],
     )
     assert made is not None
@@ -105,7 +105,7 @@ async def test_found_again_after_a_kill(
         Machine("n1"),
         {VARIABLE: str(described)},
         guards=lambda gpus: [
-            Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", patience=0)
+            Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", exit_patience=0)
         ],
     )
     assert again is not None
@@ -161,7 +161,7 @@ async def test_a_launch_asks_for_itself(
 
 def test_trying_it_out_leaves_nothing(nvml: Library, groups: RecordedCgroups) -> None:
     guard = Cgroups(groups, nvml.gpus(), "/nowhere/")
-    guard.try_out()
+    guard.check_supported()
     guard.check(nvml.gpus())
     assert groups.names() == []
 
@@ -169,7 +169,7 @@ def test_trying_it_out_leaves_nothing(nvml: Library, groups: RecordedCgroups) ->
 def test_a_kernel_that_lets_nobody_is_told_at_once(nvml: Library) -> None:
     guard = Cgroups(CgroupsV1("/proc/self"), nvml.gpus(), "/nowhere/")
     with pytest.raises(InvalidRequest, match="device cgroups cannot be made here: "):
-        guard.try_out()
+        guard.check_supported()
 
 
 V1 = "36 35 0:31 / /sys/fs/cgroup/devices rw,nosuid shared:9 - cgroup cgroup rw,devices\n"
@@ -187,14 +187,14 @@ OTHER = "37 35 0:32 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
 )
 def test_which_version(tmp_path: Path, mounts: str, kind: type, path: str) -> None:
     (tmp_path / "mounts").write_text(mounts)
-    found = find_device_cgroups(mounts=str(tmp_path / "mounts"))
+    found = find_device_cgroups(mounts_path=str(tmp_path / "mounts"))
     assert type(found) is kind
     assert str(getattr(found, "path", "")) == path
 
 
 def test_a_machine_without(tmp_path: Path) -> None:
     (tmp_path / "mounts").write_text(OTHER)
-    assert find_device_cgroups(mounts=str(tmp_path / "mounts")) is None
+    assert find_device_cgroups(mounts_path=str(tmp_path / "mounts")) is None
 
 
 async def test_a_fence_ends_what_a_launch_left_and_nothing_else(

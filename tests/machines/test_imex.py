@@ -38,7 +38,7 @@ class Imex(FabricGuard):
 
         self.notes = FilePartitionNotes(folder / "state")
         files = ChannelFiles(f"{folder}/", make)
-        fabric = ImexChannels(gpus, self.notes, files=files, channels=channels)
+        fabric = ImexChannels(gpus, self.notes, channel_files=files, channel_count=channels)
         self.number, self.path = fabric.number, fabric.path
         super().__init__(fabric, FileFabricJournal(folder / "state/journal"))
 

@@ -26,7 +26,7 @@ from podwright.hosts.gpus import (
     read_inventories,
     take_inventory,
 )
-from podwright.hosts.gpus._nvml import short_type
+from podwright.hosts.gpus._nvml import slurm_gpu_type
 from podwright.hosts.gpus._nvml_place import read_place
 from podwright.testing._nvml_standin import VARIABLE
 
@@ -204,7 +204,7 @@ def test_slices(described: Path) -> None:
     ],
 )
 def test_what_slurm_should_call_it(name: str, word: str) -> None:
-    assert short_type(name) == word
+    assert slurm_gpu_type(name) == word
     assert word in name.lower().replace(" ", "_").replace("-", "_")
 
 

@@ -31,7 +31,7 @@ async def make(described: Path) -> AsyncIterator[Make]:
 
     def make(**options: object) -> GpuMachine:
         environ = {VARIABLE: str(described)}
-        machine = open_machine(Machine("n1"), environ, patience=0.2, **options)  # type: ignore[arg-type]
+        machine = open_machine(Machine("n1"), environ, release_patience=0.2, **options)  # type: ignore[arg-type]
         assert machine is not None
         opened.append(machine)
         return machine

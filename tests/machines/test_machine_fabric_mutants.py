@@ -11,7 +11,7 @@ import pytest
 from podwright.agents import FabricDevice, FabricDriver, FabricJournal, MemoryFabricJournal
 from podwright.agents.fabric import FabricReading, OrderedFabric
 from podwright.agents.gpu import FabricManager, ImexChannels, PartitionNote
-from podwright.agents.gpu._fabric_manager import Supported
+from podwright.agents.gpu._fabric_manager import SupportedPartition
 from podwright.agents.gpu._imex_channel import ChannelFiles
 from podwright.errors import Internal
 from podwright.testing import ContractBroken, check_fabric_driver
@@ -56,7 +56,11 @@ def notes_after_activation(rig: ManagerRig, journal: FabricJournal) -> FabricDri
 
     class Late(FabricManager):
         def _exchange(
-            self, partition: str, listed: Sequence[Supported], own: set[int], gpus: frozenset[int]
+            self,
+            partition: str,
+            listed: Sequence[SupportedPartition],
+            own: set[int],
+            gpus: frozenset[int],
         ) -> None:
             notes, self._notes = self._notes, MemoryNotes()
             try:
@@ -124,7 +128,7 @@ def matches_by_order(rig: ManagerRig, journal: FabricJournal) -> FabricDriver:
     """GPUs are counted in the order in which the list has them."""
 
     class Counting(FabricManager):
-        def supported(self) -> list[Supported]:
+        def supported(self) -> list[SupportedPartition]:
             return [entry._replace(id=place) for place, entry in enumerate(super().supported())]
 
     return driver(rig, journal, Counting)
@@ -185,7 +189,9 @@ def imex_without_notes(rig: ImexRig, journal: FabricJournal) -> FabricDriver:
             rig.notes.remove(number)
 
     files = ChannelFiles(f"{rig.root}/", rig._create, rig._unlink)
-    return OrderedFabric(ImexChannels(GPUS, Late(), MACHINE, files=files), journal, rig.timing)
+    return OrderedFabric(
+        ImexChannels(GPUS, Late(), MACHINE, channel_files=files), journal, rig.timing
+    )
 
 
 def imex_believes(rig: ImexRig, journal: FabricJournal) -> FabricDriver:
@@ -200,7 +206,9 @@ def imex_believes(rig: ImexRig, journal: FabricJournal) -> FabricDriver:
                 rig.notes.remove(number)
 
     files = ChannelFiles(f"{rig.root}/", rig._create, rig._unlink)
-    return OrderedFabric(Believing(GPUS, rig.notes, MACHINE, files=files), journal, rig.timing)
+    return OrderedFabric(
+        Believing(GPUS, rig.notes, MACHINE, channel_files=files), journal, rig.timing
+    )
 
 
 @pytest.mark.parametrize("make", [imex_without_notes, imex_believes])

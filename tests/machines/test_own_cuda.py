@@ -90,7 +90,7 @@ def test_nvml_and_cuda_name_the_same_gpu(start: Callable[[], CudaProgram]) -> No
 async def test_a_gpu_in_use_is_given_to_nobody(start: Callable[[], CudaProgram]) -> None:
     program = start()
     outcome = program.compute()
-    machine = open_machine(Machine("own"), os.environ, patience=0.0)
+    machine = open_machine(Machine("own"), os.environ, release_patience=0.0)
     assert machine is not None
     try:
         index = [gpu.uuid for gpu in machine.gpus].index(str(outcome["uuid"]))
@@ -120,7 +120,7 @@ def test_a_device_cgroup_shuts_a_program_out(
         library.close()
     guard = Cgroups(groups, inventory.gpus)
     try:
-        guard.try_out()
+        guard.check_supported()
     except InvalidRequest as error:
         pytest.skip(error.message)
     guard.join("inside", "", inventory.gpus)

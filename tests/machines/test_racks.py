@@ -282,9 +282,9 @@ def test_logins_and_addresses(rack: Rack, tmp_path: Path) -> None:
     login.write_text("rw-user:secret\n")
     login.chmod(0o644)
     with pytest.raises(InvalidRequest, match="others can read"):
-        HttpManager("NMX-M", rack.url, login=login)
+        HttpManager("NMX-M", rack.url, login_file=login)
     login.chmod(0o600)
-    assert len(Nmx(HttpManager("NMX-M", rack.url, login=login)).gpus()) == 72
+    assert len(Nmx(HttpManager("NMX-M", rack.url, login_file=login)).gpus()) == 72
     for url in ("rack1", "ftp://rack1", "http://rack1"):
         with pytest.raises(InvalidRequest):
             HttpManager("NMX-M", url)

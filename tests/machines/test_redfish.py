@@ -65,7 +65,7 @@ async def test_each_host_has_a_zone_of_its_own(server: RedfishServer) -> None:
     fabric = driver(HttpManager("Redfish", server.url))
     await fabric.join("a", 1, {"h1": [0, 1], "h2": [3]})
     await fabric.join("a", 2, {"h1": [2]})
-    assert server.service.zoned() == {
+    assert server.service.endpoints_by_zone() == {
         "podwright-a-h1": paths("h1", 0, 1, 2),
         "podwright-a-h2": paths("h2", 3),
     }
@@ -75,7 +75,7 @@ async def test_each_host_has_a_zone_of_its_own(server: RedfishServer) -> None:
         assert zone["ExternalAccessibility"] == "ZoneOnly"
     assert {name: len(found) for name, found in (await fabric.read()).items()} == {"a": 4}
     await fabric.leave(3, {"h1": [0, 1, 2], "h2": [3]})
-    assert server.service.zoned() == {}
+    assert server.service.endpoints_by_zone() == {}
 
 
 async def test_a_double_composition_that_the_service_permits_is_refused(
@@ -105,7 +105,7 @@ async def test_a_zone_that_changed_meanwhile_is_not_overwritten(service: Redfish
     await driver(service).join("a", 1, {"h1": [0]})
     with pytest.raises(Unavailable, match="was changed by somebody else meanwhile: 412"):
         await driver(Meanwhile()).join("a", 2, {"h1": [1]})
-    assert service.zoned() == {"podwright-a-h1": paths("h1", 0)}
+    assert service.endpoints_by_zone() == {"podwright-a-h1": paths("h1", 0)}
 
 
 async def test_actions_are_used_where_they_are_offered(service: RedfishStandIn) -> None:
@@ -136,7 +136,7 @@ async def test_actions_are_used_where_they_are_offered(service: RedfishStandIn) 
             },
         )
     ]
-    assert service.zoned() == {"podwright-a-h1": paths("h1", 0, 1)}
+    assert service.endpoints_by_zone() == {"podwright-a-h1": paths("h1", 0, 1)}
 
 
 async def test_what_is_no_device_is_not_composed(service: RedfishStandIn) -> None:
@@ -211,7 +211,7 @@ def never_withdraws(rig: RedfishRig, journal: FabricJournal) -> FabricDriver:
     """A device that somebody else took meanwhile stays in both zones."""
 
     class Stubborn(OrderedFabric):
-        def _withdraw(self, intent: FabricIntent, reading: FabricReading) -> None:
+        def _give_back_contested(self, intent: FabricIntent, reading: FabricReading) -> None:
             """Nothing."""
 
     return made(rig, journal, ordered=Stubborn)

@@ -62,7 +62,7 @@ async def test_the_action_is_used_where_it_is_offered(service: RedfishStandIn) -
         "a": {FabricDevice("h1", 0), FabricDevice("h1", 1), FabricDevice("h2", 1)}
     }
     await fabric.leave(2, {"h1": [0, 1], "h2": [1]})
-    assert service.zoned() == {}
+    assert service.endpoints_by_zone() == {}
 
 
 async def test_a_block_of_another_system_is_refused(service: RedfishStandIn) -> None:
@@ -77,7 +77,7 @@ async def test_a_host_has_to_be_a_compute_block(service: RedfishStandIn) -> None
     service.endpoints[endpoint_path("h1")] = "Processor"
     with pytest.raises(Internal, match=r"Host is \['Processor'\], and not a host"):
         await driver(CompositionFace(service, compose=False)).join("a", 1, {"h1": [0]})
-    assert service.zoned() == {}
+    assert service.endpoints_by_zone() == {}
 
 
 def test_the_address_says_which_service_is_meant(tmp_path: Path) -> None:

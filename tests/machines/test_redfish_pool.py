@@ -76,7 +76,7 @@ async def test_devices_are_attached_to_any_host_and_taken_back(service: RedfishS
     assert fabric.hosts == HOSTS
     await fabric.join(attached_name("p", "n3"), 1, {"c1": [0, 1], "c2": [5]})
     await fabric.join(attached_name("p", "n1"), 1, {"c1": [2]})
-    assert service.zoned() == {
+    assert service.endpoints_by_zone() == {
         "podwright-p-n3": paths("n3", ("c1", 0), ("c1", 1), ("c2", 5)),
         "podwright-p-n1": paths("n1", ("c1", 2)),
     }
@@ -87,7 +87,7 @@ async def test_devices_are_attached_to_any_host_and_taken_back(service: RedfishS
     with pytest.raises(WrongState, match="device 0 of machine c1 is in partition p@n3"):
         await fabric.join(attached_name("p", "n1"), 2, {"c1": [0]})
     await fabric.leave(3, {"c1": [0, 1, 2], "c2": [5]})
-    assert service.zoned() == {}
+    assert service.endpoints_by_zone() == {}
 
 
 async def test_a_zone_of_the_same_name_at_another_host_gets_no_device(
@@ -102,7 +102,7 @@ async def test_a_zone_of_the_same_name_at_another_host_gets_no_device(
     zones = [{e["@odata.id"] for e in z["Links"]["Endpoints"]} for z in service.zones.values()]
     assert zones == [paths("c", ("c1", 0)), paths("b-c", ("c1", 1))]
     await fabric.leave(3, {"c1": [0]})
-    assert service.zoned() == {"podwright-a-b-c": paths("b-c", ("c1", 1))}
+    assert service.endpoints_by_zone() == {"podwright-a-b-c": paths("b-c", ("c1", 1))}
 
 
 async def test_what_has_a_home_is_not_attached_and_a_pool_is_not_joined_without_a_host(
@@ -192,16 +192,18 @@ async def test_a_partition_is_attached_where_it_says(service: RedfishStandIn) ->
     controller = await pool.controller()
     info = await create(controller, "p", 3, "n3.example.org")
     assert (info.ready_state, info.hosts) == (ReadyState.ACTIVE, ["n3"])
-    assert {name: len(found) for name, found in service.zoned().items()} == {"podwright-p-n3": 4}
+    assert {name: len(found) for name, found in service.endpoints_by_zone().items()} == {
+        "podwright-p-n3": 4
+    }
     info = await create(controller, "wide", 8, "n1", "n2")
     assert (info.num_gcds, info.hosts) == (2, ["n1", "n2"])
     for place, host in enumerate(info.hosts):
         devices = [(device.machine, device.index) for device in info.gcds[place]]
-        assert service.zoned()[f"podwright-wide-{host}"] == paths(host, *devices)
+        assert service.endpoints_by_zone()[f"podwright-wide-{host}"] == paths(host, *devices)
     await controller.reset_partition(ROOT, ResetRequest(name="wide"))
     for name in ("p", "wide"):
         await controller.remove_partition(ROOT, RemoveRequest(name=name))
-    assert service.zoned() == {}
+    assert service.endpoints_by_zone() == {}
     await controller.close()
 
 
@@ -227,7 +229,7 @@ async def test_requests_that_cannot_be_are_refused_and_change_nothing(
     with pytest.raises(WrongState, match="host n1 has devices of another user"):
         await create(controller, "q", 2, "n1", caller=ALICE)
     assert (await create(controller, "q", 2, "n2", caller=ALICE)).hosts == ["n2"]
-    assert set(service.zoned()) == {"podwright-p-n1", "podwright-q-n2"}
+    assert set(service.endpoints_by_zone()) == {"podwright-p-n1", "podwright-q-n2"}
     await controller.close()
 
 
@@ -246,13 +248,13 @@ async def test_a_launch_gets_devices_at_its_own_hosts(service: RedfishStandIn) -
     assert explanation.starts_now, explanation.lines
     reply = await controller.acquire(ROOT, wanted)
     assert reply.partition.hosts == ["n2", "n1"]
-    assert set(service.zoned()) == {"podwright-run-n2", "podwright-run-n1"}
+    assert set(service.endpoints_by_zone()) == {"podwright-run-n2", "podwright-run-n1"}
     check_hosts(reply.partition, ["n2", "n1"])
     with pytest.raises(InvalidRequest, match=r"instance 0 is to run on n1, .* attached to n2"):
         check_hosts(reply.partition, ["n1", "n2"])
     lease = LeaseRequest(id=reply.lease.id, epoch=reply.lease.epoch)
     await controller.release(ROOT, lease)
-    assert service.zoned() == {}
+    assert service.endpoints_by_zone() == {}
     await create(controller, "mine", 4, "n3")
     elsewhere = AcquireRequest(spec=PartitionSpec(name="mine"), hosts=["n1"])
     with pytest.raises(WrongState, match="hosts n3 instead of n1"):
@@ -269,13 +271,13 @@ async def test_a_server_that_takes_over_attaches_again_what_was_lost(
     first = await pool.controller()
     await create(first, "p", 4, "n1", "n2")
     await first.close()
-    before = service.zoned()
+    before = service.endpoints_by_zone()
     service.zones.clear()  # the fabric was set up anew, and the chassis lost power
     for machine in pool.drivers.values():
         assert isinstance(machine, SimulatedMachine)
         machine.power_cycle()
     second = await pool.controller()
-    assert service.zoned() == before
+    assert service.endpoints_by_zone() == before
     await second.remove_partition(ROOT, RemoveRequest(name="p"))
-    assert service.zoned() == {}
+    assert service.endpoints_by_zone() == {}
     await second.close()

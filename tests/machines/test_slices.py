@@ -43,7 +43,7 @@ def make(described: Path) -> Iterator[Callable[..., GpuMachine]]:
 
     def make(guards: Callable[[Sequence[Gpu]], Sequence[Guard]] = lambda gpus: ()) -> GpuMachine:
         environ = {VARIABLE: str(described)}
-        machine = open_machine(Machine("n1"), environ, guards=guards, patience=0.0)
+        machine = open_machine(Machine("n1"), environ, guards=guards, release_patience=0.0)
         assert machine is not None
         opened.append(machine)
         return machine

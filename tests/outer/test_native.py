@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from podwright.guests.slurm.hooks._hook_identity import Proofs
-from podwright.guests.slurm.hooks._hook_server import Front
+from podwright.guests.slurm.hooks._hook_identity import MungeProofs
+from podwright.guests.slurm.hooks._hook_server import HookFront
 from podwright.guests.slurm.hooks._serve import proofs
 from podwright.guests.slurm.service import HookJob, Site
 from podwright.hosts import Munge
@@ -422,7 +422,7 @@ def test_over_tcp_a_munge_credential_carries_the_body(hook: Hook, serve: Serve) 
 LIES = ("another's", "status", "text", "request", "spent", "not at all")
 
 
-class Liar(Proofs):
+class Liar(MungeProofs):
     """Somebody at the service's address, or between, who has MUNGE as well, but not as root."""
 
     def __init__(self, munge_socket: str, lie: str) -> None:
@@ -465,7 +465,7 @@ def lied_to(checked: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
     async def asked(lie: str) -> Ended:
         liar = Liar(munge_socket, lie)
-        front = Front(Heard(), liar)
+        front = HookFront(Heard(), liar)
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]
         await front.start_remote(listener)
@@ -507,7 +507,7 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
         async def asked() -> tuple[list[int], subprocess.CompletedProcess[str], str]:
             service = Heard()
             believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
-            front = Front(service, believed)
+            front = HookFront(service, believed)
             listener = socket.create_server(("127.0.0.1", 0))
             port = listener.getsockname()[1]
             await front.start_remote(listener)

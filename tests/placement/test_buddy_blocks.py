@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.placement.buddy_blocks import Blocks, bits, block, every, fit, soonest
+from podwright.placement.buddy_blocks import BuddyBlocks, bits, block, every, fit, soonest
 
 LINE = 128
 #: Pods with machines missing: any set of groups of four.
@@ -21,9 +21,9 @@ def naive(free: int, order: int) -> list[int]:
     return [at for at in range(0, LINE, size) if free & block(at, order) == block(at, order)]
 
 
-def worn(capacity: int, seed: int) -> Blocks:
+def worn(capacity: int, seed: int) -> BuddyBlocks:
     """A pod in which jobs came and went."""
-    pod, rng = Blocks(capacity), random.Random(seed)
+    pod, rng = BuddyBlocks(capacity), random.Random(seed)
     held: list[tuple[int, int]] = []
     for _ in range(rng.randrange(60)):
         order = rng.randrange(pod.orders)
@@ -86,7 +86,7 @@ def test_a_grid_has_the_multiples() -> None:
             assert within == list(range(0, length, 1 << order))
 
 
-def soonest_by_looking(pod: Blocks, away: int, held: list[tuple[int, int]], order: int) -> int:
+def soonest_by_looking(pod: BuddyBlocks, away: int, held: list[tuple[int, int]], order: int) -> int:
     best: tuple[int, int, int] | None = None
     for start in range(0, LINE, 1 << order):
         whole = block(start, order)
@@ -115,7 +115,7 @@ def test_the_block_that_is_free_soonest_is_that_of_looking_at_every_one(
 
 
 def test_several_blocks_are_chosen_apart_or_none() -> None:
-    pod = Blocks((1 << 16) - 1)
+    pod = BuddyBlocks((1 << 16) - 1)
     pod.take(0, 3)
     held = [(block(0, 3), 5)]
     assert soonest(pod.capacity, 0, held, [3, 3], first=0) == pod.capacity

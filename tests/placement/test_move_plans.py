@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import NamedTuple
 
-from podwright.placement.buddy_blocks import Blocks, block
+from podwright.placement.buddy_blocks import BuddyBlocks, block
 from podwright.placement.move_plans import (
     MovePlan,
-    cheapest,
-    likely_end,
+    cheapest_places,
+    likely_end_time,
     may_be_asked,
     plan_moves,
 )
@@ -23,14 +23,14 @@ TRIES = 400
 class Busy(NamedTuple):
     """A pod of 16 devices, and its jobs: their devices and ends, and what a move loses."""
 
-    blocks: Blocks
+    blocks: BuddyBlocks
     held: dict[int, tuple[int, float]]
     seconds: dict[int, float]
 
 
 def busy(rng: random.Random) -> Busy:
     """Jobs that came in turn until the pod was full; of some only the hole is left."""
-    blocks = Blocks((1 << 16) - 1)
+    blocks = BuddyBlocks((1 << 16) - 1)
     held: dict[int, tuple[int, float]] = {}
     gone, seconds = 0, {}
     for number in range(40):
@@ -106,7 +106,7 @@ def test_all_others_stay_where_they_are() -> None:
         if found is None:
             continue
         assert found.devices & ~pod.blocks.free, "nothing moves for what is free"
-        trial = Blocks(pod.blocks.capacity)
+        trial = BuddyBlocks(pod.blocks.capacity)
         trial.free = pod.blocks.free & ~found.devices
         for one, size in found.jobs:
             assert one in pod.seconds
@@ -120,7 +120,7 @@ def test_all_others_stay_where_they_are() -> None:
 
 def test_nothing_moves_at_a_loss() -> None:
     """Eight devices, two jobs of one each, which keep both blocks of four from being free."""
-    blocks = Blocks((1 << 8) - 1)
+    blocks = BuddyBlocks((1 << 8) - 1)
     blocks.free = 0b1101_1101
     held = {1: (0b0010_0000, 50.0), 2: (0b0000_0010, 5000.0)}
     found = plan_moves(blocks, 2, held, {1: 40.0, 2: 50.0}, now=0.0)
@@ -128,11 +128,11 @@ def test_nothing_moves_at_a_loss() -> None:
     assert plan_moves(blocks, 2, held, {}, now=0.0) is None
     assert plan_moves(blocks, 2, held, {2: 199.0}, now=0.0) is not None, "four devices for 50 s"
     assert plan_moves(blocks, 2, held, {1: 200.0, 2: 200.0}, now=0.0) is None
-    assert plan_moves(blocks, 2, held, {1: 40.0}, now=0.0, unusable=1 << 7) is None
+    assert plan_moves(blocks, 2, held, {1: 40.0}, now=0.0, unusable_bits=1 << 7) is None
 
 
 def test_devices_that_somebody_leaves_are_not_free_yet() -> None:
-    blocks = Blocks((1 << 8) - 1)
+    blocks = BuddyBlocks((1 << 8) - 1)
     blocks.free = 0b1101_1101 & ~0b0100_0000  # of that one nobody is known
     held = {1: (0b0010_0000, 500.0), 2: (0b0000_0010, 500.0)}
     found = plan_moves(blocks, 2, held, {1: 1.0, 2: 2.0}, now=0.0)
@@ -146,10 +146,10 @@ def test_nobody_is_asked_more_than_twice_an_hour() -> None:
 
 
 def test_an_end_that_nobody_said_is_guessed() -> None:
-    assert likely_end(70.0, 0.0, 60.0) == (70.0, True)
+    assert likely_end_time(70.0, 0.0, 60.0) == (70.0, True)
     for until in (0.0, 50.0, math.inf):
-        assert likely_end(until, 20.0, 60.0) == (100.0, False)
+        assert likely_end_time(until, 20.0, 60.0) == (100.0, False)
 
 
 def test_what_nobody_is_in_needs_no_moves() -> None:
-    assert list(cheapest([{}, {}], {}, math.inf)) == []
+    assert list(cheapest_places([{}, {}], {}, math.inf)) == []

@@ -37,7 +37,7 @@ def test_files_put_least_harm_and_then_smallest_holes_highest() -> None:
     for hole in range(1, tables.HALF_ORDER + 2):
         assert files[3][0][hole] > files[1][0][hole] > files[0][0][hole]
         assert files[1][1][hole] > files[1][0][hole]
-        assert files[tables.CRIPPLED][0][hole] >= files[6][2][hole]
+        assert files[tables.CRIPPLED_COUNT][0][hole] >= files[6][2][hole]
     assert files[0][0][1] > files[0][0][6] > tables.NOT_FILED
     assert {rows[0] for row in files for rows in row} == {tables.NOT_FILED}
 

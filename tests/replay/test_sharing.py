@@ -45,10 +45,10 @@ def starts(guests: list[SharedGuest], outcomes: list[Outcome]) -> dict[tuple[str
     }
 
 
-PAIRS = [(many, single) for many in NAMES for single in NAMES if many != single]
+PAIR_MEASURES = [(many, single) for many in NAMES for single in NAMES if many != single]
 
 
-@pytest.mark.parametrize(("many", "single"), PAIRS)
+@pytest.mark.parametrize(("many", "single"), PAIR_MEASURES)
 def test_a_large_job_has_its_place_once_the_last_small_one_there_ends(
     many: str, single: str
 ) -> None:
@@ -112,7 +112,7 @@ async def real_starts(guests: list[SharedGuest]) -> dict[tuple[str, int], float]
     return {(u.name, at): job.started for u in pod.users for at, job in enumerate(u.jobs)}
 
 
-@pytest.mark.parametrize(("many", "single"), PAIRS[::2])
+@pytest.mark.parametrize(("many", "single"), PAIR_MEASURES[::2])
 @virtually
 async def test_a_large_job_starts_when_it_does_with_the_real_controller(
     many: str, single: str

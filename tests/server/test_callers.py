@@ -29,7 +29,7 @@ from podwright.wire import (
     user_of,
     user_uri,
 )
-from tests.certificates import CLIENT, EXPIRED, SERVER, folder_of
+from tests.certificates import CLIENT, EXPIRED, SERVER_CALLER, folder_of
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 T = TypeVar("T")
@@ -43,7 +43,9 @@ class Place:
         self.controller = Controller(MemoryStore(), [preset("pod4")], {}, version="test")
         names = {0: "root", 1001: "alice", 1003: "ruthless"}
         identity = Identity(server_uid=500, name_of=names.get, secure=True, munge=self.munge)
-        self.server = Server(self.controller, ListenOptions(None, certs=SERVER), identity=identity)
+        self.server = Server(
+            self.controller, ListenOptions(None, certs=SERVER_CALLER), identity=identity
+        )
 
     async def user(self, name: str, role: str = "user", uid: int = -1) -> str:
         made = await self.controller.create_user(ROOT, UserRequest(name=name, role=role, uid=uid))

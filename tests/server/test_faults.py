@@ -11,9 +11,9 @@ from podwright.fabric import preset
 from podwright.server import ServedHardware
 from podwright.server import _faults as faults
 from podwright.server._faults import KillPoint
-from podwright.server.machines._served_hardware import Source
+from podwright.server.machines._served_hardware import ClustersSource
 
-SIMULATED = ServedHardware((preset("pod4"),), Source(preset="pod4"))
+SIMULATED = ServedHardware((preset("pod4"),), ClustersSource(preset="pod4"))
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def test_what_names_no_step_is_refused(text: str) -> None:
 
 
 def test_real_hardware_is_refused() -> None:
-    real = ServedHardware((preset("pod4"), replace(preset("pod4"), simulated=False)), Source())
+    real = ServedHardware(
+        (preset("pod4"), replace(preset("pod4"), simulated=False)), ClustersSource()
+    )
     with pytest.raises(Denied, match="its hardware is real"):
         asked("commit:1:before").arm(real)
 

@@ -104,7 +104,7 @@ async def _round(server: Server, seed: int) -> None:
         await server.controller.remove_partition(ROOT, RemoveRequest(name=info.name, force=True))
 
 
-def _weigh() -> tuple[int, int]:
+def _check_traffic() -> tuple[int, int]:
     """Count the collector's objects, and all pieces of memory."""
     for _ in range(3):
         gc.collect()
@@ -129,14 +129,14 @@ async def _growth(folder: Path) -> list[int]:
         # The history is pruned now and then, and holds a few more entries until then.
         audit._prune()
         await asyncio.sleep(0.1)
-        before = _weigh()
+        before = _check_traffic()
         for _ in range(ROUNDS):
             await _round(server, seed=3)
         audit._prune()
         # What is still on its way out when a call has been answered has time to go.
         for _ in range(600):
             await asyncio.sleep(0.1)
-            grown = [now - then for now, then in zip(_weigh(), before, strict=True)]
+            grown = [now - then for now, then in zip(_check_traffic(), before, strict=True)]
             if max(grown) < LIMIT:
                 break
         return grown

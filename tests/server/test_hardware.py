@@ -13,7 +13,7 @@ from podwright.agents.gpu import GpuMachine
 from podwright.errors import WrongState
 from podwright.fabric import IPU, preset
 from podwright.server.machines import _served_hardware
-from podwright.server.machines._served_hardware import ServedHardware, Source, choose
+from podwright.server.machines._served_hardware import ClustersSource, ServedHardware, choose
 from podwright.store import MemoryStore
 
 Records = Mapping[tuple[str, str], bytes]
@@ -43,7 +43,7 @@ def test_nothing_at_all_is_a_simulated_pod16(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_found_wins_over_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        _served_hardware, "detect", lambda: ServedHardware((preset("pod4"),), Source())
+        _served_hardware, "detect", lambda: ServedHardware((preset("pod4"),), ClustersSource())
     )
     hardware = choose({})
     assert [c.name for c in hardware.clusters] == ["pod4"]
@@ -126,7 +126,7 @@ def _file(folder: Path, name: str, machines: str, *, simulated: bool = True) -> 
 
 async def test_clusters_from_files_are_kept_whole(folder: Path) -> None:
     files = [_file(folder, "a", '"m1", "m2"'), _file(folder, "b", '"m3"')]
-    named = choose({}, files=files)
+    named = choose({}, cluster_files=files)
     assert [(c.name, c.size) for c in named.clusters] == [("a", 8), ("b", 4)]
     assert sorted(named.drivers()) == ["m1", "m2", "m3"]
     records = await _kept(named, ("partition", "p1"))
@@ -137,16 +137,16 @@ async def test_clusters_from_files_are_kept_whole(folder: Path) -> None:
 
 async def test_a_file_that_was_changed_wins_over_its_older_self(folder: Path) -> None:
     path = _file(folder, "a", '"m1"')
-    records = await _kept(choose({}, files=[path]), ("partition", "p1"))
-    assert not choose(records, files=[path]).news
+    records = await _kept(choose({}, cluster_files=[path]), ("partition", "p1"))
+    assert not choose(records, cluster_files=[path]).news
     _file(folder, "a", '"m1", "m2"')
-    changed = choose(records, files=[path])
+    changed = choose(records, cluster_files=[path])
     assert changed.news
     assert changed.clusters[0].size == 8
 
 
 async def test_a_block_rule_is_kept_by_its_name_as_older_stores_have_it(folder: Path) -> None:
-    records = await _kept(choose({}, files=[_file(folder, "a", '"m1"')]))
+    records = await _kept(choose({}, cluster_files=[_file(folder, "a", '"m1"')]))
     ((key, body),) = [(key, body) for key, body in records.items() if key[0] == "server"]
     assert b'"block_rule":"aligned-power-of-two"' in body
     assert choose(records).clusters[0].family.block_rule is IPU.block_rule
@@ -159,10 +159,10 @@ def test_what_is_wrong_with_files(folder: Path) -> None:
     bad = folder / "bad.toml"
     bad.write_text('name = "a"\nfamily = "ipv"\n[[link_domains]]\nmachines = ["m"]\n')
     with pytest.raises(wire.InvalidRequest, match=r"bad\.toml:2: family: 'ipv' is not known"):
-        choose({}, files=[bad])
+        choose({}, cluster_files=[bad])
     one, two = _file(folder, "a", '"m1"'), _file(folder, "b", '"m2", "m1"')
     with pytest.raises(wire.InvalidRequest, match=r"b\.toml: machine m1 is in another file, too"):
-        choose({}, files=[one, two])
+        choose({}, cluster_files=[one, two])
     real = _file(folder, "c", '"m9"', simulated=False)
     with pytest.raises(wire.InvalidRequest, match=r"c is not simulated.*simulated = true"):
-        choose({}, files=[real]).drivers()
+        choose({}, cluster_files=[real]).drivers()

@@ -19,7 +19,7 @@ from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
 from podwright.server._serving import ServingOptions, _machines, _server_for
 from podwright.server._standby import Standby
-from podwright.server.machines._served_hardware import Source
+from podwright.server.machines._served_hardware import ClustersSource
 from podwright.store import Change, MemoryStore, Opened, Turn
 from tests.server.fakes import Http
 
@@ -90,7 +90,7 @@ class Life:
         self.task: asyncio.Task[None]
 
     def begin(self) -> None:
-        hardware = ServedHardware((preset("pod4"),), Source(preset="pod4"))
+        hardware = ServedHardware((preset("pod4"),), ClustersSource(preset="pod4"))
         self.task = asyncio.create_task(
             shared.serve_shared(
                 self.store,
@@ -248,7 +248,7 @@ async def test_it_starts_on_a_full_disk(life: Life, opens: bool) -> None:
     """It reads what is there and recovers. opens: there is room to open the store, and no more."""
     before = MemoryStore()
     before._disk = life.store._disk
-    hardware = ServedHardware((preset("pod4"),), Source(preset="pod4"))
+    hardware = ServedHardware((preset("pod4"),), ClustersSource(preset="pod4"))
     controller = Controller(before, hardware.clusters, hardware.drivers(), version="test")
     await controller.start()
     spec = wire.PartitionSpec(name="p0", size=1)

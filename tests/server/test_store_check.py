@@ -98,7 +98,7 @@ async def test_one_that_is_in_order_has_no_fault() -> None:
 
 def test_what_is_served_is_named_too() -> None:
     with pytest.raises(Unavailable, match=r"the store pod\.db is damaged: server hardware cannot"):
-        choose({("server", "hardware"): b"{"}, storage="pod.db")
+        choose({("server", "hardware"): b"{"}, store_name="pod.db")
 
 
 def in_file(path: Path, change: Callable[[Records], None]) -> None:

@@ -29,7 +29,7 @@ from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
-from podwright.server.command._log_destination import JsonLines
+from podwright.server.command._log_destination import JsonLineFormatter
 from podwright.store import MemoryStore
 from podwright.wire import (
     METHODS,
@@ -237,6 +237,6 @@ def test_the_guide_says_what_each_door_takes() -> None:
 
 def test_log_lines_are_json() -> None:
     record = logging.LogRecord("podwright", logging.INFO, "f", 1, 'a "b"\n%s', ("c",), None)
-    line = JsonLines().format(record)
+    line = JsonLineFormatter().format(record)
     assert "\n" not in line
     assert json.loads(line)["message"] == 'a "b"\nc'

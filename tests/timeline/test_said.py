@@ -194,7 +194,7 @@ def test_threads_lose_nothing() -> None:
     os.close(writing)
 
 
-_PIECE = theirs._piece([theirs._head("mark")], [theirs.RECORD.pack(0, 0, 5, 3)])
+_PIECE = theirs._pack_piece([theirs._head("mark")], [theirs.RECORD.pack(0, 0, 5, 3)])
 
 
 @given(st.lists(st.binary(max_size=200) | st.just(_PIECE) | st.just(_PIECE[:20])))

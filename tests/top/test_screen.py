@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def app_of(pod: Pod) -> TopApp:
-    return TopApp(pod, "podwright top   test", interval=0.2, now=lambda: NOW)
+    return TopApp(pod, "podwright top   test", refresh_interval=0.2, clock=lambda: NOW)
 
 
 def screen(app: TopApp) -> str:

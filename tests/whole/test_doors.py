@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.certificates import MACHINE, SERVER, folder_of
+from tests.certificates import MACHINE, SERVER_CALLER, folder_of
 from tests.whole.conftest import Pod
 from tests.whole.machines import Machines
 
@@ -102,7 +102,9 @@ def test_a_server_and_an_agent_listen_on_loopback_alone(
 
 
 @pytest.mark.parametrize(
-    "words", [("--listen-anywhere",), ("--secure", "--tls-certs", str(SERVER))], ids=["told", "tls"]
+    "words",
+    [("--listen-anywhere",), ("--secure", "--tls-certs", str(SERVER_CALLER))],
+    ids=["told", "tls"],
 )
 def test_told_so_it_listens_anywhere(make_pod: Callable[..., Pod], words: tuple[str, ...]) -> None:
     pod = make_pod("--preset", "pod4", "--api-host", "0.0.0.0", *words)

@@ -32,7 +32,7 @@ from podwright.agents._secret import AUTH_KEY
 from podwright.client import Client, Credentials, GrpcTransport, UnixTransport
 from podwright.wire import UserRequest, messages, read_certificates
 from podwright.wire.agent import AGENT_SERVICE, DescribeRequest, MachineState
-from tests.certificates import CLIENT, MACHINE, SERVER, folder_of
+from tests.certificates import CLIENT, MACHINE, SERVER_CALLER, folder_of
 from tests.whole.conftest import Pod
 from tests.whole.hostile import Hand
 
@@ -187,7 +187,7 @@ class TlsTarget(Target):
 
     def channel(self, name: str) -> grpc.aio.Channel:
         """As an administrator to the server; as the server to the agent."""
-        shown = folder_of("chief") if name == "server" else SERVER
+        shown = folder_of("chief") if name == "server" else SERVER_CALLER
         tls = grpc.ssl_channel_credentials(*read_certificates(str(shown)))
         place = f"127.0.0.1:{getattr(self, _PORTS[name])}"
         hers = [("grpc.ssl_target_name_override", MACHINE)] if name == "agent" else []
@@ -203,7 +203,7 @@ class TlsTarget(Target):
         context.set_alpn_protocols(self.hand.random.choice([["h2"], ["http/1.1"], ["h2", "x"]]))
         if self.hand.random.random() < 0.5:
             context.maximum_version = ssl.TLSVersion.TLSv1_2
-        who = self.hand.random.choice([SERVER, CLIENT, folder_of("nobody"), None])
+        who = self.hand.random.choice([SERVER_CALLER, CLIENT, folder_of("nobody"), None])
         if who is not None:
             context.load_cert_chain(who / "cert.pem", who / "key.pem")
         self.heard[await asyncio.to_thread(_say, int(place), context, parts)] += 1
@@ -275,7 +275,7 @@ def behind_tls(
     start_agent: Callable[..., subprocess.Popen[bytes]],
     tmp_path: Path,
 ) -> Target:
-    pod = make_pod(*_SERVED, "--secure", "--tls-certs", str(SERVER))
+    pod = make_pod(*_SERVED, "--secure", "--tls-certs", str(SERVER_CALLER))
     with Client(UnixTransport(str(pod.socket))) as client:
         client.call("CreateUser", UserRequest(name="chief", role="administrator"))
     agent = start_agent(MACHINE, "--tls-certs", str(folder_of(MACHINE)))

@@ -92,7 +92,7 @@ def test_enums_agree_name_by_name() -> None:
     assert _enums()
     for kind in _enums():
         descriptor = podwright_v1_pb2.DESCRIPTOR.enum_types_by_name[kind.__name__]
-        known = messages.enum_names(kind, descriptor)
+        known = messages.enum_member_by_number(kind, descriptor)
         assert {member for member in known.values() if member} == set(kind)
         assert [number for number, member in known.items() if member is None] in ([], [0])
 

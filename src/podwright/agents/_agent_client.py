@@ -69,50 +69,53 @@ class RemoteMachine:
         *,
         timeout: float = 30.0,
         secret: Secret | None = None,
-        certs: Path | None = None,
+        certs_folder: Path | None = None,
         certificate: str = "",
     ) -> None:
         self.name = name
-        self._certificate = certificate
+        self._certificate_number = certificate
         self.where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._timeout = timeout
         self._secret = secret
-        self._certs = certs
+        self._certs = certs_folder
         self._channel: Any = None
         #: Why the machine must not be changed, by its latest answer; None: it may be changed.
         self._incompatible: WrongState | None = None
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`."""
-        state = await self._call("Describe", DescribeRequest(), MachineState)
+        machine_state = await self._call("Describe", DescribeRequest(), MachineState)
         self._incompatible = None
         try:
-            check_agent(self.name, state.protocol, state.oldest_server)
+            check_agent(self.name, machine_state.protocol, machine_state.oldest_server)
         except WrongState as error:
             self._incompatible = error
             raise
         return MachineReport(
             devices=tuple(
                 DeviceReport(
-                    index=d.index,
-                    ip=d.ip,
-                    server_port=d.server_port,
-                    rdma_port=d.rdma_port,
-                    arch_id=d.arch_id,
-                    chip_id=d.chip_id,
-                    healthy=d.healthy,
-                    attributes=d.attributes,
+                    index=device.index,
+                    ip=device.ip,
+                    server_port=device.server_port,
+                    rdma_port=device.rdma_port,
+                    arch_id=device.arch_id,
+                    chip_id=device.chip_id,
+                    healthy=device.healthy,
+                    attributes=device.attributes,
                 )
-                for d in state.devices
+                for device in machine_state.devices
             ),
-            configured={c.index: (c.partition, c.epoch) for c in state.configured},
-            software=state.software,
-            links=state.links or None,
-            name=state.name,
-            family=state.family,
-            fence=state.fence,
-            cuts_off=state.cuts_off,
-            uid=state.uid,
+            configured={
+                configuration.index: (configuration.partition, configuration.epoch)
+                for configuration in machine_state.configured
+            },
+            software=machine_state.software,
+            links=machine_state.links or None,
+            name=machine_state.name,
+            family=machine_state.family,
+            fence=machine_state.fence,
+            cuts_off=machine_state.cuts_off,
+            uid=machine_state.uid,
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
@@ -147,30 +150,30 @@ class RemoteMachine:
         if channel is not None:
             await channel.close()
 
-    async def _call(self, name: str, request: Value, reply: type[_V]) -> _V:
+    async def _call(self, method_name: str, request: Value, reply_type: type[_V]) -> _V:
         import grpc
 
         from podwright.wire.messages import decode, encode
 
-        if self._incompatible is not None and AGENT_METHODS[name].changes:
+        if self._incompatible is not None and AGENT_METHODS[method_name].changes:
             raise self._incompatible
         if self._channel is None:
             self._channel = self._open()
-        await self._look_again()
-        body = encode(request)
+        await self._await_reconnect()
+        request_bytes = encode(request)
         metadata, nonce = [], ""
         if self._secret is not None:
-            signed, nonce = self._secret.sign(name, body, self.name)
-            metadata.append((AUTH_KEY, signed))
-        call = self._channel.unary_unary(f"/{AGENT_SERVICE}/{name}")(
-            body, timeout=self._timeout, metadata=metadata
+            credential, nonce = self._secret.sign(method_name, request_bytes, self.name)
+            metadata.append((AUTH_KEY, credential))
+        call = self._channel.unary_unary(f"/{AGENT_SERVICE}/{method_name}")(
+            request_bytes, timeout=self._timeout, metadata=metadata
         )
         try:
-            answer = await call
+            reply_bytes = await call
             if self._secret is not None:
                 trailers = dict(await call.trailing_metadata() or ())
-                self._secret.check_answer(nonce, answer, str(trailers.get(PROOF_KEY, "")))
-            return decode(reply, answer)
+                self._secret.check_answer(nonce, reply_bytes, str(trailers.get(PROOF_KEY, "")))
+            return decode(reply_type, reply_bytes)
         except grpc.aio.AioRpcError as error:
             raise self._refusal(error) from None
         except Unauthenticated as error:
@@ -179,17 +182,17 @@ class RemoteMachine:
             call.cancel()
             raise
 
-    async def _look_again(self) -> None:
+    async def _await_reconnect(self) -> None:
         """Wait until a channel that lost its agent has tried to reconnect, since the agent may be
         back.
         """
         import grpc
 
-        missed = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        failed_state = grpc.ChannelConnectivity.TRANSIENT_FAILURE
         loop = asyncio.get_running_loop()
-        until = loop.time() + min(_COMES_BACK, self._timeout)
-        while self._channel is not None and self._channel.get_state(True) is missed:
-            if loop.time() > until:
+        deadline = loop.time() + min(_COMES_BACK, self._timeout)
+        while self._channel is not None and self._channel.get_state(True) is failed_state:
+            if loop.time() > deadline:
                 return
             await asyncio.sleep(_LOOK)
 
@@ -198,20 +201,20 @@ class RemoteMachine:
 
         if self._certs is None:
             return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
-        tls = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
-        options = (*_OPTIONS, ("grpc.ssl_target_name_override", self._shown_name()))
-        return grpc.aio.secure_channel(self.where, tls, options=options)
+        tls_credentials = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
+        channel_options = (*_OPTIONS, ("grpc.ssl_target_name_override", self._certificate_name()))
+        return grpc.aio.secure_channel(self.where, tls_credentials, options=channel_options)
 
-    def _shown_name(self) -> str:
-        return agent_name(self.name, self._certificate)
+    def _certificate_name(self) -> str:
+        return agent_name(self.name, self._certificate_number)
 
     def _refusal(self, error: Any) -> PodwrightError:
         """Return the agent's own refusal, or Unavailable for every other failure of the call."""
         from podwright.wire.messages import ERROR_KEY
 
-        for key, body in error.trailing_metadata() or ():
-            if key == ERROR_KEY:
-                refusal = error_from_json(json.loads(body))
+        for metadata_key, error_json in error.trailing_metadata() or ():
+            if metadata_key == ERROR_KEY:
+                refusal = error_from_json(json.loads(error_json))
                 if isinstance(refusal, Fenced | Unavailable):
                     return refusal
                 problem = f"machine {self.name}: {refusal.problem}"
@@ -221,14 +224,14 @@ class RemoteMachine:
                     operation=refusal.operation,
                     stranger=isinstance(refusal, Unauthenticated),
                 )
-        code = error.code().name
-        if code == "DEADLINE_EXCEEDED":
+        status_code = error.code().name
+        if status_code == "DEADLINE_EXCEEDED":
             return Unavailable(f"machine {self.name} does not answer within {self._timeout:g} s")
-        if code == "UNIMPLEMENTED":
+        if status_code == "UNIMPLEMENTED":
             return Internal(f"what answers at {self.where} is not an agent of machine {self.name}")
         if self._certs is not None and _WRONG_NAME.search(error.details() or ""):
             return Unavailable(
-                f"what answers at {self.where} has no certificate of {self._shown_name()}",
+                f"what answers at {self.where} has no certificate of {self._certificate_name()}",
                 would_work=f"vipu-admin create certificate {self.name} --agent makes one, for "
                 f"vipu-agent; create agent {self.name} --replace --certificate N believes it",
                 stranger=True,

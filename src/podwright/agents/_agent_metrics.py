@@ -11,26 +11,34 @@ from podwright.http import Figure
 
 
 async def figures(
-    driver: Driver, machine: str, calls: Counter[tuple[str, str]]
+    driver: Driver, machine: str, call_counts: Counter[tuple[str, str]]
 ) -> Iterable[Figure]:
     """Return the current figures.
 
-    calls: the number of calls by method and code. The code of a successful call is `OK`.
+    call_counts: the number of calls by method and code. The code of a successful call is `OK`.
     """
     labels = {"machine": machine}
-    words = "Calls that were answered, by how they ended."
+    help_text = "Calls that were answered, by how they ended."
     call_figures = [
-        Figure("agent_calls", words, count, {**labels, "method": method, "code": code}, total=True)
-        for (method, code), count in sorted(calls.items())
+        Figure(
+            "agent_calls",
+            help_text,
+            count,
+            {**labels, "method": method, "code": result_code},
+            total=True,
+        )
+        for (method, result_code), count in sorted(call_counts.items())
     ]
     try:
-        report = await driver.describe()
+        machine_report = await driver.describe()
     except PodwrightError:
         return [Figure("agent_healthy", "1: its devices answer.", 0, labels), *call_figures]
-    configured = len(report.configured)
+    configured_count = len(machine_report.configured)
     return [
         Figure("agent_healthy", "1: its devices answer.", 1, labels),
-        Figure("agent_devices", "Devices of the machine.", len(report.devices), labels),
-        Figure("agent_devices_configured", "Devices that are in a partition.", configured, labels),
+        Figure("agent_devices", "Devices of the machine.", len(machine_report.devices), labels),
+        Figure(
+            "agent_devices_configured", "Devices that are in a partition.", configured_count, labels
+        ),
         *call_figures,
     ]

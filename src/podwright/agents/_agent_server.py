@@ -58,9 +58,9 @@ class Agent:
         machine: str,
         *,
         secret: Secret | None = None,
-        certs: Path | None = None,
+        certs_folder: Path | None = None,
     ) -> None:
-        if secret is None and certs is None:
+        if secret is None and certs_folder is None:
             raise InvalidRequest(
                 "an agent without a key or certificates would take orders from anybody",
                 operation=f"serve machine {machine}",
@@ -69,7 +69,7 @@ class Agent:
         self._machine = machine
         self._driver = driver
         self._secret = secret
-        self._certs = certs
+        self._certs = certs_folder
         self._one_at_a_time = asyncio.Lock()
         self._server: Any = None
         #: The number of calls by method and result: `OK`, or the code of a refusal.
@@ -85,19 +85,19 @@ class Agent:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if self._certs is None:
-                bound = int(server.add_insecure_port(address))
+                bound_port = int(server.add_insecure_port(address))
             else:
-                bound = int(server.add_secure_port(address, _tls(self._certs)))
+                bound_port = int(server.add_secure_port(address, _tls(self._certs)))
         except RuntimeError:
-            bound = 0
-        if not bound:
+            bound_port = 0
+        if not bound_port:
             raise Unavailable(
                 f"cannot listen on {address}: it is taken, or no address of this machine",
                 would_work="give another --port, or 0 for a free one",
             )
         await server.start()
         self._server = server
-        return bound
+        return bound_port
 
     async def stop(self, grace: float = 2.0) -> None:
         """Accept no more calls. Calls under way have `grace` seconds to end."""
@@ -120,20 +120,20 @@ class Agent:
         return Empty()
 
     async def _configure(self, request: ConfigureRequest) -> None:
-        words = (request.partition, request.epoch, request.devices)
+        configure_arguments = (request.partition, request.epoch, request.devices)
         if isinstance(self._driver, OwnedDriver):
-            await self._driver.configure_for(request.owner, *words)
+            await self._driver.configure_for(request.owner, *configure_arguments)
         else:
-            await self._driver.configure(*words)
+            await self._driver.configure(*configure_arguments)
 
     def handler(self, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
         """Return the handler that answers the bytes of one call with bytes."""
-        kind = AGENT_METHODS[name].request
+        request_type = AGENT_METHODS[name].request
 
-        async def handle(body: bytes, context: Any) -> bytes:
+        async def handle(request_bytes: bytes, context: Any) -> bytes:
             try:
-                nonce = self._identify(name, body, context)
-                reply = encode(await self.answer(name, decode(kind, body)))
+                nonce = self._identify(name, request_bytes, context)
+                reply_bytes = encode(await self.answer(name, decode(request_type, request_bytes)))
             except PodwrightError as error:
                 refusal = error
             except Exception:
@@ -143,10 +143,10 @@ class Agent:
                 )
             else:
                 if self._secret is not None:
-                    proof = self._secret.sign_answer(nonce, reply)
-                    context.set_trailing_metadata(((PROOF_KEY, proof),))
+                    reply_proof = self._secret.sign_answer(nonce, reply_bytes)
+                    context.set_trailing_metadata(((PROOF_KEY, reply_proof),))
                 self.calls[name, "OK"] += 1
-                return reply
+                return reply_bytes
             self.calls[name, refusal.code] += 1
             _log.info("%s: %s", name, refusal.message)
             await context.abort(
@@ -158,57 +158,61 @@ class Agent:
 
         return handle
 
-    def _identify(self, name: str, body: bytes, context: Any) -> str:
+    def _identify(self, method_name: str, request_bytes: bytes, call_context: Any) -> str:
         if self._certs is not None:
-            certificate_names = context.auth_context().get("x509_subject_alternative_name", ())
+            certificate_names = call_context.auth_context().get("x509_subject_alternative_name", ())
             if SERVER_URI.encode() not in certificate_names:
                 raise Unauthenticated(
                     "this caller's certificate is not a server's",
-                    operation=name,
+                    operation=method_name,
                     would_work="start vipu-server with the certificates of vipu-server --tls-init",
                 )
         if self._secret is None:
             return ""
-        credential = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
-        lasting = AGENT_METHODS[name].changes
-        return self._secret.check(name, body, str(credential), self._machine, lasting=lasting)
+        credential = dict(call_context.invocation_metadata() or ()).get(AUTH_KEY, "")
+        changes_state = AGENT_METHODS[method_name].changes
+        return self._secret.check(
+            method_name, request_bytes, str(credential), self._machine, lasting=changes_state
+        )
 
     async def _describe(self) -> MachineState:
-        report = await self._driver.describe()
+        machine_report = await self._driver.describe()
         return MachineState(
-            name=report.name,
-            family=report.family,
+            name=machine_report.name,
+            family=machine_report.family,
             devices=[
                 DeviceState(
-                    index=d.index,
-                    ip=d.ip,
-                    server_port=d.server_port,
-                    rdma_port=d.rdma_port,
-                    arch_id=d.arch_id,
-                    chip_id=d.chip_id,
-                    healthy=d.healthy,
-                    attributes=dict(d.attributes),
+                    index=device.index,
+                    ip=device.ip,
+                    server_port=device.server_port,
+                    rdma_port=device.rdma_port,
+                    arch_id=device.arch_id,
+                    chip_id=device.chip_id,
+                    healthy=device.healthy,
+                    attributes=dict(device.attributes),
                 )
-                for d in report.devices
+                for device in machine_report.devices
             ],
             configured=[
                 Configured(index=index, partition=partition, epoch=epoch)
-                for index, (partition, epoch) in report.configured.items()
+                for index, (partition, epoch) in machine_report.configured.items()
             ],
-            software=report.software,
-            links=dict(report.links or {}),
-            fence=report.fence,
-            cuts_off=report.cuts_off,
-            uid=report.uid,
+            software=machine_report.software,
+            links=dict(machine_report.links or {}),
+            fence=machine_report.fence,
+            cuts_off=machine_report.cuts_off,
+            uid=machine_report.uid,
             protocol=PROTOCOL,
             oldest_server=OLDEST_PEER,
         )
 
 
-def _tls(folder: Path) -> Any:
-    ca, key, cert = read_certificates(str(folder))
+def _tls(certs_folder: Path) -> Any:
+    authority_certificate, private_key, certificate = read_certificates(str(certs_folder))
     return grpc.ssl_server_credentials(
-        [(key, cert)], root_certificates=ca, require_client_auth=True
+        [(private_key, certificate)],
+        root_certificates=authority_certificate,
+        require_client_auth=True,
     )
 
 
@@ -217,8 +221,10 @@ class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def __init__(self, agent: Agent) -> None:
         self._handlers = {
-            f"/{AGENT_SERVICE}/{name}": grpc.unary_unary_rpc_method_handler(agent.handler(name))
-            for name in AGENT_METHODS
+            f"/{AGENT_SERVICE}/{method_name}": grpc.unary_unary_rpc_method_handler(
+                agent.handler(method_name)
+            )
+            for method_name in AGENT_METHODS
         }
 
     def service(self, details: Any) -> Any:

@@ -123,8 +123,8 @@ class MemoryFabricJournal:
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`."""
-        for key, body in changes.items():
-            if body is None:
-                self._entries.pop(key, None)
+        for entry_key, entry_value in changes.items():
+            if entry_value is None:
+                self._entries.pop(entry_key, None)
             else:
-                self._entries[key] = body
+                self._entries[entry_key] = entry_value

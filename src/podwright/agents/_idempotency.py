@@ -34,9 +34,9 @@ class Heard:
     one of this format.
     """
 
-    def __init__(self, keep: float, path: Path | None = None, *, now: float = 0.0) -> None:
-        self._keep, self._path = keep, path
-        self._nonces: dict[str, float] = {}
+    def __init__(self, keep_seconds: float, path: Path | None = None, *, now: float = 0.0) -> None:
+        self._keep, self._path = keep_seconds, path
+        self._nonce_times: dict[str, float] = {}
         self._last: dict[str, Call] = {}
         self._lines = 0
         if path is not None:
@@ -48,28 +48,31 @@ class Heard:
         Raises wire.Unauthenticated for a call that was received before, and wire.Fenced for a call
         of a server that a newer one has replaced.
         """
-        if call.nonce in self._nonces:
+        if call.nonce in self._nonce_times:
             raise Unauthenticated(
                 "the agent does not know this caller: it was played again",
                 would_work="make a new call",
             )
-        last = self._last.get(call.server)
-        if last is not None and call.epoch < last.epoch:
+        latest_call = self._last.get(call.server)
+        if latest_call is not None and call.epoch < latest_call.epoch:
             raise Fenced(
-                f"a newer start of this server (epoch {last.epoch}, not {call.epoch}) gives the "
+                f"a newer start of this server (epoch {latest_call.epoch}, not {call.epoch}) gives "
+                "the "
                 "orders now"
             )
         self._forget(now)
-        self._nonces[call.nonce] = call.at
-        if last is None or (call.epoch, call.at) >= (last.epoch, last.at):
+        self._nonce_times[call.nonce] = call.at
+        if latest_call is None or (call.epoch, call.at) >= (latest_call.epoch, latest_call.at):
             self._last[call.server] = call
         if lasting and self._path is not None:
             self._write(self._path, call)
 
     def _forget(self, now: float) -> None:
-        old = [nonce for nonce, heard_at in self._nonces.items() if now - heard_at > self._keep]
-        for nonce in old:
-            del self._nonces[nonce]
+        expired_nonces = [
+            nonce for nonce, signed_at in self._nonce_times.items() if now - signed_at > self._keep
+        ]
+        for nonce in expired_nonces:
+            del self._nonce_times[nonce]
 
     def _write(self, path: Path, call: Call) -> None:
         try:
@@ -86,17 +89,17 @@ class Heard:
 
     def _rewrite(self, path: Path) -> None:
         """Replace the file with one that contains only the calls that have not expired."""
-        remaining = {call.nonce: call for call in self._last.values()}
-        for nonce, heard_at in self._nonces.items():
-            remaining.setdefault(nonce, Call(nonce, heard_at, "", 0))
-        fresh = path.with_name(path.name + ".new")
-        fresh.unlink(missing_ok=True)
-        with open(fresh, "wb", opener=_private) as file:
-            file.writelines(msgspec.json.encode(call) + b"\n" for call in remaining.values())
+        remaining_calls = {call.nonce: call for call in self._last.values()}
+        for nonce, signed_at in self._nonce_times.items():
+            remaining_calls.setdefault(nonce, Call(nonce, signed_at, "", 0))
+        new_path = path.with_name(path.name + ".new")
+        new_path.unlink(missing_ok=True)
+        with open(new_path, "wb", opener=_private) as file:
+            file.writelines(msgspec.json.encode(call) + b"\n" for call in remaining_calls.values())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, path)
-        self._lines = len(remaining)
+        os.replace(new_path, path)
+        self._lines = len(remaining_calls)
 
     def _load(self, path: Path, now: float) -> None:
         try:
@@ -105,20 +108,20 @@ class Heard:
             return
         except OSError as error:
             raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
-        for number, line in enumerate(lines):
+        for line_number, line in enumerate(lines):
             try:
                 call = msgspec.json.decode(line, type=Call) if line else None
             except msgspec.MsgspecError:
-                if number == len(lines) - 1:
+                if line_number == len(lines) - 1:
                     break  # killed while writing it, so the call was not obeyed
                 raise InvalidRequest(
                     f"{path} holds no calls of servers", would_work="move it away"
                 ) from None
             if call is None:
                 continue
-            self._nonces[call.nonce] = call.at
-            last = self._last.get(call.server)
-            if call.server and (last is None or call.epoch >= last.epoch):
+            self._nonce_times[call.nonce] = call.at
+            latest_call = self._last.get(call.server)
+            if call.server and (latest_call is None or call.epoch >= latest_call.epoch):
                 self._last[call.server] = call
         self._forget(now)
         self._rewrite(path)

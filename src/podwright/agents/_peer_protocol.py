@@ -24,16 +24,20 @@ def check_agent(machine: str, protocol: int, oldest_peer: int) -> None:
     protocol, oldest_peer: as the agent reports them. `data["incompatible"]` of the error is true.
     """
     if oldest_peer > PROTOCOL:
-        newer, older, cure = "its agent", "this server", "upgrade vipu-server"
+        newer_side, older_side, upgrade_advice = "its agent", "this server", "upgrade vipu-server"
     elif protocol < OLDEST_PEER:
-        newer, older, cure = "this server", "its agent", f"upgrade vipu-agent on {machine}"
+        newer_side, older_side, upgrade_advice = (
+            "this server",
+            "its agent",
+            f"upgrade vipu-agent on {machine}",
+        )
     else:
         return
     raise WrongState(
-        f"{newer} is too new for {older} (protocols {max(protocol, PROTOCOL)} and "
+        f"{newer_side} is too new for {older_side} (protocols {max(protocol, PROTOCOL)} and "
         f"{min(protocol, PROTOCOL)})",
         operation=f"machine {machine}",
-        would_work=f"{cure}; until then nothing there is changed",
+        would_work=f"{upgrade_advice}; until then nothing there is changed",
         machine=machine,
         incompatible=True,
     )

@@ -35,11 +35,11 @@ def read_key(path: Path) -> bytes:
     Raises wire.InvalidRequest when other users may read the file, or when the key is too short.
     """
     try:
-        mode = path.stat().st_mode
+        file_mode = path.stat().st_mode
         key = path.read_bytes().strip()
     except OSError as error:
         raise InvalidRequest(f"cannot read the key {path}: {error.strerror}") from None
-    if stat.S_IMODE(mode) & 0o077:
+    if stat.S_IMODE(file_mode) & 0o077:
         raise InvalidRequest(
             f"the key {path} can be read by others", would_work=f"chmod 600 {path}"
         )
@@ -63,15 +63,19 @@ def machine_key(path: Path) -> bytes:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        temporary_path = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         if not path.exists():
-            with open(fresh, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            with open(
+                temporary_path,
+                "x",
+                opener=lambda opened_path, flags: os.open(opened_path, flags, 0o600),
+            ) as file:
                 file.write(secrets.token_hex(32) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
-                os.link(fresh, path)  # complete when it appears; never replaces another's
-            fresh.unlink()
+                os.link(temporary_path, path)  # complete when it appears; never replaces another's
+            temporary_path.unlink()
     except OSError as error:
         raise InvalidRequest(
             f"cannot make the key {path}: {(error.strerror or '').lower()}",
@@ -89,11 +93,15 @@ class Secret:
     """
 
     def __init__(
-        self, key: bytes, *, clock: Callable[[], float] = time.time, heard: Heard | None = None
+        self,
+        key: bytes,
+        *,
+        clock: Callable[[], float] = time.time,
+        received_calls: Heard | None = None,
     ) -> None:
         self._key = key
         self._clock = clock
-        self._heard = heard or Heard(2 * WINDOW)
+        self._heard = received_calls or Heard(2 * WINDOW)
         self._server, self._epoch = "", 0
 
     def introduce(self, server: str, epoch: int) -> None:
@@ -102,14 +110,20 @@ class Secret:
         """
         self._server, self._epoch = server, epoch
 
-    def sign(self, call: str, body: bytes, machine: str) -> tuple[str, str]:
+    def sign(self, call_name: str, body: bytes, machine: str) -> tuple[str, str]:
         """Sign a call to the agent of a machine.
 
         Returns the credential for the metadata, and the nonce that the reply must prove.
         """
         nonce = secrets.token_hex(16)
-        signed = (f"{self._clock():.3f}", nonce, machine, self._server or "-", str(self._epoch))
-        return " ".join((*signed, self._mac("call", call, *signed, body))), nonce
+        signed_fields = (
+            f"{self._clock():.3f}",
+            nonce,
+            machine,
+            self._server or "-",
+            str(self._epoch),
+        )
+        return " ".join((*signed_fields, self._mac("call", call_name, *signed_fields, body))), nonce
 
     def check(
         self, call: str, body: bytes, credential: str, machine: str, *, lasting: bool = True
@@ -119,13 +133,15 @@ class Secret:
         lasting: the agent must not obey the call twice, even after a restart. Raises
         wire.Unauthenticated, and wire.Fenced for a server that was replaced.
         """
-        parts = credential.split(" ")
-        if len(parts) != 6:
-            raise _stranger("it is not signed", call)
-        *words, mac = parts
-        if not hmac.compare_digest(mac.encode(), self._mac("call", call, *words, body).encode()):
-            raise _stranger("it is signed with another key", call)
-        when, nonce, addressee, server, epoch = words
+        credential_parts = credential.split(" ")
+        if len(credential_parts) != 6:
+            raise _unknown_caller("it is not signed", call)
+        *signed_fields, mac = credential_parts
+        if not hmac.compare_digest(
+            mac.encode(), self._mac("call", call, *signed_fields, body).encode()
+        ):
+            raise _unknown_caller("it is signed with another key", call)
+        signed_at, nonce, addressee, server, epoch = signed_fields
         if addressee != machine:
             raise Unauthenticated(
                 f"this call is for machine {addressee}, and this is {machine}",
@@ -133,34 +149,36 @@ class Secret:
                 would_work=f"create agent {machine}, or another address",
             )
         now = self._clock()
-        if not abs(now - float(when)) <= WINDOW:
-            raise _stranger(f"its clock is {now - float(when):.0f} s apart from ours", call)
-        self._heard.hear(Call(nonce, float(when), server, int(epoch)), now, lasting=lasting)
+        if not abs(now - float(signed_at)) <= WINDOW:
+            raise _unknown_caller(
+                f"its clock is {now - float(signed_at):.0f} s apart from ours", call
+            )
+        self._heard.hear(Call(nonce, float(signed_at), server, int(epoch)), now, lasting=lasting)
         return nonce
 
-    def sign_answer(self, nonce: str, body: bytes) -> str:
+    def sign_answer(self, nonce: str, reply_bytes: bytes) -> str:
         """Return the proof for a reply, which goes into its trailing metadata."""
-        return self._mac("answer", nonce, "", "", body)
+        return self._mac("answer", nonce, "", "", reply_bytes)
 
-    def check_answer(self, nonce: str, body: bytes, proof: str) -> None:
+    def check_answer(self, nonce: str, reply_bytes: bytes, proof: str) -> None:
         """Raise wire.Unauthenticated for a reply of somebody who does not have the key."""
-        if not hmac.compare_digest(proof, self.sign_answer(nonce, body)):
+        if not hmac.compare_digest(proof, self.sign_answer(nonce, reply_bytes)):
             raise Unauthenticated(
                 "what answers there does not have the server's agent key",
                 would_work="start server and agent with the same --agent-key file",
             )
 
-    def _mac(self, kind: str, *parts: str | bytes) -> str:
-        digest = hmac.new(self._key, f"podwright-agent {kind}".encode(), hashlib.sha256)
+    def _mac(self, message_kind: str, *parts: str | bytes) -> str:
+        digest = hmac.new(self._key, f"podwright-agent {message_kind}".encode(), hashlib.sha256)
         for part in parts:
-            raw = part.encode() if isinstance(part, str) else part
-            digest.update(len(raw).to_bytes(8, "big") + raw)
+            part_bytes = part.encode() if isinstance(part, str) else part
+            digest.update(len(part_bytes).to_bytes(8, "big") + part_bytes)
         return digest.hexdigest()
 
 
-def _stranger(problem: str, call: str) -> Unauthenticated:
+def _unknown_caller(problem: str, call_name: str) -> Unauthenticated:
     return Unauthenticated(
         f"the agent does not know this caller: {problem}",
-        operation=call,
+        operation=call_name,
         would_work="start server and agent with the same --agent-key file, and set their clocks",
     )

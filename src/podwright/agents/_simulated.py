@@ -75,7 +75,7 @@ class SimulatedMachine:
         server_port: int = 31000,
         rdma_port: int = 32000,
         sleep: Sleep = asyncio.sleep,
-        keep_calls: int = 0,
+        max_kept_calls: int = 0,
         links: Mapping[str, str] | None = None,
         serial: str = "",
     ) -> None:
@@ -95,26 +95,26 @@ class SimulatedMachine:
         self._server_port = server_port
         self._rdma_port = rdma_port
         self._sleep = sleep
-        self._keep_calls = keep_calls
+        self._max_kept_calls = max_kept_calls
         self._plan = _Plan()
 
     # -- what tests set ----------------------------------------------------------------------
 
-    def delay(self, kind: str, seconds: float) -> None:
+    def delay(self, call_kind: str, delay_seconds: float) -> None:
         """Let every call of this kind take that many seconds."""
-        self._plan.delays[kind] = seconds
+        self._plan.delays[call_kind] = delay_seconds
 
-    def fail_next(self, kind: str, count: int = 1, fault: Fault = Fault.FAIL) -> None:
+    def fail_next(self, call_kind: str, call_count: int = 1, fault: Fault = Fault.FAIL) -> None:
         """Let the next calls of this kind fail in this way."""
-        self._plan.faults.setdefault(kind, []).extend([fault] * count)
+        self._plan.faults.setdefault(call_kind, []).extend([fault] * call_count)
 
     def set_down(self, down: bool) -> None:
         """Let the machine answer no call, until this is revoked. Devices keep their state."""
         self._plan.down = down
 
-    def set_healthy(self, index: int, healthy: bool) -> None:
+    def set_healthy(self, device_index: int, healthy: bool) -> None:
         """Make a device healthy or not. An unhealthy device refuses to be configured or reset."""
-        self.devices[index].healthy = healthy
+        self.devices[device_index].healthy = healthy
 
     def heal(self) -> None:
         """Discard all faults to come."""
@@ -128,46 +128,48 @@ class SimulatedMachine:
 
     def use(self, epoch: int, devices: Sequence[int]) -> None:
         """Let a lease holder's program touch devices. Raises wire.Fenced for an old epoch."""
-        for index in devices:
-            device = self.devices[index]
+        for device_index in devices:
+            device = self.devices[device_index]
             if epoch < device.seen:
-                raise self._fenced("use", index, epoch)
+                raise self._fenced("use", device_index, epoch)
             device.used_by = device.partition
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
         """Refuse older epochs from now on. Raises wire.Fenced when a device has seen
         a newer epoch than this one.
         """
-        for index in devices:
-            if epoch < self.devices[index].seen:
-                raise self._fenced(kind, index, epoch)
-        for index in devices:
-            self.devices[index].seen = epoch
+        for device_index in devices:
+            if epoch < self.devices[device_index].seen:
+                raise self._fenced(kind, device_index, epoch)
+        for device_index in devices:
+            self.devices[device_index].seen = epoch
 
     # -- the interface of a driver ------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
         """See `Driver.describe`."""
-        lost = await self._enter(Call("describe", "", 0, ()))
-        if lost:
-            raise lost
+        lost_reply_error = await self._enter(Call("describe", "", 0, ()))
+        if lost_reply_error:
+            raise lost_reply_error
         return MachineReport(
-            devices=tuple(self._report(i) for i in range(len(self.devices))),
+            devices=tuple(self._report(device_index) for device_index in range(len(self.devices))),
             configured={
-                i: (d.partition, d.epoch) for i, d in enumerate(self.devices) if d.partition
+                device_index: (device.partition, device.epoch)
+                for device_index, device in enumerate(self.devices)
+                if device.partition
             },
             software="simulated",
             links=self.links,
             name=self.machine.name,
             family=self.family.name,
-            fence=max((d.seen for d in self.devices), default=0),
+            fence=max((device.seen for device in self.devices), default=0),
             cuts_off=self.cuts_off,
             uid=self.uid,
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.configure`."""
-        lost = await self._enter(Call("configure", partition, epoch, tuple(devices)))
+        lost_reply_error = await self._enter(Call("configure", partition, epoch, tuple(devices)))
         for device in self._fence("configure", epoch, devices):
             if device.used_by not in ("", partition) or device.partition not in ("", partition):
                 self.violations.append(
@@ -177,36 +179,36 @@ class SimulatedMachine:
                 device.used_by = ""
             device.partition = partition
             device.epoch = epoch
-        if lost:
-            raise lost
+        if lost_reply_error:
+            raise lost_reply_error
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
-        lost = await self._enter(Call("reset", "", epoch, tuple(devices)))
+        lost_reply_error = await self._enter(Call("reset", "", epoch, tuple(devices)))
         for device in self._fence("reset", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
-        if lost:
-            raise lost
+        if lost_reply_error:
+            raise lost_reply_error
 
     async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
         """See `Driver.fence`. The devices refuse each program that comes with an older epoch."""
-        lost = await self._enter(Call("fence", "", epoch, tuple(devices)))
+        lost_reply_error = await self._enter(Call("fence", "", epoch, tuple(devices)))
         for device in self._fence("fence", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
-        if lost:
-            raise lost
+        if lost_reply_error:
+            raise lost_reply_error
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""
-        lost = await self._enter(Call("release", "", epoch, tuple(devices)))
+        lost_reply_error = await self._enter(Call("release", "", epoch, tuple(devices)))
         for device in self._fence("release", epoch, devices):
             device.used_by = ""
             device.partition = ""
             device.epoch = epoch
-        if lost:
-            raise lost
+        if lost_reply_error:
+            raise lost_reply_error
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -214,17 +216,17 @@ class SimulatedMachine:
         """Log the call, then delay or fail it as planned. Returns an error to raise after the
         work.
         """
-        if self._keep_calls:
+        if self._max_kept_calls:
             self.calls.append(call)
-            del self.calls[: -self._keep_calls]
-        plan = self._plan
-        if (seconds := plan.delays.get(call.kind, 0.0)) > 0:
-            await self._sleep(seconds)
-        if plan.down:
+            del self.calls[: -self._max_kept_calls]
+        fault_plan = self._plan
+        if (delay_seconds := fault_plan.delays.get(call.kind, 0.0)) > 0:
+            await self._sleep(delay_seconds)
+        if fault_plan.down:
             raise self._silent()
-        if not (faults := plan.faults.get(call.kind)):
+        if not (planned_faults := fault_plan.faults.get(call.kind)):
             return None
-        fault = faults.pop(0)
+        fault = planned_faults.pop(0)
         if fault is Fault.HANG:
             await asyncio.Event().wait()
         if fault is Fault.FAIL:
@@ -236,46 +238,47 @@ class SimulatedMachine:
     def _silent(self) -> Unavailable:
         return Unavailable(f"machine {self.machine.name} does not answer")
 
-    def _fence(self, kind: str, epoch: int, devices: Sequence[int]) -> list[SimulatedDevice]:
-        chosen = []
-        for index in devices:
-            device = self.devices[index]
+    def _fence(self, call_kind: str, epoch: int, devices: Sequence[int]) -> list[SimulatedDevice]:
+        fenced_devices = []
+        for device_index in devices:
+            device = self.devices[device_index]
             if epoch < device.seen:
-                raise self._fenced(kind, index, epoch)
-            if not device.healthy and kind not in ("release", "fence"):
+                raise self._fenced(call_kind, device_index, epoch)
+            if not device.healthy and call_kind not in ("release", "fence"):
                 raise Internal(
-                    f"{self.family.device_noun} {index} of machine {self.machine.name} is unhealthy"
+                    f"{self.family.device_noun} {device_index} of machine {self.machine.name} is "
+                    "unhealthy"
                 )
-            chosen.append(device)
-        for device in chosen:
+            fenced_devices.append(device)
+        for device in fenced_devices:
             device.seen = epoch
-        return chosen
+        return fenced_devices
 
-    def _fenced(self, kind: str, index: int, epoch: int) -> Fenced:
+    def _fenced(self, call_kind: str, device_index: int, epoch: int) -> Fenced:
         return Fenced(
-            f"{self.family.device_noun} {index} of machine {self.machine.name} has seen "
-            f"epoch {self.devices[index].seen}, newer than {epoch}",
-            operation=kind,
+            f"{self.family.device_noun} {device_index} of machine {self.machine.name} has seen "
+            f"epoch {self.devices[device_index].seen}, newer than {epoch}",
+            operation=call_kind,
         )
 
-    def _report(self, index: int) -> DeviceReport:
+    def _report(self, device_index: int) -> DeviceReport:
         return DeviceReport(
-            index=index,
+            index=device_index,
             ip=self._ip,
-            server_port=self._server_port + index,
-            rdma_port=self._rdma_port + index,
+            server_port=self._server_port + device_index,
+            rdma_port=self._rdma_port + device_index,
             arch_id=2,
-            chip_id=f"{self.serial}-{index}",
-            healthy=self.devices[index].healthy,
-            attributes=self._attributes(index),
+            chip_id=f"{self.serial}-{device_index}",
+            healthy=self.devices[device_index].healthy,
+            attributes=self._attributes(device_index),
         )
 
-    def _attributes(self, index: int) -> dict[str, str]:
+    def _attributes(self, device_index: int) -> dict[str, str]:
         if self.family.attachment is not Attachment.FABRIC:
             return {"name": "SIMULATED", "driver version": "simulated"}
         return {
             # The keys are those that `vipu list ipu-attrs` is documented to show.
-            "board ipu index": str(index),
+            "board ipu index": str(device_index),
             "board serial number": self.serial,
             "board type": "SIMULATED",
             "clock": "1330MHz",

@@ -22,17 +22,17 @@ from podwright.errors import AlreadyExists, Internal, InvalidRequest
 from podwright.fabric import Machine
 
 
-def check_epoch(epoch: int, seen: int, action: str) -> None:
+def check_epoch(epoch: int, highest_epoch: int, operation: str) -> None:
     """Raise wire.InvalidRequest for an epoch that no server can have reached.
 
-    If an agent obeyed such an epoch once, it would refuse every server from then on. seen: the
-    highest epoch so far; 0: none yet.
+    If an agent obeyed such an epoch once, it would refuse every server from then on. highest_epoch:
+    the highest epoch so far; 0: none yet.
     """
-    epoch_limit = min(EPOCH_LIMIT, seen + EPOCH_STEP) if seen else EPOCH_LIMIT
+    epoch_limit = min(EPOCH_LIMIT, highest_epoch + EPOCH_STEP) if highest_epoch else EPOCH_LIMIT
     if not 0 <= epoch < epoch_limit:
         raise InvalidRequest(
             f"epoch {epoch} is none that a server can have come to",
-            operation=action,
+            operation=operation,
             would_work=f"choose one below {epoch_limit}",
         )
 
@@ -73,27 +73,29 @@ class SavedMachine:
         self._path = path
         self._lock = _lock(path)
         try:
-            saved = msgspec.json.decode(path.read_bytes(), type=_SavedState)
-            records = [
-                (own, msgspec.convert(record, type(own)))
-                for own, record in zip(machine.devices, saved.devices, strict=False)
+            saved_state = msgspec.json.decode(path.read_bytes(), type=_SavedState)
+            record_pairs = [
+                (device_record, msgspec.convert(saved_record, type(device_record)))
+                for device_record, saved_record in zip(
+                    machine.devices, saved_state.devices, strict=False
+                )
             ]
         except FileNotFoundError:
-            saved, records = _SavedState(machine.machine.name), []
+            saved_state, record_pairs = _SavedState(machine.machine.name), []
         except (OSError, msgspec.MsgspecError) as error:
             raise InvalidRequest(
                 f"cannot read the agent's state {path}: {error}",
                 would_work="move it away if the machine may be reset; its devices then count "
                 "as unknown to it",
             ) from None
-        if saved.machine != machine.machine.name:
+        if saved_state.machine != machine.machine.name:
             raise InvalidRequest(
-                f"{path} is the state of machine {saved.machine}, not {machine.machine.name}",
+                f"{path} is the state of machine {saved_state.machine}, not {machine.machine.name}",
                 would_work="give another --state",
             )
-        for own, record in records:
-            for field in fields(record):
-                setattr(own, field.name, getattr(record, field.name))
+        for device_record, saved_record in record_pairs:
+            for field in fields(saved_record):
+                setattr(device_record, field.name, getattr(saved_record, field.name))
 
     def let_go(self) -> None:
         """Release the file, so that another agent can serve from it."""
@@ -136,44 +138,49 @@ class SavedMachine:
         await self._machine.release(epoch, devices)
         self._save()
 
-    def _fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
-        known = len(self._machine.devices)
-        if strangers := [index for index in devices if not 0 <= index < known]:
+    def _fence(self, call_kind: str, epoch: int, devices: Sequence[int]) -> None:
+        device_count = len(self._machine.devices)
+        if unknown_indices := [
+            device_index for device_index in devices if not 0 <= device_index < device_count
+        ]:
             raise InvalidRequest(
-                f"machine {self._machine.machine.name} has no device {strangers[0]}",
-                operation=kind,
-                would_work=f"0 to {known - 1}",
+                f"machine {self._machine.machine.name} has no device {unknown_indices[0]}",
+                operation=call_kind,
+                would_work=f"0 to {device_count - 1}",
             )
-        seen = max((device.seen for device in self._machine.devices), default=0)
-        check_epoch(epoch, seen, kind)
-        self._machine.raise_fence(kind, epoch, devices)
+        highest_epoch = max((device.seen for device in self._machine.devices), default=0)
+        check_epoch(epoch, highest_epoch, call_kind)
+        self._machine.raise_fence(call_kind, epoch, devices)
         self._save()
 
     def _save(self) -> None:
-        name = self._machine.machine.name
-        content = msgspec.json.encode(_SavedState(name, tuple(self._machine.devices)))
-        fresh = self._path.with_name(self._path.name + ".new")
+        machine_name = self._machine.machine.name
+        state_json = msgspec.json.encode(_SavedState(machine_name, tuple(self._machine.devices)))
+        temporary_path = self._path.with_name(self._path.name + ".new")
         try:
-            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
+            file_descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(file_descriptor, "wb") as file:
+                file.write(state_json)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(fresh, self._path)
+            os.replace(temporary_path, self._path)
         except OSError as error:
             raise Internal(
-                f"machine {name} cannot write its state {self._path}: {error.strerror}"
+                f"machine {machine_name} cannot write its state {self._path}: {error.strerror}"
             ) from None
 
 
-def _lock(path: Path) -> int:
+def _lock(state_path: Path) -> int:
     """Lock a state file. The lock ends with the process."""
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    lock_descriptor = os.open(
+        state_path.with_name(state_path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600
+    )
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(handle)
+        os.close(lock_descriptor)
         raise AlreadyExists(
-            f"another agent keeps its state in {path}", would_work="end it, or another --state"
+            f"another agent keeps its state in {state_path}",
+            would_work="end it, or another --state",
         ) from None
-    return handle
+    return lock_descriptor

@@ -14,7 +14,7 @@ import os
 import sys
 from typing import Any
 
-from podwright.api._tether import end_with
+from podwright.api._tether import terminate_on_close
 from podwright.api._walk import plan_launch
 from podwright.errors import Internal, PodwrightError
 from podwright.launcher import TIMED_OUT, Exchange, LaunchResult, parse, run_plan
@@ -22,54 +22,57 @@ from podwright.launcher import TIMED_OUT, Exchange, LaunchResult, parse, run_pla
 
 def main() -> int:
     """Run the launch that the request describes. Return its exit code."""
-    request, report = map(int, sys.argv[1:3])
-    for handle in (request, report):
-        os.set_inheritable(handle, False)
-    request_fields = _line(request)
-    end_with(request)
+    request_pipe, report_pipe = map(int, sys.argv[1:3])
+    for pipe_fd in (request_pipe, report_pipe):
+        os.set_inheritable(pipe_fd, False)
+    request_fields = _line(request_pipe)
+    terminate_on_close(request_pipe)
     try:
-        result = _launch(request_fields)
-        code = result.code
-        outcome: dict[str, Any] = {"code": code, "ending": _ending(result)}
+        launch_result = _launch(request_fields)
+        exit_code = launch_result.code
+        report_fields: dict[str, Any] = {"code": exit_code, "ending": _ending(launch_result)}
     except PodwrightError as error:
         print(f"POPRUN ERROR: {error.message}", file=sys.stderr)
-        code, outcome = error.exit_code, {"error": error.to_json(), "code": error.exit_code}
+        exit_code, report_fields = (
+            error.exit_code,
+            {"error": error.to_json(), "code": error.exit_code},
+        )
     except Exception as error:
-        fault = Internal(f"{type(error).__name__}: {error}")
-        code, outcome = 70, {"error": fault.to_json(), "code": 70}
+        internal_error = Internal(f"{type(error).__name__}: {error}")
+        exit_code, report_fields = 70, {"error": internal_error.to_json(), "code": 70}
     with contextlib.suppress(BrokenPipeError):  # the program has gone, so nobody reads the report
-        os.write(report, json.dumps(outcome).encode() + b"\n")
-    return code
+        os.write(report_pipe, json.dumps(report_fields).encode() + b"\n")
+    return exit_code
 
 
-def _line(handle: int) -> dict[str, Any]:
-    text = b""
-    while not text.endswith(b"\n"):
-        chunk = os.read(handle, 65536)
+def _line(request_pipe: int) -> dict[str, Any]:
+    request_line = b""
+    while not request_line.endswith(b"\n"):
+        chunk = os.read(request_pipe, 65536)
         if not chunk:
             sys.exit(1)
-        text += chunk
-    fields: dict[str, Any] = json.loads(text)
-    return fields
+        request_line += chunk
+    request_fields: dict[str, Any] = json.loads(request_line)
+    return request_fields
 
 
-def _ending(result: LaunchResult) -> dict[str, Any]:
+def _ending(launch_result: LaunchResult) -> dict[str, Any]:
     """Return the report of a launch that has ended, for the program that launched it."""
-    cause = result.cause
+    cause = launch_result.cause
     if cause is None:
         return {}
     timed_out = cause.code == TIMED_OUT and cause.instance < 0
     return {"cause": cause.text, "instance": cause.instance, "timed_out": timed_out}
 
 
-def _launch(fields: dict[str, Any]) -> LaunchResult:
-    options = parse(fields["words"])
+def _launch(request_fields: dict[str, Any]) -> LaunchResult:
+    options = parse(request_fields["words"])
     environ = dict(os.environ)
     plan = plan_launch(options, environ)
     exchange = None
-    if folder := fields["folder"]:
-        with open(os.path.join(folder, "call"), "rb") as file:
-            exchange = Exchange(file.read(), folder)
+    if run_folder := request_fields["folder"]:
+        with open(os.path.join(run_folder, "call"), "rb") as file:
+            exchange = Exchange(file.read(), run_folder)
     return run_plan(plan, environ, exchange=exchange)
 
 

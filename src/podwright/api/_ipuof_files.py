@@ -29,76 +29,82 @@ def own_folder() -> Path:
     return Path.home() / ".ipuof.conf.d"
 
 
-def write(info: PartitionInfo, *, system_wide: bool, report: Callable[[str], None]) -> None:
+def write(
+    partition_info: PartitionInfo, *, system_wide: bool, report: Callable[[str], None]
+) -> None:
     """Write the files of an ACTIVE partition, in place of older ones with its name.
 
     The user's own files are private; files for all accounts can be read by all. report: gets a line
     for an error, which is not raised, because the partition exists all the same.
     """
-    folder, mode = (SYSTEM, 0o644) if system_wide else (own_folder(), 0o600)
+    folder, file_mode = (SYSTEM, 0o644) if system_wide else (own_folder(), 0o600)
     try:
         if system_wide:
             folder.mkdir(mode=0o755, exist_ok=True)
         else:
             folder.mkdir(mode=0o700, exist_ok=True)
-        _remove(folder, info.name)
-        gcds = ipuof_gcds(info)
-        for number, gcd in enumerate(gcds):
-            gcd["attributes"][OWNER] = info.name
-            middle = f"_gcd{number}" if len(gcds) > 1 else ""
-            _replace(folder / f"{info.name}{middle}_ipuof.conf", gcd, mode)
+        _remove(folder, partition_info.name)
+        gcds = ipuof_gcds(partition_info)
+        for gcd_index, gcd_config in enumerate(gcds):
+            gcd_config["attributes"][OWNER] = partition_info.name
+            gcd_suffix = f"_gcd{gcd_index}" if len(gcds) > 1 else ""
+            _replace(
+                folder / f"{partition_info.name}{gcd_suffix}_ipuof.conf", gcd_config, file_mode
+            )
     except OSError as error:
-        report(_sentence(folder, info.name, "written", error))
+        report(_sentence(folder, partition_info.name, "written", error))
 
 
-def rewrite(info: PartitionInfo, report: Callable[[str], None]) -> None:
+def rewrite(partition_info: PartitionInfo, report: Callable[[str], None]) -> None:
     """Write the files that exist anew, since the partition's devices may have moved."""
     for folder in (own_folder(), SYSTEM):
-        if any(_files(folder, info.name)):
-            write(info, system_wide=folder == SYSTEM, report=report)
+        if any(_files(folder, partition_info.name)):
+            write(partition_info, system_wide=folder == SYSTEM, report=report)
 
 
-def remove(name: str, report: Callable[[str], None]) -> None:
+def remove(partition_name: str, report_error: Callable[[str], None]) -> None:
     """Remove the files of a partition from both folders."""
     for folder in (own_folder(), SYSTEM):
         try:
-            _remove(folder, name)
+            _remove(folder, partition_name)
         except OSError as error:
-            report(_sentence(folder, name, "removed", error))
+            report_error(_sentence(folder, partition_name, "removed", error))
 
 
-def _remove(folder: Path, name: str) -> None:
-    for path in _files(folder, name):
+def _remove(folder: Path, partition_name: str) -> None:
+    for path in _files(folder, partition_name):
         path.unlink(missing_ok=True)
 
 
-def _files(folder: Path, name: str) -> Iterator[Path]:
+def _files(folder: Path, partition_name: str) -> Iterator[Path]:
     """Yield the files of a folder whose attribute names this partition."""
-    pattern = re.compile(re.escape(name) + r"(_gcd\d+)?_ipuof\.conf")
+    name_pattern = re.compile(re.escape(partition_name) + r"(_gcd\d+)?_ipuof\.conf")
     try:
-        files = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+        matching_paths = sorted(
+            path for path in folder.iterdir() if name_pattern.fullmatch(path.name)
+        )
     except OSError:
         return
-    for path in files:
+    for path in matching_paths:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            if json.loads(path.read_text())["attributes"].get(OWNER) == name:
+            if json.loads(path.read_text())["attributes"].get(OWNER) == partition_name:
                 yield path
 
 
-def _replace(path: Path, content: dict[str, Any], mode: int) -> None:
+def _replace(path: Path, content: dict[str, Any], file_mode: int) -> None:
     """Replace a file completely or not at all, since programs may be reading the folder."""
-    handle, scratch = tempfile.mkstemp(prefix=".", dir=path.parent)
+    scratch_fd, scratch_path = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(scratch_fd, "w") as file:
             json.dump(content, file, indent=2)
             file.write("\n")
-            os.fchmod(file.fileno(), mode)
-        os.replace(scratch, path)
+            os.fchmod(file.fileno(), file_mode)
+        os.replace(scratch_path, path)
     except BaseException:
-        os.unlink(scratch)
+        os.unlink(scratch_path)
         raise
 
 
-def _sentence(folder: Path, name: str, message: str, error: OSError) -> str:
+def _sentence(folder: Path, partition_name: str, failed_action: str, error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
-    return f"The IPUoF files of {name} in {folder} were not {message}: {reason}."
+    return f"The IPUoF files of {partition_name} in {folder} were not {failed_action}: {reason}."

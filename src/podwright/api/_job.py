@@ -27,7 +27,7 @@ Ts = TypeVarTuple("Ts")
 #: The command of every instance. All hosts have the same Python at the same path.
 INSTANCE = (sys.executable, "-P", "-m", "podwright.functions")
 #: Jobs without another reference go on: they end with this program, or when they are done.
-_RUNNING: set[Any] = set()
+_RUNNING_JOBS: set[Any] = set()
 
 
 @overload
@@ -84,15 +84,15 @@ def launch(  # type: ignore[misc]  # mypy compares *args: *Ts with no implementa
     Raises `NotPicklable`, and `InvalidRequest` for an option that poprun does not have.
     """
     replicas, instances = launch_counts(partition, replicas, instances, options)
-    known: dict[str, Option | None] = {
+    poprun_options: dict[str, Option | None] = {
         "num_replicas": replicas,
         "num_instances": instances,
         "vipu_partition": partition if isinstance(partition, str) else None,
         **options,
     }
-    words = [*option_words(known), "--", *INSTANCE]
-    payload = dump_call(function, args, kwargs or {})
-    job: Job[R] = Job(words, payload, instances, place(partition, environ), cwd)
+    poprun_arguments = [*option_words(poprun_options), "--", *INSTANCE]
+    pickled_call = dump_call(function, args, kwargs or {})
+    job: Job[R] = Job(poprun_arguments, pickled_call, instances, place(partition, environ), cwd)
     if partition is not None and not isinstance(partition, str):
         partition._add(job)
     return job
@@ -103,8 +103,8 @@ class Job(Generic[R]):
 
     def __init__(
         self,
-        words: Sequence[str],
-        payload: bytes,
+        poprun_arguments: Sequence[str],
+        pickled_call: bytes,
         instances: int,
         environ: Mapping[str, str],
         cwd: str | None,
@@ -114,23 +114,23 @@ class Job(Generic[R]):
         self._folder = folder.path
         self._end = weakref.finalize(self, _remove, folder)
         self._cancelled = False
-        handle = os.open(self._file("call"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(payload)
-        with open(self._file("log"), "ab") as log:
+        call_fd = os.open(self._file("call"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(call_fd, "wb") as file:
+            file.write(pickled_call)
+        with open(self._file("log"), "ab") as log_file:
             self._process = LaunchProcess(
-                words,
+                poprun_arguments,
                 environ,
                 folder=self._folder,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=log_file,
+                stderr=log_file,
                 cwd=cwd,
             )
-        _RUNNING.add(self)
+        _RUNNING_JOBS.add(self)
 
-    def _file(self, name: str) -> str:
-        return os.path.join(self._folder, name)
+    def _file(self, file_name: str) -> str:
+        return os.path.join(self._folder, file_name)
 
     @property
     def state(self) -> str:
@@ -150,22 +150,22 @@ class Job(Generic[R]):
         """Return whether the job is over."""
         done = self._process.done()
         if done:
-            _RUNNING.discard(self)
+            _RUNNING_JOBS.discard(self)
         return done
 
     def progress(self) -> tuple[int, int]:
         """Return how many instances have returned or raised, and how many there are."""
-        ready = [finished(self._file(f"result.{i}")) for i in range(self.instances)]
-        return sum(ready), len(ready)
+        finished_flags = [finished(self._file(f"result.{i}")) for i in range(self.instances)]
+        return sum(finished_flags), len(finished_flags)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of the job, at most `timeout` seconds. Return whether it has ended.
 
         Ctrl-C cancels the job.
         """
-        over = self._process.wait_or_interrupt(timeout)
+        job_ended = self._process.wait_or_interrupt(timeout)
         self.done()
-        return over
+        return job_ended
 
     def results(self, timeout: float | None = None) -> list[R]:
         """Return what the function returned: one value for each instance, in their order.
@@ -202,11 +202,13 @@ class Job(Generic[R]):
         A line of an instance begins with its tag, such as `[1,0]<stdout>:`.
         """
         with open(self._file("log"), encoding="utf-8", errors="replace") as file:
-            text = file.read()
+            log_text = file.read()
         if instance is None:
-            return text
-        tag = f"[1,{instance}]<"
-        return "".join(line for line in text.splitlines(keepends=True) if line.startswith(tag))
+            return log_text
+        line_tag = f"[1,{instance}]<"
+        return "".join(
+            line for line in log_text.splitlines(keepends=True) if line.startswith(line_tag)
+        )
 
     def cancel(self, *, wait: bool = True) -> None:
         """End the instances in order.
@@ -237,27 +239,30 @@ class Job(Generic[R]):
     def _results(self) -> list[R]:
         if self._process.error:
             raise self._process.error
-        outcomes = [read_outcome(self._file(f"result.{i}"), i) for i in range(self.instances)]
-        if failed := [outcome for outcome in outcomes if outcome and outcome.error]:
-            error = min(failed, key=self._when).error
+        outcomes = [
+            read_outcome(self._file(f"result.{instance}"), instance)
+            for instance in range(self.instances)
+        ]
+        if failed_outcomes := [outcome for outcome in outcomes if outcome and outcome.error]:
+            error = min(failed_outcomes, key=self._result_time_ns).error
             assert error
             raise error
         if self._process.code or None in outcomes:
-            code = self._process.code or 1
-            log = self.logs()[-4000:]
+            exit_code = self._process.code or 1
+            log_end = self.logs()[-4000:]
             if self._cancelled:
-                raise LaunchFailed("the job was cancelled", exit_code=code, log=log)
-            raise self._process.failure(log)
+                raise LaunchFailed("the job was cancelled", exit_code=exit_code, log=log_end)
+            raise self._process.failure(log_end)
         return [outcome.value for outcome in outcomes if outcome]
 
-    def _when(self, outcome: CallOutcome) -> int:
+    def _result_time_ns(self, outcome: CallOutcome) -> int:
         return os.stat(self._file(f"result.{outcome.instance}")).st_mtime_ns
 
     def __repr__(self) -> str:
         return f"<podwright.Job of {self.instances} instances, {self.state}>"
 
 
-def _remove(folder: RunFolder) -> None:
-    folder.remove()
-    for lock in folder.locks:
-        os.close(lock)
+def _remove(run_folder: RunFolder) -> None:
+    run_folder.remove()
+    for lock_fd in run_folder.locks:
+        os.close(lock_fd)

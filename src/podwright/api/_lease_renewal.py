@@ -30,75 +30,81 @@ _OUTAGE = 60.0
 
 def keep(
     client: Client,
-    lease: str,
+    lease_id: str,
     epoch: int,
-    partition: str,
-    left: Callable[[float], bool],
+    partition_name: str,
+    wait_for_release: Callable[[float], bool],
 ) -> None:
     """Renew a lease until it is no longer wanted, then give it back.
 
-    left: waits for at most so many seconds; returns whether the lease is no longer wanted. Raises
-    what the server refuses: Fenced or NotFound once the lease is over.
+    wait_for_release: waits for at most so many seconds; returns whether the lease is no longer
+    wanted. Raises what the server refuses: Fenced or NotFound once the lease is over.
     """
-    lost = False
-    while not lost:
-        lost = left(EVERY)
-        _renew(client, lease, epoch)
-    until = time.monotonic() + _OUTAGE
+    unwanted = False
+    while not unwanted:
+        unwanted = wait_for_release(EVERY)
+        _renew(client, lease_id, epoch)
+    release_deadline = time.monotonic() + _OUTAGE
     while True:
         try:
-            if not _has_children(client, partition, lease):
-                client.release(lease, epoch)
+            if not _has_children(client, partition_name, lease_id):
+                client.release(lease_id, epoch)
                 return
-            _renew(client, lease, epoch)
+            _renew(client, lease_id, epoch)
         except (Unavailable, TimedOut):
-            if time.monotonic() > until:
+            if time.monotonic() > release_deadline:
                 raise
         time.sleep(0.1)
 
 
-def _renew(client: Client, lease: str, epoch: int) -> None:
+def _renew(client: Client, lease_id: str, epoch: int) -> None:
     """Renew the lease once. A server that is away for a while is asked again at the next turn."""
     try:
-        client.renew(lease, epoch, timeout=CALL)
+        client.renew(lease_id, epoch, timeout=CALL)
     except (Fenced, NotFound):
         raise
     except PodwrightError:
         return
 
 
-def _has_children(client: Client, partition: str, lease: str) -> bool:
+def _has_children(client: Client, partition_name: str, lease_id: str) -> bool:
     """Return whether launches within the lease go on.
 
     They give back their own leases at their end.
     """
     try:
-        partition_info = client.get_partition(partition)
+        partition_info = client.get_partition(partition_name)
     except NotFound:
         return False
-    return any(other.parent == lease for other in partition_info.leases)
+    return any(other_lease.parent == lease_id for other_lease in partition_info.leases)
 
 
 def main() -> int:
     """Read the lease from standard input, keep it, and report. Return the exit code."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    settings = json.loads(sys.stdin.buffer.readline())
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
+    for signal_number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(signal_number, signal.SIG_IGN)
+    lease_fields = json.loads(sys.stdin.buffer.readline())
+    stdin_poll = select.poll()
+    stdin_poll.register(0, select.POLLIN)
 
     def left(seconds: float) -> bool:
-        return bool(poll.poll(seconds * 1000)) and not os.read(0, 4096)
+        return bool(stdin_poll.poll(seconds * 1000)) and not os.read(0, 4096)
 
-    body: dict[str, object] = {}
+    refusal_fields: dict[str, object] = {}
     try:
         with open_client(os.environ) as client:
-            keep(client, settings["lease"], settings["epoch"], settings["partition"], left)
+            keep(
+                client,
+                lease_fields["lease"],
+                lease_fields["epoch"],
+                lease_fields["partition"],
+                left,
+            )
     except PodwrightError as error:
-        body = error.to_json()
+        refusal_fields = error.to_json()
     with contextlib.suppress(BrokenPipeError):  # the program has gone, so nobody reads the report
-        os.write(1, json.dumps(body).encode() + b"\n")
-    return 1 if body else 0
+        os.write(1, json.dumps(refusal_fields).encode() + b"\n")
+    return 1 if refusal_fields else 0
 
 
 if __name__ == "__main__":

@@ -60,14 +60,14 @@ class Partition:
     program. Launches that still run in it are ended first.
     """
 
-    def __init__(self, pod: PodOfPartition, reply: AcquireReply) -> None:
-        self._pod, self._lease = pod, reply.lease
+    def __init__(self, pod: PodOfPartition, acquire_reply: AcquireReply) -> None:
+        self._pod, self._lease = pod, acquire_reply.lease
         self._jobs: weakref.WeakSet[Cancellable] = weakref.WeakSet()
         self._over = False
         self._lost: PodwrightError | None = None
         #: The partition as it stood when it was acquired.
-        self.info: PartitionInfo = reply.partition
-        self.created = reply.created
+        self.info: PartitionInfo = acquire_reply.partition
+        self.created = acquire_reply.created
         self._keeper = subprocess.Popen(
             KEEPER,
             stdin=subprocess.PIPE,
@@ -75,9 +75,9 @@ class Partition:
             env=pod.environment(),
             start_new_session=True,
         )
-        line = {"lease": self._lease.id, "epoch": self._lease.epoch, "partition": self.name}
+        lease_fields = {"lease": self._lease.id, "epoch": self._lease.epoch, "partition": self.name}
         assert self._keeper.stdin
-        self._keeper.stdin.write(json.dumps(line).encode() + b"\n")
+        self._keeper.stdin.write(json.dumps(lease_fields).encode() + b"\n")
         self._keeper.stdin.flush()
         hold(self._keeper.stdin)
 
@@ -111,8 +111,8 @@ class Partition:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which other programs, such as poprun, run in this partition."""
-        own = {PARTITION_VARIABLE: self.name, LEASE_VARIABLE: self._lease.id}
-        return {**self._pod.environment(), **own}
+        partition_variables = {PARTITION_VARIABLE: self.name, LEASE_VARIABLE: self._lease.id}
+        return {**self._pod.environment(), **partition_variables}
 
     def close(self) -> None:
         """Give the partition back, and remove it if it was created for this program.
@@ -127,12 +127,12 @@ class Partition:
         for job in list(self._jobs):
             job.cancel()
         assert self._keeper.stdin
-        output, _ = self._keeper.communicate()
-        lines = output.splitlines()
-        if lines:
-            body = json.loads(lines[-1])
-            if body:
-                raise error_from_json(body)
+        keeper_output, _ = self._keeper.communicate()
+        report_lines = keeper_output.splitlines()
+        if report_lines:
+            refusal_fields = json.loads(report_lines[-1])
+            if refusal_fields:
+                raise error_from_json(refusal_fields)
         elif self._keeper.returncode:
             with self._pod.client() as client:  # something has ended the keeper's process
                 client.release(self._lease.id, self._lease.epoch)

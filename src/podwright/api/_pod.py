@@ -87,8 +87,11 @@ def partition(
 
     `Pod.partition` has more options.
     """
-    with connect() as pod, pod.partition(size, gcds=gcds, wait=wait, progress=progress) as created:
-        yield created
+    with (
+        connect() as pod,
+        pod.partition(size, gcds=gcds, wait=wait, progress=progress) as held_partition,
+    ):
+        yield held_partition
 
 
 class Pod:
@@ -169,12 +172,12 @@ class Pod:
             sync_type=SyncType(sync_type),
             profile=profile,
         )
-        program = os.path.basename(sys.argv[0] or "python")
+        program_name = os.path.basename(sys.argv[0] or "python")
         request = AcquireRequest(
             spec=spec,
             create=True,
             duration=duration,
-            holder=holder_words(program, os.getpid(), os.uname().nodename),
+            holder=holder_words(program_name, os.getpid(), os.uname().nodename),
         )
         return Partition(self, self._acquire(request, wait, progress))
 
@@ -186,7 +189,7 @@ class Pod:
 
             if not wait:
                 return acquire_now(client, request)
-            return acquire_in_line(client, request, progress or _unheard)
+            return acquire_in_line(client, request, progress or _ignore_progress)
 
     def create(
         self,
@@ -211,11 +214,15 @@ class Pod:
                 return self._client.create_partition(spec, duration=duration)
         from podwright.client import wait_in_line
 
-        wanted = WaitRequest(create=CreateRequest(spec=spec, duration=duration), priority=priority)
+        wait_request = WaitRequest(
+            create=CreateRequest(spec=spec, duration=duration), priority=priority
+        )
         with self.client() as client:
-            created = wait_in_line(client, wanted, progress or _unheard).partition
-        assert created is not None
-        return created
+            created_partition = wait_in_line(
+                client, wait_request, progress or _ignore_progress
+            ).partition
+        assert created_partition is not None
+        return created_partition
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -249,12 +256,12 @@ class Pod:
         from podwright.client import QUESTION
 
         with self.client() as client:
-            more = True
-            while follow or more:
+            has_more = True
+            while follow or has_more:
                 request = EventsRequest(since=since, timeout=QUESTION if follow else 0.0)
                 reply = client.list_events(request)
                 yield from reply.events
-                more, since = bool(reply.events) and reply.last > since, reply.last
+                has_more, since = bool(reply.events) and reply.last > since, reply.last
 
     def partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
         """Return the visible partitions, by name; of one cluster or allocation if it is named."""
@@ -297,13 +304,13 @@ class Pod:
                 lease_info,
             )
 
-    def _lease(self, name: str) -> LeaseInfo:
+    def _lease(self, lease_id: str) -> LeaseInfo:
         leases = self._client.list_leases()
-        if match := next((lease for lease in leases if lease.id == name), None):
-            return match
-        there_are = f"there are: {', '.join(lease.id for lease in leases)}"
-        would_work = there_are if leases else "there is no lease at all"
-        raise NotFound(f"there is no lease {name!r}", would_work=would_work)
+        if matching_lease := next((lease for lease in leases if lease.id == lease_id), None):
+            return matching_lease
+        known_leases = f"there are: {', '.join(lease.id for lease in leases)}"
+        would_work = known_leases if leases else "there is no lease at all"
+        raise NotFound(f"there is no lease {lease_id!r}", would_work=would_work)
 
     def waiters(self) -> list[WaiterInfo]:
         """Return the server's queue; the waiter that is served first is first."""
@@ -366,9 +373,9 @@ class Pod:
         self.close()
 
     def __repr__(self) -> str:
-        simulated = ", simulated" if self.simulated else ""
-        return f"<podwright.Pod at {self.address}{simulated}>"
+        simulated_suffix = ", simulated" if self.simulated else ""
+        return f"<podwright.Pod at {self.address}{simulated_suffix}>"
 
 
-def _unheard(line: str) -> None:
+def _ignore_progress(progress_line: str) -> None:
     """Ignore a line of progress."""

@@ -77,10 +77,10 @@ class PodAdmin:
     def __init__(self, client: Client, lock: LockType) -> None:
         self._client, self._lock = client, lock
 
-    def _call(self, method: str, request: Value, reply: type[_V]) -> _V:
+    def _call(self, method: str, request: Value, reply_type: type[_V]) -> _V:
         with self._lock:
             answer = self._client.call(method, request)
-        assert isinstance(answer, reply)
+        assert isinstance(answer, reply_type)
         return answer
 
     @property
@@ -204,20 +204,30 @@ class PodAdmin:
             clusters, devices = self._client.list_clusters(), self._client.list_devices()
         states = {}
         for cluster in clusters:
-            states.update({(cluster.name, name): "DRAINED" for name in cluster.drained})
-            states.update({(cluster.name, name): "DOWN" for name in cluster.down})
+            states.update(
+                {(cluster.name, machine_name): "DRAINED" for machine_name in cluster.drained}
+            )
+            states.update({(cluster.name, machine_name): "DOWN" for machine_name in cluster.down})
         rows = []
-        for where, group in groupby(devices, key=lambda one: (one.cluster, one.device.machine)):
-            own = list(group)
+        for cluster_and_machine, device_group in groupby(
+            devices, key=lambda device_info: (device_info.cluster, device_info.device.machine)
+        ):
+            machine_devices = list(device_group)
             rows.append(
                 MachineRow(
-                    machine=where[1],
-                    cluster=where[0],
-                    allocation=own[0].allocation,
-                    state=states.get(where, "UP"),
-                    devices=len(own),
-                    free=sum(one.state == "FREE" for one in own),
-                    partitions=sorted({one.partition for one in own if one.partition}),
+                    machine=cluster_and_machine[1],
+                    cluster=cluster_and_machine[0],
+                    allocation=machine_devices[0].allocation,
+                    state=states.get(cluster_and_machine, "UP"),
+                    devices=len(machine_devices),
+                    free=sum(device_info.state == "FREE" for device_info in machine_devices),
+                    partitions=sorted(
+                        {
+                            device_info.partition
+                            for device_info in machine_devices
+                            if device_info.partition
+                        }
+                    ),
                 )
             )
         return rows
@@ -330,10 +340,12 @@ class PodAdmin:
         """Remove a quota. Raises `NotFound`."""
         with self._lock:
             quotas = self._client.list_quotas()
-        whose = [name for name in (user, allocation) if name]
-        if whose and (user, allocation) not in [(quota.user, quota.allocation) for quota in quotas]:
+        quota_scope = [scope_name for scope_name in (user, allocation) if scope_name]
+        if quota_scope and (user, allocation) not in [
+            (quota.user, quota.allocation) for quota in quotas
+        ]:
             raise NotFound(
-                f"there is no quota of {' in '.join(whose)}",
+                f"there is no quota of {' in '.join(quota_scope)}",
                 would_work="vipu-admin list quotas shows all",
             )
         return self.set_quota(user=user, allocation=allocation)
@@ -387,17 +399,19 @@ class PodAdmin:
             return self._client.backup()
 
 
-def _named(kind: str, name: str, candidates: Sequence[_N]) -> _N:
+def _named(noun: str, wanted_name: str, candidates: Sequence[_N]) -> _N:
     for candidate in candidates:
-        if candidate.name == name:
+        if candidate.name == wanted_name:
             return candidate
-    raise _missing(kind, name, [candidate.name for candidate in candidates])
+    raise _missing(noun, wanted_name, [candidate.name for candidate in candidates])
 
 
-def _missing(kind: str, name: str, names: Sequence[str], action: str = "") -> NotFound:
-    have = ", ".join(names[:8]) or "none"
+def _missing(
+    noun: str, missing_name: str, known_names: Sequence[str], action: str = ""
+) -> NotFound:
+    known_names_text = ", ".join(known_names[:8]) or "none"
     return NotFound(
-        f"there is no {kind} {name}",
-        operation=action or f"get {kind} {name}",
-        would_work=f"there are: {have}",
+        f"there is no {noun} {missing_name}",
+        operation=action or f"get {noun} {missing_name}",
+        would_work=f"there are: {known_names_text}",
     )

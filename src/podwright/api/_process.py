@@ -27,12 +27,12 @@ CHILD = (sys.executable, "-P", "-m", "podwright.api._child")
 Option = bool | int | float | str
 
 
-def described(code: int) -> str:
+def described(exit_code: int) -> str:
     """Return an exit code of a launch in words."""
-    if code > 128:
+    if exit_code > 128:
         with contextlib.suppress(ValueError):
-            return f"the launch was ended by {signal.Signals(code - 128).name}"
-    return f"the launch ended with code {code}"
+            return f"the launch was ended by {signal.Signals(exit_code - 128).name}"
+    return f"the launch ended with code {exit_code}"
 
 
 def option_words(options: Mapping[str, Option | None]) -> list[str]:
@@ -43,22 +43,28 @@ def option_words(options: Mapping[str, Option | None]) -> list[str]:
     """
     from podwright.launcher import OPTIONS
 
-    known = {option.field: option.name for option in OPTIONS}
-    words = []
-    for name, value in options.items():
-        if value is None:
+    option_names = {option.field: option.name for option in OPTIONS}
+    poprun_arguments = []
+    for option_field, option_value in options.items():
+        if option_value is None:
             continue
-        if name not in known:
+        if option_field not in option_names:
             import difflib
 
-            close = difflib.get_close_matches(name, known, n=1)
+            nearest_fields = difflib.get_close_matches(option_field, option_names, n=1)
             raise InvalidRequest(
-                f"there is no option {name!r}",
-                would_work=f"the nearest is {close[0]!r}" if close else "poprun --help lists all",
+                f"there is no option {option_field!r}",
+                would_work=f"the nearest is {nearest_fields[0]!r}"
+                if nearest_fields
+                else "poprun --help lists all",
             )
-        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-        words.append(f"{known[name]}={text}")
-    return words
+        value_text = (
+            ("yes" if option_value else "no")
+            if isinstance(option_value, bool)
+            else str(option_value)
+        )
+        poprun_arguments.append(f"{option_names[option_field]}={value_text}")
+    return poprun_arguments
 
 
 class LaunchProcess:
@@ -66,7 +72,7 @@ class LaunchProcess:
 
     def __init__(
         self,
-        words: Sequence[str],
+        poprun_arguments: Sequence[str],
         environ: Mapping[str, str],
         *,
         folder: str = "",
@@ -75,12 +81,12 @@ class LaunchProcess:
         stderr: int | IO[Any] | None = None,
         cwd: str | None = None,
     ) -> None:
-        request, asking = os.pipe()
-        self._report, report = os.pipe()
+        request_read_fd, request_write_fd = os.pipe()
+        self._report, report_write_fd = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [*CHILD, str(request), str(report)],
-                pass_fds=(request, report),
+                [*CHILD, str(request_read_fd), str(report_write_fd)],
+                pass_fds=(request_read_fd, report_write_fd),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -89,18 +95,20 @@ class LaunchProcess:
                 process_group=0,  # Ctrl-C is passed on once, by this process
             )
         except BaseException:
-            for handle in (asking, self._report):
-                os.close(handle)
+            for pipe_fd in (request_write_fd, self._report):
+                os.close(pipe_fd)
             raise
         finally:
-            os.close(request)
-            os.close(report)
-        self._tether = os.fdopen(asking, "wb", buffering=0)
+            os.close(request_read_fd)
+            os.close(report_write_fd)
+        self._tether = os.fdopen(request_write_fd, "wb", buffering=0)
         hold(self._tether)
         with contextlib.suppress(BrokenPipeError):
-            line = json.dumps({"words": list(words), "folder": folder}).encode() + b"\n"
-            while line:
-                line = line[self._tether.write(line) or 0 :]
+            request_line = (
+                json.dumps({"words": list(poprun_arguments), "folder": folder}).encode() + b"\n"
+            )
+            while request_line:
+                request_line = request_line[self._tether.write(request_line) or 0 :]
         self._ending: dict[str, Any] = {}
         self.code: int | None = None
         self.error: PodwrightError | None = None
@@ -130,20 +138,20 @@ class LaunchProcess:
         """Wait without a thread. Cancelling this call ends only the waiting."""
         if self.done():
             return
-        handle = os.pidfd_open(self.pid)
+        pid_fd = os.pidfd_open(self.pid)
         loop, exited = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(handle, exited.set)
+        loop.add_reader(pid_fd, exited.set)
         try:
             await exited.wait()
         finally:
-            loop.remove_reader(handle)
-            os.close(handle)
+            loop.remove_reader(pid_fd)
+            os.close(pid_fd)
         self.wait()
 
-    def interrupt(self, number: int = signal.SIGTERM) -> None:
+    def interrupt(self, signal_number: int = signal.SIGTERM) -> None:
         """Ask the launch to end. A second call asks it to end at once."""
         if not self.done():
-            self._process.send_signal(number)
+            self._process.send_signal(signal_number)
 
     def wait_or_interrupt(self, timeout: float | None = None) -> bool:
         """Wait for the end.
@@ -161,33 +169,38 @@ class LaunchProcess:
                 self.wait()
             raise
 
-    def failure(self, log: str) -> PodwrightError:
+    def failure(self, log_end: str) -> PodwrightError:
         """Return why a launch that is over failed: the failed instance, or what else ended it.
 
-        log: the end of its log. The error is `TimedOut` where the launch's own `timeout` ended it.
+        log_end: the end of its log. The error is `TimedOut` where the launch's own `timeout` ended
+        it.
         """
-        code = self.code or 1
+        exit_code = self.code or 1
         if self._ending.get("timed_out"):
-            return TimedOut(self._ending["cause"], exit_code=code, log=log)
+            return TimedOut(self._ending["cause"], exit_code=exit_code, log=log_end)
         instance = self._ending.get("instance", -1)
-        who = {"instance": instance} if instance >= 0 else {}
-        text = self._ending.get("cause") or described(code)
-        return LaunchFailed(text, exit_code=code, log=log, **who)
+        failed_instance = {"instance": instance} if instance >= 0 else {}
+        failure_text = self._ending.get("cause") or described(exit_code)
+        return LaunchFailed(failure_text, exit_code=exit_code, log=log_end, **failed_instance)
 
     def _finish(self) -> None:
-        output = b""
-        poll = select.poll()
-        poll.register(self._report, select.POLLIN)
+        report_bytes = b""
+        report_poll = select.poll()
+        report_poll.register(self._report, select.POLLIN)
         # Forks of the launch may have their copy of the pipe open for a moment more, so one line
         # is enough and the end of the file is not awaited.
         while (
-            not output.endswith(b"\n") and poll.poll(0) and (chunk := os.read(self._report, 65536))
+            not report_bytes.endswith(b"\n")
+            and report_poll.poll(0)
+            and (chunk := os.read(self._report, 65536))
         ):
-            output += chunk
+            report_bytes += chunk
         os.close(self._report)
         self._tether.close()
-        returned = self._process.returncode
-        outcome = json.loads(output) if output.endswith(b"\n") else {}
-        self._ending = outcome.get("ending", {})
-        self.error = error_from_json(outcome["error"]) if "error" in outcome else None
-        self.code = outcome.get("code", returned if returned >= 0 else 128 - returned)
+        return_code = self._process.returncode
+        report_fields = json.loads(report_bytes) if report_bytes.endswith(b"\n") else {}
+        self._ending = report_fields.get("ending", {})
+        self.error = error_from_json(report_fields["error"]) if "error" in report_fields else None
+        self.code = report_fields.get(
+            "code", return_code if return_code >= 0 else 128 - return_code
+        )

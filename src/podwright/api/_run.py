@@ -61,9 +61,9 @@ def run(
         environ=environ,
         cwd=cwd,
         options=options,
-    ) as started:
-        started.process.wait_or_interrupt()
-        return started.completed(check=check)
+    ) as running_launch:
+        running_launch.process.wait_or_interrupt()
+        return running_launch.completed(check=check)
 
 
 async def run_async(
@@ -91,14 +91,14 @@ async def run_async(
         environ=environ,
         cwd=cwd,
         options=options,
-    ) as started:
+    ) as running_launch:
         try:
-            await started.process.wait_async()
+            await running_launch.process.wait_async()
         except asyncio.CancelledError:
-            started.process.interrupt()
-            await started.process.wait_async()
+            running_launch.process.interrupt()
+            await running_launch.process.wait_async()
             raise
-        return started.completed(check=check)
+        return running_launch.completed(check=check)
 
 
 def launch_counts(
@@ -108,19 +108,21 @@ def launch_counts(
     options: Mapping[str, Option],
 ) -> tuple[int, int]:
     """Return the numbers of replicas and instances: as given, or what fills a held partition."""
-    owned = None if partition is None or isinstance(partition, str) else partition
+    held_partition = None if partition is None or isinstance(partition, str) else partition
     if instances is None:
-        instances = max(owned.info.num_gcds, 1) if owned else 1
+        instances = max(held_partition.info.num_gcds, 1) if held_partition else 1
     if replicas is None:
-        each = int(options.get("ipus_per_replica", 1))
-        replicas = max(owned.size // each, 1) if owned else instances
+        ipus_per_replica = int(options.get("ipus_per_replica", 1))
+        replicas = max(held_partition.size // ipus_per_replica, 1) if held_partition else instances
     return replicas, instances
 
 
 def place(partition: Partition | str | None, environ: Mapping[str, str] | None) -> dict[str, str]:
     """Return the environment of a launch in a partition that this program holds, or in none."""
-    own = {} if partition is None or isinstance(partition, str) else partition.environment()
-    return {**(os.environ if environ is None else environ), **own}
+    partition_variables = (
+        {} if partition is None or isinstance(partition, str) else partition.environment()
+    )
+    return {**(os.environ if environ is None else environ), **partition_variables}
 
 
 class _Run:
@@ -139,19 +141,21 @@ class _Run:
         options: Mapping[str, Option],
     ) -> None:
         replicas, instances = launch_counts(partition, replicas, instances, options)
-        known: dict[str, Option | None] = {
+        poprun_options: dict[str, Option | None] = {
             "num_replicas": replicas,
             "num_instances": instances,
             "vipu_partition": partition if isinstance(partition, str) else None,
             **options,
         }
-        words = [*option_words(known), "--", *program]
+        poprun_arguments = [*option_words(poprun_options), "--", *program]
         self._files: list[IO[bytes]] = []
         for _ in range(2 if capture else 0):
             self._files.append(tempfile.TemporaryFile())  # noqa: SIM115 (closed with us)
-        out, err = self._files or (None, None)
-        environment = place(partition, environ)
-        self.process = LaunchProcess(words, environment, stdout=out, stderr=err, cwd=cwd)
+        stdout_file, stderr_file = self._files or (None, None)
+        launch_environ = place(partition, environ)
+        self.process = LaunchProcess(
+            poprun_arguments, launch_environ, stdout=stdout_file, stderr=stderr_file, cwd=cwd
+        )
 
     def completed(self, *, check: bool) -> Completed:
         """Return how the launch ended. check: raise the failure if it did not end well."""
@@ -159,13 +163,13 @@ class _Run:
         if process.error:
             raise process.error
         assert process.code is not None
-        texts = []
-        for file in self._files:
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
+        output_texts = []
+        for output_file in self._files:
+            output_file.seek(0)
+            output_texts.append(output_file.read().decode(errors="replace"))
         if process.code and check:
-            raise process.failure(texts[1][-4000:] if texts else "")
-        return Completed(process.code, *texts)
+            raise process.failure(output_texts[1][-4000:] if output_texts else "")
+        return Completed(process.code, *output_texts)
 
     def __enter__(self) -> _Run:
         return self
@@ -174,5 +178,5 @@ class _Run:
         if not self.process.done():
             self.process.interrupt(signal.SIGTERM)
             self.process.wait()
-        for file in self._files:
-            file.close()
+        for output_file in self._files:
+            output_file.close()

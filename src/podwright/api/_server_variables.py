@@ -24,24 +24,30 @@ def server_variables(server: FoundServer, options: ServerOptions) -> dict[str, s
 
     An empty value means that the variable must not be set.
     """
-    where = server.client.where
+    server_address = server.client.where
     credentials = (options.user, options.key, options.certs, options.munge)
-    variables = {name: value for name, value in zip(_NAMED, credentials, strict=True) if value}
-    if os.path.isabs(where) and not any(variables.values()):
-        return {SOCKET_VARIABLE: where, HOST_VARIABLE: "", PORT_VARIABLE: ""}
-    address = options.host or (where if not os.path.isabs(where) else server.address)
+    variables = {
+        variable: value for variable, value in zip(_NAMED, credentials, strict=True) if value
+    }
+    if os.path.isabs(server_address) and not any(variables.values()):
+        return {SOCKET_VARIABLE: server_address, HOST_VARIABLE: "", PORT_VARIABLE: ""}
+    address = options.host or (
+        server_address if not os.path.isabs(server_address) else server.address
+    )
     return {**variables, SOCKET_VARIABLE: "", HOST_VARIABLE: address, PORT_VARIABLE: options.port}
 
 
 def with_variables(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with these variables set, and the empty ones removed."""
-    left = {name: value for name, value in environ.items() if variables.get(name) != ""}
-    return {**left, **{name: value for name, value in variables.items() if value}}
+    kept_variables = {
+        variable: value for variable, value in environ.items() if variables.get(variable) != ""
+    }
+    return {**kept_variables, **{variable: value for variable, value in variables.items() if value}}
 
 
 def open_client(environ: Mapping[str, str]) -> Client:
     """Return a client of the server that the variables in `environ` name."""
-    path = environ.get(SOCKET_VARIABLE, "")
-    if path and "," not in path:
-        return Client(UnixTransport(path))
+    socket_path = environ.get(SOCKET_VARIABLE, "")
+    if socket_path and "," not in socket_path:
+        return Client(UnixTransport(socket_path))
     return find_server(ServerOptions(), environ).client

@@ -17,32 +17,32 @@ from typing import IO
 _HELD: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
 
 
-def hold(end: IO[bytes]) -> None:
+def hold(pipe_end: IO[bytes]) -> None:
     """Keep the writing end of a pipe open: the process at the other end ends with this process."""
-    _HELD.add(end)
+    _HELD.add(pipe_end)
 
 
-def _forked() -> None:
-    for end in list(_HELD):
+def _close_held_pipes() -> None:
+    for pipe_end in list(_HELD):
         with contextlib.suppress(OSError, ValueError):
-            end.close()
+            pipe_end.close()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_close_held_pipes)
 
 
-def end_with(reading: int) -> None:
+def terminate_on_close(pipe_fd: int) -> None:
     """Have this process asked to end (SIGTERM) as soon as nobody has the other end of this pipe.
 
     The kernel sends the signal, so no thread has to watch the pipe.
     """
-    fcntl.fcntl(reading, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(reading, _F_SETSIG, signal.SIGTERM)
-    flags = fcntl.fcntl(reading, fcntl.F_GETFL)
-    fcntl.fcntl(reading, fcntl.F_SETFL, flags | os.O_ASYNC)
-    poll = select.poll()
-    poll.register(reading, 0)
-    if poll.poll(0):  # the other end had closed before the signal was set up
+    fcntl.fcntl(pipe_fd, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe_fd, _F_SETSIG, signal.SIGTERM)
+    pipe_flags = fcntl.fcntl(pipe_fd, fcntl.F_GETFL)
+    fcntl.fcntl(pipe_fd, fcntl.F_SETFL, pipe_flags | os.O_ASYNC)
+    pipe_poll = select.poll()
+    pipe_poll.register(pipe_fd, 0)
+    if pipe_poll.poll(0):  # the other end had closed before the signal was set up
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -16,9 +16,9 @@ def plan_launch(options: Options, environ: Mapping[str, str]) -> Plan:
     """
     from podwright.launcher import make_plan, places_instances
 
-    cores = None
+    host_cores = None
     if places_instances(options):
         from podwright.hosts import read_cores
 
-        cores = read_cores(environ)
-    return make_plan(options, environ, cores=cores)
+        host_cores = read_cores(environ)
+    return make_plan(options, environ, cores=host_cores)

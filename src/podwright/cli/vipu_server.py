@@ -118,14 +118,12 @@ def _work_on_store(arguments: ServerArguments) -> int:
         complain(sentence)
         return 1 if faults else 0
     backs_up = bool(arguments.backup)
-    complain((_store_work.backed_up if backs_up else _store_work.restored)(arguments))
+    complain((_store_work.back_up_store if backs_up else _store_work.restored)(arguments))
     return 0
 
 
 def _let_go() -> None:
-    """Close the caller's terminal and pipes, since whoever waits for their end must not wait for
-    us.
-    """
+    """Close the caller's terminal and pipes, for whose end somebody may wait."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
@@ -136,9 +134,10 @@ def _announce(lines: list[str]) -> None:
     """Print lines for whoever started the server, in the form of the log."""
     import logging
 
-    from podwright.server.command._log_destination import EVENTS, JsonLines
+    from podwright.server.command._log_destination import EVENTS, JsonLineFormatter
 
-    as_json = any(isinstance(each.formatter, JsonLines) for each in logging.getLogger().handlers)
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    as_json = any(isinstance(formatter, JsonLineFormatter) for formatter in formatters)
     for line in lines:
         if as_json:
             logging.getLogger(EVENTS).info("%s", line)

@@ -13,7 +13,7 @@ import msgspec
 
 from podwright.agents import FabricDriver, FabricSite, RemoteMachine
 from podwright.controller.administration import _allocations as allocations
-from podwright.controller.administration._audit import SERVER, Audit
+from podwright.controller.administration._audit import SERVER_CALLER, Audit
 from podwright.controller.administration._privacy import Privacy, Visible
 from podwright.controller.administration._users import Users
 from podwright.controller.calls._agent_calls import let_go
@@ -52,22 +52,27 @@ class Machines:
 
 
 def make_services(
-    state: ControllerState, version: str, machines: Machines, visible: Visible, sleep: Sleep
+    state: ControllerState, version: str, machine_settings: Machines, visible: Visible, sleep: Sleep
 ) -> Services:
     """The parts of a controller over its state. sleep: how heartbeats wait."""
-    audit, users = Audit(state.journal, state.now, wall=state.wall), Users(machines.administrators)
+    audit, users = (
+        Audit(state.journal, state.now, wall_clock=state.wall),
+        Users(machine_settings.administrators),
+    )
     requests = Requests(state.journal.later, state.now, state.spawn)
-    waiting, registry = Waiting(state, audit, requests), Registry(state, machines.connect)
+    waiting, registry = Waiting(state, audit, requests), Registry(state, machine_settings.connect)
 
     def record_event(action: str, about: str, owner: str, detail: str) -> None:
-        audit.record_event(SERVER, action, about, owner=owner, detail=detail)
+        audit.record_event(SERVER_CALLER, action, about, owner=owner, detail=detail)
 
     state.record_event = record_event
     fabric_journal = StoredFabricJournal(state.journal)
-    if machines.fabric is not None:
-        site = FabricSite(fabric_journal, lambda machine: reported_attributes(state, machine))
-        state.hardware.fabric = machines.fabric(site)
-    state.hardware.patience = min(state.hardware.patience, machines.silence)
+    if machine_settings.fabric is not None:
+        fabric_site = FabricSite(
+            fabric_journal, lambda machine: reported_attributes(state, machine)
+        )
+        state.hardware.fabric = machine_settings.fabric(fabric_site)
+    state.hardware.patience = min(state.hardware.patience, machine_settings.silence)
     return Services(
         version=version,
         state=state,
@@ -76,12 +81,12 @@ def make_services(
         moves=LaunchMoves(state, waiting.named),
         audit=audit,
         registry=registry,
-        heartbeats=Heartbeats(state, registry, sleep, silence=machines.silence),
+        heartbeats=Heartbeats(state, registry, sleep, silence=machine_settings.silence),
         users=users,
-        discovery=machines.discovery or Discovery((), lambda _: ""),
+        discovery=machine_settings.discovery or Discovery((), lambda _: ""),
         privacy=Privacy(state, visible, users.allocations_of),
-        introduce=machines.introduce,
-        starting=machines.starting,
+        introduce=machine_settings.introduce,
+        starting=machine_settings.starting,
         fabric_journal=fabric_journal,
     )
 
@@ -92,29 +97,35 @@ def reported_attributes(state: ControllerState, machine: str) -> Sequence[Mappin
     return cluster.attributes.get(machine, ()) if cluster is not None else ()
 
 
-def load_machines(services: Services, opened: Opened) -> None:
+def load_machines(services: Services, opened_store: Opened) -> None:
     """Load machines and users from the store; partitions are loaded after them."""
-    body = opened.records.get((META, "server"))
-    name = msgspec.json.decode(body, type=str) if body else secrets.token_hex(8)
-    if body is None:
-        services.state.journal.later(Put(META, "server", msgspec.json.encode(name)))
-    services.introduce(name, opened.epoch)
-    services.fabric_journal.load(opened)
-    services.registry.load(opened.records)
-    allocations.load(services.state, opened.records)
-    services.users.load(opened.records)
+    server_json = opened_store.records.get((META, "server"))
+    server_name = (
+        msgspec.json.decode(server_json, type=str) if server_json else secrets.token_hex(8)
+    )
+    if server_json is None:
+        services.state.journal.later(Put(META, "server", msgspec.json.encode(server_name)))
+    services.introduce(server_name, opened_store.epoch)
+    services.fabric_journal.load(opened_store)
+    services.registry.load(opened_store.records)
+    allocations.load(services.state, opened_store.records)
+    services.users.load(opened_store.records)
 
 
 def watch_machines(services: Services) -> None:
     """Watch all agents, and real devices that the server itself drives."""
     state = services.state
-    own = [m for m in state.inventory.by_machine if state.hardware.may_change(m)]
-    for name in dict.fromkeys([*services.registry.agents, *own]):
-        services.heartbeats.begin(name)
+    own_machines = [
+        own_machine
+        for own_machine in state.inventory.by_machine
+        if state.hardware.may_change(own_machine)
+    ]
+    for machine in dict.fromkeys([*services.registry.agents, *own_machines]):
+        services.heartbeats.begin(machine)
 
 
 async def leave_machines(services: Services) -> None:
     """Stop watching all agents and disconnect from them."""
     await services.heartbeats.close()
-    for name in services.registry.agents:
-        await let_go(services.state.hardware.remove(name))
+    for machine in services.registry.agents:
+        await let_go(services.state.hardware.remove(machine))

@@ -23,14 +23,14 @@ from podwright.controller._administration import (
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._store_check import verify
 from podwright.controller.administration._privacy import Visible
-from podwright.controller.calls._call_checks import BoundCall, declared
+from podwright.controller.calls._call_checks import BoundCall, checked_calls
 from podwright.controller.calls._call_table import CALLS
 from podwright.controller.calls._scheduler_queues import AWAY
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.queue import _stored_weights as stored_weights
 from podwright.controller.queue._shares import Sharing, guest_name
 from podwright.controller.requests import _quotas as quotas
-from podwright.controller.requests._exclusive_allocations import kept_out
+from podwright.controller.requests._exclusive_allocations import restrict_to_open
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._own_host import OwnHost
@@ -83,50 +83,53 @@ class Controller:
             self._state, version, machines or Machines(), visible or Visible(), sleep
         )
         self._services.waiting.line.guest_queue.configure(sharing or Sharing())
-        calls = declared(self._services, CALLS, self._check_serving)
-        self._calls = {METHODS[name].function: call for name, call in calls.items()}
+        bound_calls = checked_calls(self._services, CALLS, self._check_serving)
+        self._calls = {
+            METHODS[method_name].function: bound_call
+            for method_name, bound_call in bound_calls.items()
+        }
         self._keeper: asyncio.Task[None] | None = None
         self.epoch = 0  #: of the store's openings, once started
         self._heads_at = 0.0
         self._phase = "not started"
 
-    def __getattr__(self, name: str) -> BoundCall:
+    def __getattr__(self, function_name: str) -> BoundCall:
         """A call, checked and audited, by the name of its function."""
-        calls: dict[str, BoundCall] = self.__dict__.get("_calls", {})
-        if name not in calls:
-            raise AttributeError(f"there is no call {name}")
-        return calls[name]
+        bound_calls: dict[str, BoundCall] = self.__dict__.get("_calls", {})
+        if function_name not in bound_calls:
+            raise AttributeError(f"there is no call {function_name}")
+        return bound_calls[function_name]
 
-    async def start(self, opened: Opened | None = None) -> None:
+    async def start(self, opened_store: Opened | None = None) -> None:
         """Open the store, finish or undo what was interrupted, then serve.
 
-        opened: what opening the store found, where that is done already.
+        opened_store: what opening the store found, where that is done already.
         Raises wire.Unavailable or wire.Fenced when the store cannot be had, and wire.Unavailable
         for one that is damaged (`_store_check`).
         """
-        opened = opened or await self._store.open()
-        self.epoch = opened.epoch
+        opened_store = opened_store or await self._store.open()
+        self.epoch = opened_store.epoch
         if isinstance(self._store, ReadOnlyStore):
             self._state.journal.only_read(self._store.why)
         services = self._services
         try:
-            verify(opened.records, opened.epoch, getattr(self._store, "name", ""))
-            services.requests.load(opened.records)
-            services.audit.load(opened.records)
-            self._state.quotas.update(quotas.load(opened.records))
+            verify(opened_store.records, opened_store.epoch, getattr(self._store, "name", ""))
+            services.requests.load(opened_store.records)
+            services.audit.load(opened_store.records)
+            self._state.quotas.update(quotas.load(opened_store.records))
             guest_queue = services.waiting.line.guest_queue
-            guest_queue.stored_weights.update(stored_weights.load(opened.records))
-            load_machines(services, opened)
-            await recovery.recover(self._state, opened)
+            guest_queue.stored_weights.update(stored_weights.load(opened_store.records))
+            load_machines(services, opened_store)
+            await recovery.recover(self._state, opened_store)
         except BaseException:
             await self._store.close()
             raise
         if self._state.journal.full is None:
             services.audit.recover()
-        services.waiting.load(opened)
-        services.moves.load(opened)
-        keeper = Reconciler(self._state, self._sleep, self._sweep)
-        self._keeper = asyncio.get_running_loop().create_task(keeper.run())
+        services.waiting.load(opened_store)
+        services.moves.load(opened_store)
+        reconciler = Reconciler(self._state, self._sleep, self._sweep)
+        self._keeper = asyncio.get_running_loop().create_task(reconciler.run())
         watch_machines(services)
         self._phase = ""
 
@@ -156,25 +159,26 @@ class Controller:
         """Why the controller only reads for now (the disk of its store is full); else None."""
         return self._state.journal.full
 
-    def conditions(self, wall: float) -> dict[str, Any]:
-        """What is wrong with the server and what belongs to it, as data. wall: seconds since 1970.
+    def conditions(self, wall_time: float) -> dict[str, Any]:
+        """What is wrong with the server and what belongs to it, as data. wall_time: seconds since
+        1970.
 
         read_only: why nothing can be changed. silent_schedulers: those whose last report is older
         than `AWAY` seconds, and when it came. cabling: what the last test of each cluster found.
         """
-        state, refusal = self._state, self.read_only
-        ages = self._services.reported.ages(state.now())
+        state, read_only_error = self._state, self.read_only
+        report_ages = self._services.reported.ages(state.now())
         return {
-            "read_only": refusal.problem if refusal else "",
+            "read_only": read_only_error.problem if read_only_error else "",
             "silent_schedulers": {
-                guest_name(key): round((wall - age) / 10) * 10
-                for key, age in ages.items()
-                if age >= AWAY
+                guest_name(scheduler_key): round((wall_time - age_seconds) / 10) * 10
+                for scheduler_key, age_seconds in report_ages.items()
+                if age_seconds >= AWAY
             },
             "cabling": [
-                [name, machine, problem]
-                for name, cluster in state.inventory.clusters.items()
-                for machine, problem in cluster.miscabled
+                [cluster_name, machine, cabling_problem]
+                for cluster_name, cluster in state.inventory.clusters.items()
+                for machine, cabling_problem in cluster.miscabled
             ],
         }
 
@@ -187,8 +191,8 @@ class Controller:
     @property
     def moves(self) -> dict[str, int]:
         """How many launches moved since the start, and how many were asked to and did not."""
-        moves = self._services.moves
-        return {"moves": moves.done, "failed_moves": moves.failed}
+        launch_moves = self._services.moves
+        return {"moves": launch_moves.done, "failed_moves": launch_moves.failed}
 
     @property
     def changes(self) -> int:
@@ -240,14 +244,14 @@ class Controller:
         caller = users.known(caller)
         self._services.privacy.check_request(caller, request)
         request = users.kept_to_grants(caller, request)
-        return caller, kept_out(self._state, caller, request)
+        return caller, restrict_to_open(self._state, caller, request)
 
     def user_of(self, caller: Caller) -> tuple[Caller, float]:
         """Who a caller is here now, and when that user of the server's was created; 0: none is."""
         users = self._services.users
         caller = users.known(caller)
-        record = users.of(caller)
-        return caller, record.created_at if record is not None else 0.0
+        user_record = users.of(caller)
+        return caller, user_record.created_at if user_record is not None else 0.0
 
     def redacted(self, caller: Caller, reply: Any) -> Any:
         """The reply without what this admitted caller may not see."""
@@ -264,8 +268,8 @@ class Controller:
         """The ends of the audit's chains go to the log, where nobody can cut them off unseen."""
         if (now := self._state.now()) >= self._heads_at:
             self._heads_at = now + _HEADS_EVERY
-            if heads := self._services.audit.heads:
-                _events.info("audit heads: %s", " ".join(map(str, heads)))
+            if chain_heads := self._services.audit.heads:
+                _events.info("audit heads: %s", " ".join(map(str, chain_heads)))
 
     def _check_serving(self) -> None:
         if self._phase:

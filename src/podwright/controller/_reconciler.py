@@ -27,7 +27,7 @@ _log = logging.getLogger("podwright.controller")
 Sleep = Callable[[float], Awaitable[None]]
 
 #: Seconds without a tick after which this process itself stood still: stopped, or its host asleep.
-STANDSTILL: Final = 5.0
+STANDSTILL_SECONDS: Final = 5.0
 TICK: Final = 0.5  #: seconds; a lease that ran out ends within one tick and its step's time
 PROBE: Final = 2.0  #: seconds between questions to a machine that is out of service
 
@@ -42,12 +42,12 @@ class Reconciler:
         self._state = state
         self._sweep = sweep
         self._sleep = sleep
-        self._asking: set[str] = set()
+        self._probed_machines: set[str] = set()
         self._ask_at = 0.0
-        self._settling: set[str] = set()
+        self._settling_partitions: set[str] = set()
         self._ticked_at = state.now()
         self._abandoned = AbandonedLaunches(state)
-        self._looking = False
+        self._is_checking_abandoned = False
 
     async def run(self) -> None:
         """Run until it is cancelled or the journal has failed."""
@@ -62,119 +62,140 @@ class Reconciler:
     def tick(self) -> None:
         """Start all work that is due now."""
         state, now = self._state, self._state.now()
-        still, self._ticked_at = now - self._ticked_at - TICK, now
-        if still > STANDSTILL:  # nobody could renew meanwhile: our own down time is added
+        standstill_seconds, self._ticked_at = now - self._ticked_at - TICK, now
+        if (
+            standstill_seconds > STANDSTILL_SECONDS
+        ):  # nobody could renew meanwhile: our own down time is added
             for lease in state.leases.values():
-                lease.expires += still
+                lease.expires += standstill_seconds
         for lease in state.leases.due(now):
             state.spawn(_quietly(partial(expire, state, lease)))
-        if state.own_host is not None and state.leases and not self._looking:
-            self._looking = True
+        if state.own_host is not None and state.leases and not self._is_checking_abandoned:
+            self._is_checking_abandoned = True
             state.spawn(_quietly(self._check_abandoned))
-        for name in list(state.partitions.broken):
-            entry = state.partitions.get(name)
-            if entry is not None and _may_reset(state, entry, now):
-                entry.retry_at = float("inf")  # until the attempt says otherwise
-                state.spawn(_quietly(partial(self._auto_reset, entry)))
-            elif entry is not None and may_move(state, entry, now):
-                entry.retry_at = float("inf")
-                state.spawn(_quietly(partial(self._relocate, entry)))
+        for partition_name in list(state.partitions.broken):
+            partition_entry = state.partitions.get(partition_name)
+            if partition_entry is not None and _may_reset(state, partition_entry, now):
+                partition_entry.retry_at = float("inf")  # until the attempt says otherwise
+                state.spawn(_quietly(partial(self._auto_reset, partition_entry)))
+            elif partition_entry is not None and may_move(state, partition_entry, now):
+                partition_entry.retry_at = float("inf")
+                state.spawn(_quietly(partial(self._relocate, partition_entry)))
         if now >= self._ask_at:
             self._ask_at = now + PROBE
             self._sweep()
-            for machine in state.down | {q.machine for q in state.quarantine.values()}:
-                if machine not in self._asking:
-                    self._asking.add(machine)
+            for machine in state.down | {
+                quarantine.machine for quarantine in state.quarantine.values()
+            }:
+                if machine not in self._probed_machines:
+                    self._probed_machines.add(machine)
                     state.spawn(_quietly(partial(self._ask, machine)))
-            for name in {entry.name for entry in state.fences.values()} - self._settling:
-                self._settling.add(name)
-                state.spawn(_quietly(partial(self._settle, name)))
+            for partition_name in {
+                partition_entry.name for partition_entry in state.fences.values()
+            } - self._settling_partitions:
+                self._settling_partitions.add(partition_name)
+                state.spawn(_quietly(partial(self._settle, partition_name)))
 
     async def _check_abandoned(self) -> None:
         try:
             await self._abandoned.check()
         finally:
-            self._looking = False
+            self._is_checking_abandoned = False
 
-    async def _settle(self, name: str) -> None:
+    async def _settle(self, partition_name: str) -> None:
         """Cut off what the fences of a partition wait for, and lift those that wait no more."""
         state = self._state
         try:
-            if (entry := state.partitions.get(name)) is None:
+            if (partition_entry := state.partitions.get(partition_name)) is None:
                 return
-            async with entry.lock:
-                if entry.removed or not entry.fences:
+            async with partition_entry.lock:
+                if partition_entry.removed or not partition_entry.fences:
                     return
-                owners = {fence.id: fence.lease.owner for fence in entry.fences.values()}
-                await fences.settle(state, entry)
-                for lease in owners.keys() - entry.fences.keys():
-                    state.record_event("Fenced", name, owners[lease], f"nothing of {lease} is left")
+                owner_by_lease = {
+                    fence.id: fence.lease.owner for fence in partition_entry.fences.values()
+                }
+                await fences.settle(state, partition_entry)
+                for lease_id in owner_by_lease.keys() - partition_entry.fences.keys():
+                    state.record_event(
+                        "Fenced",
+                        partition_name,
+                        owner_by_lease[lease_id],
+                        f"nothing of {lease_id} is left",
+                    )
         finally:
-            self._settling.discard(name)
+            self._settling_partitions.discard(partition_name)
 
-    async def _auto_reset(self, entry: Entry) -> None:
+    async def _auto_reset(self, partition_entry: Entry) -> None:
         state = self._state
-        await entry.lock.acquire()
+        await partition_entry.lock.acquire()
         try:
-            if entry.removed or state_of(entry.known) != BROKEN or entry.leases or entry.fences:
+            if (
+                partition_entry.removed
+                or state_of(partition_entry.known) != BROKEN
+                or partition_entry.leases
+                or partition_entry.fences
+            ):
                 return
-            if not await steps.reset(state, entry, auto=True):
-                record = entry.known
+            if not await steps.reset(state, partition_entry, auto=True):
+                partition_record = partition_entry.known
                 state.record_event(
-                    "Reset", entry.name, record.owner, f"attempt {record.auto_resets}"
+                    "Reset",
+                    partition_entry.name,
+                    partition_record.owner,
+                    f"attempt {partition_record.auto_resets}",
                 )
         finally:
-            entry.lock.release()
+            partition_entry.lock.release()
 
-    async def _relocate(self, entry: Entry) -> None:
+    async def _relocate(self, partition_entry: Entry) -> None:
         state = self._state
-        await entry.lock.acquire()
+        await partition_entry.lock.acquire()
         try:
-            if not entry.removed and state_of(entry.known) == BROKEN:
-                await relocate(state, entry)
+            if not partition_entry.removed and state_of(partition_entry.known) == BROKEN:
+                await relocate(state, partition_entry)
         finally:
-            entry.lock.release()
+            partition_entry.lock.release()
 
     async def _ask(self, machine: str) -> None:
         """Poll a silent machine. If it answers, release what it holds wrongly and use it again."""
         state = self._state
         try:
-            report = await state.hardware.describe(machine)
+            machine_report = await state.hardware.describe(machine)
             cluster = state.inventory.by_machine.get(machine)
             if cluster is None:
                 return  # its cluster was removed meanwhile
-            cluster.learn(machine, report)
-            if not await recovery.release_strays(state, machine, report):
+            cluster.learn(machine, machine_report)
+            if not await recovery.release_strays(state, machine, machine_report):
                 return
             state.mark_up(machine)
-            for entry in state.partitions.on(machine):
-                await self._verify(entry, machine)
+            for partition_entry in state.partitions.on(machine):
+                await self._verify(partition_entry, machine)
         finally:
-            self._asking.discard(machine)
+            self._probed_machines.discard(machine)
 
-    async def _verify(self, entry: Entry, machine: str) -> None:
+    async def _verify(self, partition_entry: Entry, machine: str) -> None:
         state = self._state
-        await entry.lock.acquire()
+        await partition_entry.lock.acquire()
         try:
-            if not entry.removed and entry.known.ready.value == "ACTIVE":
+            if not partition_entry.removed and partition_entry.known.ready.value == "ACTIVE":
                 # Asked again under the lock: the first answer may be older than a step.
-                report = await state.hardware.describe(machine)
-                await recovery.verify(state, entry, {machine: report})
+                machine_report = await state.hardware.describe(machine)
+                await recovery.verify(state, partition_entry, {machine: machine_report})
         finally:
-            entry.lock.release()
+            partition_entry.lock.release()
 
 
-def _may_reset(state: ControllerState, entry: Entry, now: float) -> bool:
-    record = entry.record
+def _may_reset(state: ControllerState, partition_entry: Entry, now: float) -> bool:
+    partition_record = partition_entry.record
     return (
-        record is not None
-        and record.auto_reset
-        and record.auto_resets < AUTO_RESETS
-        and now >= entry.retry_at
-        and not entry.leases
-        and not entry.fences
-        and entry.cluster is not None
-        and state.down.isdisjoint(entry.machines)
+        partition_record is not None
+        and partition_record.auto_reset
+        and partition_record.auto_resets < AUTO_RESETS
+        and now >= partition_entry.retry_at
+        and not partition_entry.leases
+        and not partition_entry.fences
+        and partition_entry.cluster is not None
+        and state.down.isdisjoint(partition_entry.machines)
     )
 
 

@@ -72,7 +72,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     ANCHOR: AnchorRecord,
 }
 #: The types of single records.
-_SINGLE: Final[Mapping[tuple[str, str], Any]] = {
+_SINGLE_RECORD_TYPES: Final[Mapping[tuple[str, str], Any]] = {
     (META, "schema"): MetaRecord,
     (META, "server"): str,
     (META, "epoch-floor"): int,
@@ -104,113 +104,144 @@ class StoreFault(NamedTuple):
 
 
 def find_faults(
-    records: Records, epoch: int, single: Mapping[tuple[str, str], Any] | None = None
+    records: Records, epoch: int, extra_single_types: Mapping[tuple[str, str], Any] | None = None
 ) -> list[StoreFault]:
     """All faults of a store, in the order of its records; empty for a sound store.
 
-    epoch: no record can be of this server epoch or a later one. single: the types of single
-    records that the caller knows beside those of the controller.
+    epoch: no record can be of this server epoch or a later one. extra_single_types: the types of
+    single records that the caller knows beside those of the controller.
     """
     faults: list[StoreFault] = []
-    read: dict[tuple[str, str], Any] = {}
-    singles = {**_SINGLE, **(single or {})}
-    for place, body in sorted(records.items()):
-        kind, key = place
-        known = singles.get(place) or _TYPES.get(kind)
-        if known is None:
+    decoded_records: dict[tuple[str, str], Any] = {}
+    single_types = {**_SINGLE_RECORD_TYPES, **(extra_single_types or {})}
+    for kind_and_key, record_json in sorted(records.items()):
+        kind, key = kind_and_key
+        record_type = single_types.get(kind_and_key) or _TYPES.get(kind)
+        if record_type is None:
             continue
         try:
-            record = read[place] = msgspec.json.decode(body, type=known, dec_hook=rule_of)
+            record = decoded_records[kind_and_key] = msgspec.json.decode(
+                record_json, type=record_type, dec_hook=rule_of
+            )
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError) as error:
             faults.append(StoreFault(kind, key, f"cannot be read ({error})"))
             continue
-        name = _NAMES.get(kind)
-        if name is not None and name(record) != key:
-            faults.append(StoreFault(kind, key, f"calls itself {name(record)}"))
-    floor = read.get((META, "epoch-floor"), 0)
-    faults += _epochs(read, (epoch << EPOCH_SHIFT) + floor)
-    faults += _shared_devices(_of(read, PARTITION))
-    faults += _misplaced_leases({r.name: r for r in _of(read, PARTITION)}, _of(read, LEASE))
+        name_of_record = _NAMES.get(kind)
+        if name_of_record is not None and name_of_record(record) != key:
+            faults.append(StoreFault(kind, key, f"calls itself {name_of_record(record)}"))
+    epoch_floor = decoded_records.get((META, "epoch-floor"), 0)
+    faults += _future_epochs(decoded_records, (epoch << EPOCH_SHIFT) + epoch_floor)
+    faults += _shared_devices(_of(decoded_records, PARTITION))
+    faults += _misplaced_leases(
+        {partition.name: partition for partition in _of(decoded_records, PARTITION)},
+        _of(decoded_records, LEASE),
+    )
     return faults
 
 
-def verify(records: Records, epoch: int, store: str) -> None:
+def verify(records: Records, epoch: int, store_name: str) -> None:
     """Raise wire.Unavailable for a store that breaks an invariant.
 
-    store: its name, for messages. epoch: as for `find_faults`.
+    store_name: its name, for messages. epoch: as for `find_faults`.
     """
     if faults := find_faults(records, epoch):
-        raise damaged(faults, store)
+        raise damaged(faults, store_name)
 
 
-def damaged(faults: list[StoreFault], store: str) -> Unavailable:
+def damaged(faults: list[StoreFault], store_name: str) -> Unavailable:
     """The error that refuses a damaged store. It names the store, the faults and the remedy."""
-    named = "; ".join(map(str, faults[:_SHOWN]))
-    more = f"; and {len(faults) - _SHOWN} more" if faults[_SHOWN:] else ""
-    place = f"--storage {store} " if store else ""
+    shown_faults = "; ".join(map(str, faults[:_SHOWN]))
+    more_text = f"; and {len(faults) - _SHOWN} more" if faults[_SHOWN:] else ""
+    storage_option = f"--storage {store_name} " if store_name else ""
     return Unavailable(
-        f"the store {store} is damaged: {named}{more}".replace("  ", " "),
-        would_work=f"restore a backup: vipu-server {place}--restore FILE --replace; "
-        f"all faults: vipu-server {place}--check",
+        f"the store {store_name} is damaged: {shown_faults}{more_text}".replace("  ", " "),
+        would_work=f"restore a backup: vipu-server {storage_option}--restore FILE --replace; "
+        f"all faults: vipu-server {storage_option}--check",
         damaged=[list(fault) for fault in faults[:_SHOWN]],
     )
 
 
-def _of(read: Mapping[tuple[str, str], Any], kind: str) -> list[Any]:
-    return [record for (other_kind, _), record in read.items() if other_kind == kind]
+def _of(decoded_records: Mapping[tuple[str, str], Any], kind: str) -> list[Any]:
+    return [record for (record_kind, _), record in decoded_records.items() if record_kind == kind]
 
 
-def _epochs(read: Mapping[tuple[str, str], Any], end: int) -> Iterable[StoreFault]:
-    for (kind, key), record in read.items():
-        if kind in (PARTITION, LEASE, QUARANTINE) and record.epoch >= end:
-            yield StoreFault(kind, key, f"has epoch {record.epoch}, and the store is before {end}")
+def _future_epochs(
+    decoded_records: Mapping[tuple[str, str], Any], epoch_limit: int
+) -> Iterable[StoreFault]:
+    for (kind, key), record in decoded_records.items():
+        if kind in (PARTITION, LEASE, QUARANTINE) and record.epoch >= epoch_limit:
+            yield StoreFault(
+                kind, key, f"has epoch {record.epoch}, and the store is before {epoch_limit}"
+            )
 
 
 def _shared_devices(partitions: list[PartitionRecord]) -> Iterable[StoreFault]:
     """Devices in two partitions. Blocks are sorted by link domain, so the cost is n log n."""
-    places = sorted(
+    block_extents = sorted(
         (record.cluster, block.domain, block.offset, block.size, record.name)
         for record in partitions
         for block in record.blocks
     )
-    last: tuple[str, int, int, int, str] | None = None  # the block that reaches farthest so far
-    for place in places:
-        cluster, domain, offset, size, name = place
-        if last is not None and last[:2] == (cluster, domain) and offset < last[2] + last[3]:
-            reason = f"shares device {offset} of link domain {domain} with partition {last[4]}"
-            yield StoreFault(PARTITION, name, reason)
-        if last is None or last[:2] != (cluster, domain) or offset + size > last[2] + last[3]:
-            last = place
+    farthest_block: tuple[str, int, int, int, str] | None = (
+        None  # the block that reaches farthest so far
+    )
+    for block_extent in block_extents:
+        cluster, domain, offset, device_count, partition_name = block_extent
+        if (
+            farthest_block is not None
+            and farthest_block[:2] == (cluster, domain)
+            and offset < farthest_block[2] + farthest_block[3]
+        ):
+            reason = (
+                f"shares device {offset} of link domain {domain} with partition {farthest_block[4]}"
+            )
+            yield StoreFault(PARTITION, partition_name, reason)
+        if (
+            farthest_block is None
+            or farthest_block[:2] != (cluster, domain)
+            or offset + device_count > farthest_block[2] + farthest_block[3]
+        ):
+            farthest_block = block_extent
 
 
 def _misplaced_leases(
     partitions: Mapping[str, PartitionRecord], leases: list[LeaseRecord]
 ) -> Iterable[StoreFault]:
-    by_id = {lease.id: lease for lease in leases}
-    together: dict[str, list[LeaseRecord]] = {}
+    lease_by_id = {lease.id: lease for lease in leases}
+    leases_by_partition: dict[str, list[LeaseRecord]] = {}
     for lease in leases:
-        record = partitions.get(lease.partition)
-        if record is None:
+        partition_record = partitions.get(lease.partition)
+        if partition_record is None:
             continue
-        end = lease.first + lease.count
-        if lease.first < 0 or lease.count < 1 or end > record.size:
+        end_device = lease.first + lease.count
+        if lease.first < 0 or lease.count < 1 or end_device > partition_record.size:
             reason = (
-                f"covers devices {lease.first} to {end - 1} of partition {record.name}, "
-                f"which has {record.size}"
+                f"covers devices {lease.first} to {end_device - 1} of partition "
+                f"{partition_record.name}, "
+                f"which has {partition_record.size}"
             )
             yield StoreFault(LEASE, lease.id, reason)
-        for other in together.setdefault(lease.partition, []):
-            related = _ancestors(lease, by_id) | _ancestors(other, by_id)
-            overlap = lease.first < other.first + other.count and other.first < end
-            if overlap and lease.id not in related and other.id not in related:
-                yield StoreFault(LEASE, lease.id, f"shares devices with lease {other.id}")
-        together[lease.partition].append(lease)
+        for other_lease in leases_by_partition.setdefault(lease.partition, []):
+            ancestor_ids = _ancestor_ids(lease, lease_by_id) | _ancestor_ids(
+                other_lease, lease_by_id
+            )
+            is_overlapping = (
+                lease.first < other_lease.first + other_lease.count
+                and other_lease.first < end_device
+            )
+            if (
+                is_overlapping
+                and lease.id not in ancestor_ids
+                and other_lease.id not in ancestor_ids
+            ):
+                yield StoreFault(LEASE, lease.id, f"shares devices with lease {other_lease.id}")
+        leases_by_partition[lease.partition].append(lease)
 
 
-def _ancestors(lease: LeaseRecord, by_id: Mapping[str, LeaseRecord]) -> set[str]:
-    ancestors: set[str] = set()
-    parent = lease.parent
-    while parent and parent not in ancestors and parent in by_id:
-        ancestors.add(parent)
-        parent = by_id[parent].parent
-    return ancestors
+def _ancestor_ids(lease: LeaseRecord, lease_by_id: Mapping[str, LeaseRecord]) -> set[str]:
+    ancestor_ids: set[str] = set()
+    parent_id = lease.parent
+    while parent_id and parent_id not in ancestor_ids and parent_id in lease_by_id:
+        ancestor_ids.add(parent_id)
+        parent_id = lease_by_id[parent_id].parent
+    return ancestor_ids

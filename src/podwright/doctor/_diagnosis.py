@@ -34,14 +34,14 @@ def diagnose(subject: Subject, environ: Mapping[str, str]) -> list[DoctorFinding
     port = subject.server_port or environ.get("IPUOF_VIPU_API_PORT", "") or 8090
     hosts = _hosts(subject)
     try:
-        number = int(port)
+        port_number = int(port)
     except ValueError:
         raise InvalidRequest(f"IPUOF_VIPU_API_PORT={port!r} is not a port") from None
-    findings = examine(hosts, environ, server=(host, number) if host else None)
+    findings = examine(hosts, environ, server=(host, port_number) if host else None)
     partition = subject.partition or environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
     if host or partition or subject.allocation:
-        own_port = str(number) if host else ""
-        return findings + ask_server(environ, host, own_port, subject.allocation, partition)
+        server_port_text = str(port_number) if host else ""
+        return findings + ask_server(environ, host, server_port_text, subject.allocation, partition)
     if not (subject.hosts or subject.hostfile):
         return findings + site_findings(environ)
     return findings
@@ -49,9 +49,13 @@ def diagnose(subject: Subject, environ: Mapping[str, str]) -> list[DoctorFinding
 
 def findings_text(findings: Sequence[DoctorFinding]) -> str:
     """Return the findings as a table, and below it what to type."""
-    text = table(("Host", "Check", "Result", "Found"), [finding[:4] for finding in findings])
-    todo = [f"  {f.host}, {f.check}: {f.todo}" for f in findings if f.todo]
-    return "\n".join([text, *(["", "What to do:", *todo] if todo else [])])
+    table_text = table(("Host", "Check", "Result", "Found"), [finding[:4] for finding in findings])
+    advice_lines = [
+        f"  {advised_finding.host}, {advised_finding.check}: {advised_finding.todo}"
+        for advised_finding in findings
+        if advised_finding.todo
+    ]
+    return "\n".join([table_text, *(["", "What to do:", *advice_lines] if advice_lines else [])])
 
 
 def _hosts(subject: Subject) -> Sequence[str]:

@@ -18,11 +18,11 @@ def ask_server(
 ) -> list[DoctorFinding]:
     """Return a finding for the server, and one each for the named allocation and partition."""
     options = ServerOptions(host=host, port=port)
-    places = LocalServers.running(
+    local_servers = LocalServers.running(
         Unavailable("there is no server", would_work="Name it: --vipu-server-host NAME")
     )
     try:
-        server = find_server(options, environ, timeout=20.0, places=places)
+        server = find_server(options, environ, timeout=20.0, places=local_servers)
     except PodwrightError as error:
         return [DoctorFinding("server", "answers", PROBLEM, error.problem, error.would_work)]
     try:
@@ -42,40 +42,50 @@ def ask_server(
     return findings
 
 
-def _fabric(kind: str) -> DoctorFinding:
-    text = (
-        f"{kind} takes no epoch: a request that a paused server sent before another one took over "
+def _fabric(fabric_kind: str) -> DoctorFinding:
+    warning_text = (
+        f"{fabric_kind} takes no epoch: a request that a paused server sent before another one "
+        "took over "
         "can still take effect there"
     )
-    todo = (
+    advice = (
         "before a second server takes over, end the first or cut its network off from the fabric's "
         "manager"
     )
-    return DoctorFinding("server", "fabric", WARNING, text, todo)
+    return DoctorFinding("server", "fabric", WARNING, warning_text, advice)
 
 
-def _allocation(client: Client, name: str) -> DoctorFinding:
+def _allocation(client: Client, allocation_name: str) -> DoctorFinding:
     try:
-        allocations = {a.name: a for a in client.list_allocations()}
+        allocations = {allocation.name: allocation for allocation in client.list_allocations()}
     except PodwrightError as error:
         return DoctorFinding("server", "allocation", PROBLEM, error.problem, error.would_work)
-    if name in allocations:
-        text = f"{name}: {allocations[name].free} of {allocations[name].size} devices are free"
-        return DoctorFinding("server", "allocation", OK, text)
-    known = ", ".join(sorted(allocations)) or "none"
-    text = f"there is no allocation {name}; there are: {known}"
-    return DoctorFinding("server", "allocation", PROBLEM, text, "vipu list allocations")
+    if allocation_name in allocations:
+        finding_text = (
+            f"{allocation_name}: {allocations[allocation_name].free} of "
+            f"{allocations[allocation_name].size} devices are free"
+        )
+        return DoctorFinding("server", "allocation", OK, finding_text)
+    known_names = ", ".join(sorted(allocations)) or "none"
+    finding_text = f"there is no allocation {allocation_name}; there are: {known_names}"
+    return DoctorFinding("server", "allocation", PROBLEM, finding_text, "vipu list allocations")
 
 
-def _partition(client: Client, name: str) -> DoctorFinding:
+def _partition(client: Client, partition_name: str) -> DoctorFinding:
     try:
-        info = client.get_partition(name)
+        partition_info = client.get_partition(partition_name)
     except PodwrightError as error:
         return DoctorFinding("server", "partition", PROBLEM, error.problem, error.would_work)
-    text = f"{name}: {info.size} devices, {info.ready_state.value}"
-    if info.ready_state is ReadyState.ACTIVE:
-        return DoctorFinding("server", "partition", OK, text)
-    reason = f"; {'; '.join(info.errors)}" if info.errors else ""
+    finding_text = (
+        f"{partition_name}: {partition_info.size} devices, {partition_info.ready_state.value}"
+    )
+    if partition_info.ready_state is ReadyState.ACTIVE:
+        return DoctorFinding("server", "partition", OK, finding_text)
+    errors_text = f"; {'; '.join(partition_info.errors)}" if partition_info.errors else ""
     return DoctorFinding(
-        "server", "partition", PROBLEM, text + reason, f"vipu reset partition {name}"
+        "server",
+        "partition",
+        PROBLEM,
+        finding_text + errors_text,
+        f"vipu reset partition {partition_name}",
     )

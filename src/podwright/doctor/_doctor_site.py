@@ -32,12 +32,12 @@ def site_findings(environ: Mapping[str, str]) -> list[DoctorFinding]:
 
 
 def _server(environ: Mapping[str, str]) -> list[DoctorFinding]:
-    places = LocalServers.running(_NothingStarted())
+    local_servers = LocalServers.running(_NothingStarted())
     try:
-        server = find_server(ServerOptions(), environ, timeout=_PATIENCE, places=places)
+        server = find_server(ServerOptions(), environ, timeout=_PATIENCE, places=local_servers)
     except _NothingStarted:
-        words = "none runs; the first command that needs one starts one for you"
-        return [DoctorFinding("server", "answers", OK, words)]
+        finding_text = "none runs; the first command that needs one starts one for you"
+        return [DoctorFinding("server", "answers", OK, finding_text)]
     except PodwrightError as error:
         return [DoctorFinding("server", "answers", PROBLEM, error.problem, error.would_work)]
     with server.client as client:
@@ -46,17 +46,17 @@ def _server(environ: Mapping[str, str]) -> list[DoctorFinding]:
 
 def _answers(server: FoundServer) -> DoctorFinding:
     info = server.info
-    words = f"{server.address}, version {info.version}; you are {info.caller} ({info.role})"
+    finding_text = f"{server.address}, version {info.version}; you are {info.caller} ({info.role})"
     if info.standby:
-        todo = f"ask the active one: {info.active}" if info.active else "wait for an active one"
-        return DoctorFinding("server", "answers", WARNING, f"{words}; it stands by", todo)
-    return DoctorFinding("server", "answers", OK, words)
+        advice = f"ask the active one: {info.active}" if info.active else "wait for an active one"
+        return DoctorFinding("server", "answers", WARNING, f"{finding_text}; it stands by", advice)
+    return DoctorFinding("server", "answers", OK, finding_text)
 
 
 def _store(server: FoundServer) -> DoctorFinding:
     if server.info.read_only:
-        todo = "make room on the store's disk; the server then takes changes again by itself"
-        return DoctorFinding("server", "store", PROBLEM, server.info.read_only, todo)
+        advice = "make room on the store's disk; the server then takes changes again by itself"
+        return DoctorFinding("server", "store", PROBLEM, server.info.read_only, advice)
     return DoctorFinding("server", "store", OK, "it takes changes")
 
 
@@ -65,52 +65,70 @@ def _agents(client: Client) -> DoctorFinding:
         devices = client.list_devices()
     except PodwrightError as error:
         return DoctorFinding("server", "agents", WARNING, error.problem, error.would_work)
-    states = Counter(device.state for device in devices)
-    silent = sorted({d.device.machine for d in devices if d.state == "DOWN"})
-    total = len({d.device.machine for d in devices})
-    if silent:
-        names = ", ".join(silent[:_SHOWN])
-        words = f"{len(silent)} of {total} machines do not answer: {names}"
-        todo = f"vipu-admin get agent {silent[0]} says why; systemctl status vipu-agent there"
-        return DoctorFinding("server", "agents", PROBLEM, words, todo)
+    device_state_counts = Counter(device.state for device in devices)
+    silent_machines = sorted(
+        {listed_device.device.machine for listed_device in devices if listed_device.state == "DOWN"}
+    )
+    machine_count = len({listed_device.device.machine for listed_device in devices})
+    if silent_machines:
+        silent_names = ", ".join(silent_machines[:_SHOWN])
+        finding_text = (
+            f"{len(silent_machines)} of {machine_count} machines do not answer: {silent_names}"
+        )
+        advice = (
+            f"vipu-admin get agent {silent_machines[0]} says why; systemctl status vipu-agent there"
+        )
+        return DoctorFinding("server", "agents", PROBLEM, finding_text, advice)
     if not devices:
-        todo = "vipu-admin create agent, then vipu-admin create cluster"
-        return DoctorFinding("server", "agents", WARNING, "there is no machine yet", todo)
-    shares = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    return DoctorFinding("server", "agents", OK, f"{total} machines answer; devices: {shares}")
+        advice = "vipu-admin create agent, then vipu-admin create cluster"
+        return DoctorFinding("server", "agents", WARNING, "there is no machine yet", advice)
+    state_counts_text = ", ".join(
+        f"{device_count} {device_state}"
+        for device_state, device_count in sorted(device_state_counts.items())
+    )
+    return DoctorFinding(
+        "server", "agents", OK, f"{machine_count} machines answer; devices: {state_counts_text}"
+    )
 
 
 def _slurm() -> list[DoctorFinding]:
     if shutil.which("scontrol") is None:
         return []
-    printed = _run(["scontrol", "ping"])
-    if printed is None or "is UP" not in printed:
-        words = printed.splitlines()[0] if printed else "slurmctld does not answer"
-        todo = "scontrol ping, and the log of slurmctld, say why"
-        return [DoctorFinding("Slurm", "slurmctld", PROBLEM, words, todo)]
-    controller = DoctorFinding("Slurm", "slurmctld", OK, printed.splitlines()[0])
+    ping_output = _run(["scontrol", "ping"])
+    if ping_output is None or "is UP" not in ping_output:
+        finding_text = ping_output.splitlines()[0] if ping_output else "slurmctld does not answer"
+        advice = "scontrol ping, and the log of slurmctld, say why"
+        return [DoctorFinding("Slurm", "slurmctld", PROBLEM, finding_text, advice)]
+    controller_finding = DoctorFinding("Slurm", "slurmctld", OK, ping_output.splitlines()[0])
     if "podwright" in (_run(["scontrol", "show", "config"]) or ""):
-        words, todo = "native mode is set up", "podwright slurm check proves it by small jobs"
+        finding_text, advice = (
+            "native mode is set up",
+            "podwright slurm check proves it by small jobs",
+        )
     else:
-        words = "Podwright is not set up in slurm.conf; the tools for GPU clusters need no set-up"
-        todo = "podwright slurm configure shows what a pod would need"
-    return [controller, DoctorFinding("Slurm", "set-up", OK, words, todo)]
+        finding_text = (
+            "Podwright is not set up in slurm.conf; the tools for GPU clusters need no set-up"
+        )
+        advice = "podwright slurm configure shows what a pod would need"
+    return [controller_finding, DoctorFinding("Slurm", "set-up", OK, finding_text, advice)]
 
 
 def _kubernetes(environ: Mapping[str, str]) -> list[DoctorFinding]:
-    config = environ.get("KUBECONFIG") or str(Path(environ.get("HOME", "/")) / ".kube/config")
-    if shutil.which("kubectl") is None or not Path(config.split(":")[0]).exists():
+    kubeconfig_paths = environ.get("KUBECONFIG") or str(
+        Path(environ.get("HOME", "/")) / ".kube/config"
+    )
+    if shutil.which("kubectl") is None or not Path(kubeconfig_paths.split(":")[0]).exists():
         return []
-    printed = _run(
+    crd_output = _run(
         ["kubectl", "get", "crd", "ipujobs.graphcore.ai", "--ignore-not-found", "-oname"]
     )
-    if printed is None:
-        words, todo = "the API server does not answer", "kubectl version says why"
-        return [DoctorFinding("Kubernetes", "API server", PROBLEM, words, todo)]
-    if printed.strip():
+    if crd_output is None:
+        finding_text, advice = "the API server does not answer", "kubectl version says why"
+        return [DoctorFinding("Kubernetes", "API server", PROBLEM, finding_text, advice)]
+    if crd_output.strip():
         return [DoctorFinding("Kubernetes", "IPUJobs", OK, "the cluster knows IPUJobs")]
-    todo = "podwright kubernetes manifests | kubectl apply -f -"
-    return [DoctorFinding("Kubernetes", "IPUJobs", WARNING, "it knows no IPUJobs", todo)]
+    advice = "podwright kubernetes manifests | kubectl apply -f -"
+    return [DoctorFinding("Kubernetes", "IPUJobs", WARNING, "it knows no IPUJobs", advice)]
 
 
 def _gpus(environ: Mapping[str, str]) -> list[DoctorFinding]:
@@ -119,23 +137,25 @@ def _gpus(environ: Mapping[str, str]) -> list[DoctorFinding]:
     if not Path("/dev/nvidiactl").exists() and not Path("/dev/kfd").exists():
         return []
     try:
-        machine = take_inventory(environ)
+        gpu_inventory = take_inventory(environ)
     except PodwrightError as error:
         return [DoctorFinding("this machine", "GPUs", PROBLEM, error.problem, error.would_work)]
-    notes = "; ".join(machine.notes)
-    if not machine.gpus:
-        words = f"a driver is loaded, and no GPU answers: {notes}"
-        todo = "podwright inventory, and nvidia-smi or rocm-smi, say why"
-        return [DoctorFinding("this machine", "GPUs", PROBLEM, words, todo)]
-    todo = "podwright node health checks each of them"
-    words = f"{len(machine.gpus)} answer" + (f"; {notes}" if notes else "")
-    return [DoctorFinding("this machine", "GPUs", OK, words, todo)]
+    notes_text = "; ".join(gpu_inventory.notes)
+    if not gpu_inventory.gpus:
+        finding_text = f"a driver is loaded, and no GPU answers: {notes_text}"
+        advice = "podwright inventory, and nvidia-smi or rocm-smi, say why"
+        return [DoctorFinding("this machine", "GPUs", PROBLEM, finding_text, advice)]
+    advice = "podwright node health checks each of them"
+    finding_text = f"{len(gpu_inventory.gpus)} answer" + (f"; {notes_text}" if notes_text else "")
+    return [DoctorFinding("this machine", "GPUs", OK, finding_text, advice)]
 
 
-def _run(words: Sequence[str]) -> str | None:
+def _run(command: Sequence[str]) -> str | None:
     """Return what a command prints; None when it fails or does not answer in time."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+        completed_process = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return completed_process.stdout if completed_process.returncode == 0 else None

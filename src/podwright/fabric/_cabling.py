@@ -15,25 +15,37 @@ def cabling(cluster: Cluster) -> dict[str, dict[str, str]]:
     the same place of the next link domain. Switched link domains meet at a switch, which machines
     cannot see.
     """
-    wanted: dict[str, dict[str, str]] = {}
-    domains = [[machine.name for machine in domain.machines] for domain in cluster.domains]
+    cables_by_machine: dict[str, dict[str, str]] = {}
+    machines_by_domain = [
+        [machine.name for machine in domain.machines] for domain in cluster.domains
+    ]
     # Machines in the same place of every link domain form a row of the second tier.
-    rows = list(zip(*domains, strict=False)) if cluster.topology is ClusterTopology.LOOPED else []
-    closed = cluster.domain_topology is DomainTopology.TORUS
-    for domain_index, names in enumerate(domains):
-        for i, name in enumerate(names):
-            ports = wanted.setdefault(name, {})
-            _join(ports, "", names, i, closed)
-            if i < len(rows):
-                _join(ports, "gw-", rows[i], domain_index, True)
-    return wanted
+    loop_rows = (
+        list(zip(*machines_by_domain, strict=False))
+        if cluster.topology is ClusterTopology.LOOPED
+        else []
+    )
+    is_torus = cluster.domain_topology is DomainTopology.TORUS
+    for domain_index, machine_names in enumerate(machines_by_domain):
+        for machine_index, machine_name in enumerate(machine_names):
+            machine_ports = cables_by_machine.setdefault(machine_name, {})
+            _join(machine_ports, "", machine_names, machine_index, is_torus)
+            if machine_index < len(loop_rows):
+                _join(machine_ports, "gw-", loop_rows[machine_index], domain_index, True)
+    return cables_by_machine
 
 
-def _join(ports: dict[str, str], prefix: str, row: Sequence[str], place: int, closed: bool) -> None:
-    last = len(row) - 1
-    if last < 1:
+def _join(
+    machine_ports: dict[str, str],
+    port_prefix: str,
+    machine_names: Sequence[str],
+    machine_index: int,
+    is_closed: bool,
+) -> None:
+    last_index = len(machine_names) - 1
+    if last_index < 1:
         return
-    if place or closed:
-        ports[f"{prefix}down"] = row[place - 1]
-    if place < last or closed:
-        ports[f"{prefix}up"] = row[(place + 1) % len(row)]
+    if machine_index or is_closed:
+        machine_ports[f"{port_prefix}down"] = machine_names[machine_index - 1]
+    if machine_index < last_index or is_closed:
+        machine_ports[f"{port_prefix}up"] = machine_names[(machine_index + 1) % len(machine_names)]

@@ -58,15 +58,15 @@ class Cluster:
     @property
     def size(self) -> int:
         """The number of devices."""
-        return sum(self.domain_size(d) for d in range(len(self.domains)))
+        return sum(self.domain_size(domain_index) for domain_index in range(len(self.domains)))
 
-    def domain_size(self, domain: int) -> int:
+    def domain_size(self, domain_index: int) -> int:
         """Return the number of devices of one link domain."""
-        return len(self.domains[domain].machines) * self.family.devices_per_machine
+        return len(self.domains[domain_index].machines) * self.family.devices_per_machine
 
-    def machine_of(self, domain: int, offset: int) -> Machine:
+    def machine_of(self, domain_index: int, device_offset: int) -> Machine:
         """Return the machine that holds a device.
 
         Raises IndexError for a device that does not exist.
         """
-        return self.domains[domain].machines[offset // self.family.devices_per_machine]
+        return self.domains[domain_index].machines[device_offset // self.family.devices_per_machine]

@@ -13,22 +13,30 @@ class FabricError(ValueError):
     full stop; would_work may be empty.
     """
 
-    def __init__(self, path: str, line: int, key: str, problem: str, would_work: str = "") -> None:
+    def __init__(
+        self, path: str, line: int, key_path: str, problem: str, would_work: str = ""
+    ) -> None:
         self.path = path
         self.line = line
-        self.key = key
+        self.key = key_path
         self.problem = problem
         self.would_work = would_work
-        where = f"{path}:{line}" if line else path
-        head = ": ".join(part for part in (where, key, problem) if part)
-        tail = would_work if would_work.endswith("?") else f"{would_work}."
-        super().__init__(f"{head}. {tail}" if would_work else f"{head}.")
+        file_position = f"{path}:{line}" if line else path
+        sentence = ": ".join(
+            sentence_part for sentence_part in (file_position, key_path, problem) if sentence_part
+        )
+        advice = would_work if would_work.endswith("?") else f"{would_work}."
+        super().__init__(f"{sentence}. {advice}" if would_work else f"{sentence}.")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known_words: Iterable[str]) -> str:
     """Return a hint that names the nearest known word, in place of one that is not known."""
     import difflib  # needed only after an error
 
-    known = list(known)
-    close = difflib.get_close_matches(word.lower(), known, n=1)
-    return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}"
+    known_words = list(known_words)
+    close_matches = difflib.get_close_matches(word.lower(), known_words, n=1)
+    return (
+        f"Did you mean {close_matches[0]}?"
+        if close_matches
+        else f"There are: {', '.join(known_words)}"
+    )

@@ -41,17 +41,17 @@ class BlockRule:
     def sizes(self, most: int, per_machine: int) -> tuple[int, ...]:
         """Return the legal numbers of devices of a partition, up to `most`, in ascending order."""
         if self.aligned:
-            return tuple(1 << order for order in range(most.bit_length()))
+            return tuple(1 << exponent for exponent in range(most.bit_length()))
         if self.trims:
             return tuple(range(1, most + 1))
         whole_machines = range(2 * per_machine, most + 1, per_machine)
         return (*range(1, min(per_machine, most) + 1), *whole_machines)
 
-    def step(self, size: int, per_machine: int) -> int:
-        """Return the distance, in devices, between places at which a part of `size` may begin."""
+    def step(self, part_size: int, per_machine: int) -> int:
+        """Return the distance, in devices, between places where a part of `part_size` may begin."""
         if self.aligned:
-            return size
-        return 1 if size < per_machine else per_machine
+            return part_size
+        return 1 if part_size < per_machine else per_machine
 
 
 #: A power of two, at an offset that is a multiple of it (IPU-Links).
@@ -90,9 +90,9 @@ class Family:
 
     def sizes(self, most: int) -> tuple[int, ...]:
         """Return the legal sizes of a partition in a link domain of `most` devices, ascending."""
-        allowed = self.partition_sizes_in_domain
-        legal = self.block_rule.sizes(most, self.devices_per_machine)
-        return tuple(size for size in legal if not allowed or size in allowed)
+        allowed_sizes = self.partition_sizes_in_domain
+        legal_sizes = self.block_rule.sizes(most, self.devices_per_machine)
+        return tuple(size for size in legal_sizes if not allowed_sizes or size in allowed_sizes)
 
 
 #: V-IPU guide, terminology (seed 003). 32 is accepted as well, since PopRun's own table shows it
@@ -112,24 +112,29 @@ IPU = Family(
 )
 
 
-def gpu_family(name: str, per_machine: int, per_domain: int) -> Family:
+def gpu_family(name: str, devices_per_machine: int, max_domain_devices: int) -> Family:
     """Return the family of GPUs joined by NVLink.
 
-    per_machine: GPUs in a machine. per_domain: the most GPUs in a link domain.
+    devices_per_machine: GPUs in a machine. max_domain_devices: the most GPUs in a link domain.
     """
-    machines = per_domain // per_machine
-    rule = MACHINES_OF_A_SWITCH if machines > 1 else MACHINE_SUBSET_OR_WHOLE_MACHINES
+    machines_per_domain = max_domain_devices // devices_per_machine
+    block_rule = (
+        MACHINES_OF_A_SWITCH if machines_per_domain > 1 else MACHINE_SUBSET_OR_WHOLE_MACHINES
+    )
     return Family(
         name=name,
         device_noun="GPU",
         attachment=Attachment.HOST,
-        block_rule=rule,
-        devices_per_machine=per_machine,
-        max_domain_devices=per_domain,
+        block_rule=block_rule,
+        devices_per_machine=devices_per_machine,
+        max_domain_devices=max_domain_devices,
         partition_sizes_in_domain=(),
         gcd_sizes=(),
         replica_sizes=(),
-        allocation_sizes_in_domain=tuple(per_machine * n for n in range(1, machines + 1)),
+        allocation_sizes_in_domain=tuple(
+            devices_per_machine * machine_count
+            for machine_count in range(1, machines_per_domain + 1)
+        ),
         reconfigurable_max=0,
     )
 
@@ -164,11 +169,20 @@ FAMILIES: dict[str, Family] = {
 
 def family_named(name: str) -> Family | None:
     """Return the family of that name, of Podwright's or of another package; else None."""
-    kind = name.rstrip("0123456789")
-    count = name.removeprefix(kind)
-    if kind in ("gpu", "pool") and count and 0 < int(count) <= 64 and count[0] != "0":
-        number = int(count)
-        return gpu_family(name, number, number) if kind == "gpu" else pool_family(name, number)
+    name_prefix = name.rstrip("0123456789")
+    count_text = name.removeprefix(name_prefix)
+    if (
+        name_prefix in ("gpu", "pool")
+        and count_text
+        and 0 < int(count_text) <= 64
+        and count_text[0] != "0"
+    ):
+        device_count = int(count_text)
+        return (
+            gpu_family(name, device_count, device_count)
+            if name_prefix == "gpu"
+            else pool_family(name, device_count)
+        )
     return FAMILIES.get(name) or plugins.load(plugins.FAMILIES, name, Family)
 
 
@@ -184,16 +198,22 @@ def rule_name(value: object) -> str:
     raise NotImplementedError(f"{type(value).__name__} is not kept in a store")
 
 
-def rule_of(kind: type, value: object) -> BlockRule:
+def rule_of(wanted_type: type, stored_name: object) -> BlockRule:
     """Return the block rule of that name; a decoder's hook.
 
     Raises ValueError where no family has the rule, as when the package that added it is gone.
     """
     for rule in _RULES:
-        if kind is BlockRule and value == rule.name:
+        if wanted_type is BlockRule and stored_name == rule.name:
             return rule
-    for name in plugins.names(plugins.FAMILIES):
-        family = plugins.load(plugins.FAMILIES, name, Family)
-        if kind is BlockRule and family is not None and value == family.block_rule.name:
+    for family_name in plugins.names(plugins.FAMILIES):
+        family = plugins.load(plugins.FAMILIES, family_name, Family)
+        if (
+            wanted_type is BlockRule
+            and family is not None
+            and stored_name == family.block_rule.name
+        ):
             return family.block_rule
-    raise ValueError(f"no family here has the block rule {value!r}: is its package installed?")
+    raise ValueError(
+        f"no family here has the block rule {stored_name!r}: is its package installed?"
+    )

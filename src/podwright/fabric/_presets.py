@@ -34,42 +34,50 @@ def preset(name: str) -> Cluster:
     return simulated_ipus(name, _SIZES[name])
 
 
-def simulated_gpus(name: str, family: Family, domains: int) -> Cluster:
+def simulated_gpus(cluster_name: str, family: Family, domain_count: int) -> Cluster:
     """Return a simulated GPU cluster: link domains of a family, joined by a network's switches."""
-    step = family.max_domain_devices // family.devices_per_machine
-    machines = [Machine(f"gpu{i + 1}") for i in range(domains * step)]
+    machines_per_domain = family.max_domain_devices // family.devices_per_machine
+    machines = [Machine(f"gpu{i + 1}") for i in range(domain_count * machines_per_domain)]
     return Cluster(
-        name=name,
+        name=cluster_name,
         family=family,
         domains=tuple(
-            LinkDomain(f"nvl{i}", tuple(machines[i * step : (i + 1) * step]))
-            for i in range(domains)
+            LinkDomain(
+                f"nvl{i}", tuple(machines[i * machines_per_domain : (i + 1) * machines_per_domain])
+            )
+            for i in range(domain_count)
         ),
-        topology=ClusterTopology.SWITCHED if domains > 1 else ClusterTopology.NONE,
+        topology=ClusterTopology.SWITCHED if domain_count > 1 else ClusterTopology.NONE,
         simulated=True,
     )
 
 
-def simulated_ipus(name: str, size: int) -> Cluster:
+def simulated_ipus(cluster_name: str, device_count: int) -> Cluster:
     """Return a simulated IPU cluster: link domains of 64 devices, looped where there are several.
 
-    size: number of devices; a multiple of 4 up to 64, then a multiple of 64. A whole POD64 is
-    cabled as a torus and a smaller pod as a mesh, like the vendor's own.
+    device_count: number of devices; a multiple of 4 up to 64, then a multiple of 64. A whole POD64
+    is cabled as a torus and a smaller pod as a mesh, like the vendor's own.
     """
-    per_machine, full_domain = IPU.devices_per_machine, IPU.max_domain_devices
-    if size <= 0 or size % per_machine or (size > full_domain and size % full_domain):
-        raise ValueError(f"{size} is not a size of a pod: a multiple of 4 to 64, or of 64")
-    machines = [Machine(f"ag{i + 1}") for i in range(size // per_machine)]
-    step = min(size, full_domain) // per_machine
+    devices_per_machine, devices_per_domain = IPU.devices_per_machine, IPU.max_domain_devices
+    if (
+        device_count <= 0
+        or device_count % devices_per_machine
+        or (device_count > devices_per_domain and device_count % devices_per_domain)
+    ):
+        raise ValueError(f"{device_count} is not a size of a pod: a multiple of 4 to 64, or of 64")
+    machines = [Machine(f"ag{i + 1}") for i in range(device_count // devices_per_machine)]
+    machines_per_domain = min(device_count, devices_per_domain) // devices_per_machine
     domains = tuple(
-        LinkDomain(f"ild{i // step}", tuple(machines[i : i + step]))
-        for i in range(0, len(machines), step)
+        LinkDomain(f"ild{i // machines_per_domain}", tuple(machines[i : i + machines_per_domain]))
+        for i in range(0, len(machines), machines_per_domain)
     )
     return Cluster(
-        name=name,
+        name=cluster_name,
         family=IPU,
         domains=domains,
-        domain_topology=DomainTopology.TORUS if size >= full_domain else DomainTopology.MESH,
+        domain_topology=DomainTopology.TORUS
+        if device_count >= devices_per_domain
+        else DomainTopology.MESH,
         topology=ClusterTopology.LOOPED if len(domains) > 1 else ClusterTopology.NONE,
         simulated=True,
     )

@@ -23,93 +23,93 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}#\r\n]*")
 
 
-def key_lines(text: str) -> dict[Path, int]:
+def key_lines(toml_text: str) -> dict[Path, int]:
     """Return the line, from 1, of each key and array item, by path: `("machines", 2, "host")`."""
-    return _Walk(text).lines
+    return _Walk(toml_text).lines
 
 
 class _Walk:
-    def __init__(self, text: str) -> None:
-        self.text, self.position = text, 0
-        self._ends = [newline.start() for newline in re.finditer("\n", text)]
+    def __init__(self, toml_text: str) -> None:
+        self.text, self.position = toml_text, 0
+        self._ends = [newline.start() for newline in re.finditer("\n", toml_text)]
         self.lines: dict[Path, int] = {}
         self._counts: dict[Path, int] = {}  # number of tables so far, by array of tables
-        table: Path = ()
+        table_path: Path = ()
         while self._peek():
-            if text.startswith("[[", self.position):
+            if toml_text.startswith("[[", self.position):
                 self.position += 2
-                table = self._header()
-                number = self._counts[table] = self._counts.get(table, -1) + 1
-                table = (*table, number)
-                self._note(table)
+                table_path = self._header()
+                table_index = self._counts[table_path] = self._counts.get(table_path, -1) + 1
+                table_path = (*table_path, table_index)
+                self._note(table_path)
                 self.position += 2
-            elif text[self.position] == "[":
+            elif toml_text[self.position] == "[":
                 self.position += 1
-                table = self._header()
-                self._note(table)
+                table_path = self._header()
+                self._note(table_path)
                 self.position += 1
             else:
-                self._pair(table)
+                self._pair(table_path)
 
     def _peek(self) -> str:
         match = _BLANK.match(self.text, self.position)
         self.position = match.end() if match else self.position
         return self.text[self.position : self.position + 1]
 
-    def _note(self, path: Path) -> None:
-        self.lines.setdefault(path, bisect_left(self._ends, self.position) + 1)
+    def _note(self, key_path: Path) -> None:
+        self.lines.setdefault(key_path, bisect_left(self._ends, self.position) + 1)
 
     def _key(self) -> Path:
-        parts: list[str] = []
-        dot = "."
-        while dot:
-            match = _KEY.match(self.text, self.position)
-            if match is None:
+        key_parts: list[str] = []
+        separator = "."
+        while separator:
+            key_match = _KEY.match(self.text, self.position)
+            if key_match is None:
                 raise ValueError(f"no key at offset {self.position}")
-            self.position = match.end()
-            parts.append(match[1].strip("\"'"))
-            dot = match[2]
-        return tuple(parts)
+            self.position = key_match.end()
+            key_parts.append(key_match[1].strip("\"'"))
+            separator = key_match[2]
+        return tuple(key_parts)
 
     def _header(self) -> Path:
-        path: Path = ()
-        for part in self._key():
-            if path in self._counts:
-                path = (*path, self._counts[path])
-            path = (*path, part)
-        return path
+        table_path: Path = ()
+        for key_part in self._key():
+            if table_path in self._counts:
+                table_path = (*table_path, self._counts[table_path])
+            table_path = (*table_path, key_part)
+        return table_path
 
-    def _pair(self, table: Path) -> None:
-        start = self.position
-        path = table
-        for part in self._key():
-            path = (*path, part)
-            end, self.position = self.position, start
-            self._note(path)
-            self.position = end
+    def _pair(self, table_path: Path) -> None:
+        start_position = self.position
+        key_path = table_path
+        for key_part in self._key():
+            key_path = (*key_path, key_part)
+            end_position, self.position = self.position, start_position
+            self._note(key_path)
+            self.position = end_position
         self.position += 1  # the equals sign
-        self._value(path)
+        self._value(key_path)
 
-    def _value(self, path: Path) -> None:
-        opening = self._peek()
-        if opening == "[":
+    def _value(self, value_path: Path) -> None:
+        first_character = self._peek()
+        if first_character == "[":
             self.position += 1
-            number = 0
+            item_index = 0
             while self._peek() != "]":
-                self._note((*path, number))
-                self._value((*path, number))
-                number += 1
+                self._note((*value_path, item_index))
+                self._value((*value_path, item_index))
+                item_index += 1
                 if self._peek() == ",":
                     self.position += 1
             self.position += 1
-        elif opening == "{":
+        elif first_character == "{":
             self.position += 1
             while self._peek() != "}":
-                self._pair(path)
+                self._pair(value_path)
                 if self._peek() == ",":
                     self.position += 1
             self.position += 1
         else:
-            kind = _STRING if opening in "\"'" else _SCALAR
-            match = kind.match(self.text, self.position)
-            self.position = match.end() if match else len(self.text)
+            value_pattern = _STRING if first_character in "\"'" else _SCALAR
+            value_match = value_pattern.match(self.text, self.position)
+            self.position = value_match.end() if value_match else len(self.text)

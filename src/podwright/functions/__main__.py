@@ -21,45 +21,48 @@ from podwright.functions._trusted_files import open_own
 
 def main() -> int:
     """Return 0 if the function returned, 1 if it raised, and its own code after sys.exit()."""
-    payload = os.environ.pop(PAYLOAD_VARIABLE, "")
-    result = os.environ.pop(RESULT_VARIABLE, "")
+    payload_path = os.environ.pop(PAYLOAD_VARIABLE, "")
+    result_path = os.environ.pop(RESULT_VARIABLE, "")
     if len(sys.argv) == 3:
         rank = int(os.environ.get("SLURM_PROCID", "0"))
-        payload, result = sys.argv[1], os.path.join(sys.argv[2], f"result.{rank}")
-    if not payload or not result:
+        payload_path, result_path = sys.argv[1], os.path.join(sys.argv[2], f"result.{rank}")
+    if not payload_path or not result_path:
         print("podwright.functions is started by podwright.launch()", file=sys.stderr)
         return 2
-    code, outcome = _call(payload)
-    _write(result, outcome)
-    return code
+    exit_code, outcome_bytes = _call(payload_path)
+    _write(result_path, outcome_bytes)
+    return exit_code
 
 
-def _call(payload: str) -> tuple[int, bytes]:
-    host = socket.gethostname()
+def _call(payload_path: str) -> tuple[int, bytes]:
+    host_name = socket.gethostname()
     try:
-        with open_own(payload) as file:
-            call = load_call(file, host)
-        value: Any = call.function(*call.args, **call.kwargs)
-        return 0, returned(value)
+        with open_own(payload_path) as file:
+            function_call = load_call(file, host_name)
+        return_value: Any = function_call.function(*function_call.args, **function_call.kwargs)
+        return 0, returned(return_value)
     except BaseException as error:
         if isinstance(error, SystemExit) and not error.code:
             return 0, returned(None)
         traceback.print_exc()
-        code = error.code if isinstance(error, SystemExit) else 1
-        return code if isinstance(code, int) else 1, raised(error, host)
+        exit_code = error.code if isinstance(error, SystemExit) else 1
+        return exit_code if isinstance(exit_code, int) else 1, raised(error, host_name)
 
 
-def _write(path: str, outcome: bytes) -> None:
+def _write(result_path: str, outcome_bytes: bytes) -> None:
     """Write into the stream that poprun reads, or into a file, as a whole or not at all."""
-    if _is_stream(path):
-        descriptor, flags = path, os.O_WRONLY
+    if _is_stream(result_path):
+        written_path, open_flags = result_path, os.O_WRONLY
     else:
-        descriptor, flags = f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    handle = os.open(descriptor, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(outcome)
-    if descriptor != path:
-        os.replace(descriptor, path)
+        written_path, open_flags = (
+            f"{result_path}.{os.getpid()}",
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+        )
+    file_descriptor = os.open(written_path, open_flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file_descriptor, "wb") as file:
+        file.write(outcome_bytes)
+    if written_path != result_path:
+        os.replace(written_path, result_path)
 
 
 def _is_stream(path: str) -> bool:

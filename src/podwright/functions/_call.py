@@ -27,13 +27,16 @@ class FunctionCall(NamedTuple):
 
 def python() -> str:
     """Return this Python as a sentence names it: `CPython 3.11.7`."""
-    name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name)
-    return f"{name or sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
+    implementation_name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name)
+    return (
+        f"{implementation_name or sys.implementation.name} "
+        f"{'.'.join(map(str, sys.version_info[:3]))}"
+    )
 
 
-def _kind(kind: str) -> str:
+def _kind(python_text: str) -> str:
     """Return the part that two Pythons must share: all but the last number."""
-    return kind.rpartition(".")[0]
+    return python_text.rpartition(".")[0]
 
 
 def dump_call(
@@ -47,32 +50,35 @@ def dump_call(
             f"{function!r} is not a function", would_work="pass what is to be called"
         )
     try:
-        body: bytes = cloudpickle.dumps(FunctionCall(function, tuple(args), dict(kwargs)))
+        pickled_call: bytes = cloudpickle.dumps(FunctionCall(function, tuple(args), dict(kwargs)))
     except Exception as error:
-        name = getattr(function, "__qualname__", repr(function))
+        function_name = getattr(function, "__qualname__", repr(function))
         raise NotPicklable(
-            f"{name} cannot be sent to other processes: {type(error).__name__}: {error}",
+            f"{function_name} cannot be sent to other processes: {type(error).__name__}: {error}",
             would_work="open files, locks and connections inside the function",
         ) from error
-    head = {"python": python(), "path": [os.path.abspath(path or ".") for path in sys.path]}
-    return json.dumps(head).encode() + b"\n" + body
+    header = {
+        "python": python(),
+        "path": [os.path.abspath(search_folder or ".") for search_folder in sys.path],
+    }
+    return json.dumps(header).encode() + b"\n" + pickled_call
 
 
-def load_call(file: BinaryIO, host: str) -> FunctionCall:
+def load_call(payload_file: BinaryIO, host_name: str) -> FunctionCall:
     """Return the call that was sent. Raises PythonMismatch before anything of it is unpickled."""
     import pickle
 
-    head = json.loads(file.readline(_LONGEST_LINE))
-    own = python()
-    if _kind(head["python"]) != _kind(own):
+    header = json.loads(payload_file.readline(_LONGEST_LINE))
+    own_python = python()
+    if _kind(header["python"]) != _kind(own_python):
         raise PythonMismatch(
-            f"the function was sent by {head['python']}, and host {host} has {own}",
+            f"the function was sent by {header['python']}, and host {host_name} has {own_python}",
             would_work=f"use the same Python on all hosts ({sys.executable} there)",
-            host=host,
-            here=head["python"],
-            there=own,
+            host=host_name,
+            here=header["python"],
+            there=own_python,
         )
     # Modules beside the sending program are found here by the same search path.
-    sys.path += [path for path in head["path"] if path not in sys.path]
-    call: FunctionCall = pickle.load(file)
+    sys.path += [search_folder for search_folder in header["path"] if search_folder not in sys.path]
+    call: FunctionCall = pickle.load(payload_file)
     return call

@@ -37,106 +37,110 @@ class CallOutcome(NamedTuple):
     error: BaseException | None = None
 
 
-def returned(value: Any) -> bytes:
+def returned(returned_value: Any) -> bytes:
     """Return a returned value as bytes. Raises whatever pickling raises."""
     import cloudpickle
 
-    body: bytes = cloudpickle.dumps(value, protocol=5)
-    return _line({"size": len(body)}) + body
+    pickled_value: bytes = cloudpickle.dumps(returned_value, protocol=5)
+    return _line({"size": len(pickled_value)}) + pickled_value
 
 
-def raised(error: BaseException, host: str) -> bytes:
+def raised(error: BaseException, host_name: str) -> bytes:
     """Return a raised exception as bytes."""
     import cloudpickle
 
-    text = "".join(traceback.format_exception(error))
-    body = b""
+    traceback_text = "".join(traceback.format_exception(error))
+    pickled_error = b""
     # Only an ordinary exception is raised again by the receiver: SystemExit would end that
     # program.
     if isinstance(error, Exception):
         try:
-            body = cloudpickle.dumps(error, protocol=5)
-            if type(pickle.loads(body)) is not type(error):
-                body = b""
+            pickled_error = cloudpickle.dumps(error, protocol=5)
+            if type(pickle.loads(pickled_error)) is not type(error):
+                pickled_error = b""
         except Exception:
-            body = b""
-    outcome: dict[str, Any] = {"size": len(body), "traceback": text, "host": host}
-    outcome["type"] = f"{type(error).__module__}.{type(error).__qualname__}"
+            pickled_error = b""
+    header: dict[str, Any] = {
+        "size": len(pickled_error),
+        "traceback": traceback_text,
+        "host": host_name,
+    }
+    header["type"] = f"{type(error).__module__}.{type(error).__qualname__}"
     try:
-        outcome["words"] = str(error)
+        header["words"] = str(error)
     except Exception:
-        outcome["words"] = "(its words cannot be had)"
+        header["words"] = "(its words cannot be had)"
     if isinstance(error, PythonMismatch):
-        outcome |= {"refusal": error.to_json(), "size": 0}
-        body = b""
-    return _line(outcome) + body
+        header |= {"refusal": error.to_json(), "size": 0}
+        pickled_error = b""
+    return _line(header) + pickled_error
 
 
-def _line(outcome: dict[str, Any]) -> bytes:
-    return json.dumps(outcome).encode() + b"\n"
+def _line(header: dict[str, Any]) -> bytes:
+    return json.dumps(header).encode() + b"\n"
 
 
-def _head(file: BinaryIO) -> dict[str, Any] | None:
-    line = file.readline(_LONGEST_LINE)
-    if not line.endswith(b"\n"):
+def _head(outcome_file: BinaryIO) -> dict[str, Any] | None:
+    header_line = outcome_file.readline(_LONGEST_LINE)
+    if not header_line.endswith(b"\n"):
         return None
-    outcome: dict[str, Any] = json.loads(line)
-    left = os.fstat(file.fileno()).st_size - file.tell()
-    return outcome if left >= outcome["size"] else None
+    header: dict[str, Any] = json.loads(header_line)
+    bytes_left = os.fstat(outcome_file.fileno()).st_size - outcome_file.tell()
+    return header if bytes_left >= header["size"] else None
 
 
-def finished(path: str) -> bool:
+def finished(outcome_path: str) -> bool:
     """Return whether the whole outcome is in the file. Raises Denied."""
     try:
-        with open_own(path) as file:
-            return _head(file) is not None
+        with open_own(outcome_path) as outcome_file:
+            return _head(outcome_file) is not None
     except FileNotFoundError:
         return False
 
 
-def read_outcome(path: str, instance: int) -> CallOutcome | None:
+def read_outcome(outcome_path: str, instance_index: int) -> CallOutcome | None:
     """Return an outcome, or None if it is not complete yet.
 
     Raises Denied for a file that others could have written. If the value cannot be unpickled here,
     for example because its module is missing, that is the error of the outcome.
     """
     try:
-        file = open_own(path)
+        outcome_file = open_own(outcome_path)
     except FileNotFoundError:
         return None
-    with file:
-        outcome = _head(file)
-        if outcome is None:
+    with outcome_file:
+        header = _head(outcome_file)
+        if header is None:
             return None
-        if "traceback" not in outcome:
+        if "traceback" not in header:
             try:
-                return CallOutcome(instance, pickle.load(file))
+                return CallOutcome(instance_index, pickle.load(outcome_file))
             except Exception as error:
-                return CallOutcome(instance, error=error)
-        return CallOutcome(instance, error=_error(outcome, file, instance))
+                return CallOutcome(instance_index, error=error)
+        return CallOutcome(instance_index, error=_error(header, outcome_file, instance_index))
 
 
-def _error(outcome: dict[str, Any], file: BinaryIO, instance: int) -> BaseException:
-    where = f"in instance {instance} on {outcome['host']}"
-    if refusal := outcome.get("refusal"):
-        data = refusal["data"]
-        return PythonMismatch(refusal["problem"], would_work=refusal["would_work"], **data)
-    if outcome["size"]:
+def _error(header: dict[str, Any], outcome_file: BinaryIO, instance_index: int) -> BaseException:
+    place_text = f"in instance {instance_index} on {header['host']}"
+    if refusal := header.get("refusal"):
+        refusal_data = refusal["data"]
+        return PythonMismatch(refusal["problem"], would_work=refusal["would_work"], **refusal_data)
+    if header["size"]:
         try:
-            error: BaseException = pickle.load(file)
+            error: BaseException = pickle.load(outcome_file)
         except Exception:
             pass
         else:
-            error.__cause__ = RemoteTraceback(outcome["traceback"])
-            error.add_note(where)
+            error.__cause__ = RemoteTraceback(header["traceback"])
+            error.add_note(place_text)
             return error
-    kind = outcome["type"].removeprefix("builtins.")
-    failed: PodwrightError = InstanceFailed(
-        f"{kind} {where}: {outcome['words']}",
-        instance=instance,
-        host=outcome["host"],
-        type=kind,
-        traceback=outcome["traceback"],
+    type_name = header["type"].removeprefix("builtins.")
+    instance_failure: PodwrightError = InstanceFailed(
+        f"{type_name} {place_text}: {header['words']}",
+        instance=instance_index,
+        host=header["host"],
+        type=type_name,
+        traceback=header["traceback"],
     )
-    failed.__cause__ = RemoteTraceback(outcome["traceback"])
-    return failed
+    instance_failure.__cause__ = RemoteTraceback(header["traceback"])
+    return instance_failure

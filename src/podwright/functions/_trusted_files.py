@@ -30,28 +30,28 @@ def open_own(path: str) -> BinaryIO:
     folder = os.path.dirname(path) or "."
     _check(folder, os.stat(folder), folder=True)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise Denied(f"{path} is not read: {error.strerror}") from None
     try:
-        _check(path, os.fstat(handle), folder=False)
+        _check(path, os.fstat(descriptor), folder=False)
     except BaseException:
-        os.close(handle)
+        os.close(descriptor)
         raise
-    return os.fdopen(handle, "rb")
+    return os.fdopen(descriptor, "rb")
 
 
-def _check(path: str, status: os.stat_result, *, folder: bool) -> None:
-    kind = stat.S_ISDIR if folder else stat.S_ISREG
+def _check(path: str, file_status: os.stat_result, *, folder: bool) -> None:
+    is_right_type = stat.S_ISDIR if folder else stat.S_ISREG
     problem = ""
-    if not kind(status.st_mode):
+    if not is_right_type(file_status.st_mode):
         problem = f"is not {'a folder' if folder else 'an ordinary file'}"
-    elif status.st_uid != os.getuid():
-        problem = f"belongs to the user with number {status.st_uid}"
-    elif status.st_mode & 0o022:
-        problem = f"may be written by others (its mode is {stat.S_IMODE(status.st_mode):04o})"
+    elif file_status.st_uid != os.getuid():
+        problem = f"belongs to the user with number {file_status.st_uid}"
+    elif file_status.st_mode & 0o022:
+        problem = f"may be written by others (its mode is {stat.S_IMODE(file_status.st_mode):04o})"
     if problem:
         raise Denied(
             f"{path} {problem}: what is in it would be run, and somebody else may have written it",

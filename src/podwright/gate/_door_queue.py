@@ -22,7 +22,7 @@ PATIENCE_S = 10.0
 RETRY_AFTER_S, RETRY_AFTER_FULL_S = 1.0, 10.0
 #: The number of connections whose calls are refused as busy at once, and the seconds that a client
 #: has to read the refusal.
-BUSY, BUSY_S = 64, 0.2
+MOST_BUSY, BUSY_REPLY_S = 64, 0.2
 
 
 class Arrival(NamedTuple):
@@ -40,8 +40,8 @@ class Arrival(NamedTuple):
 class DoorQueue:
     """The connections that wait. most: their limit; 0: none may wait."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, arrival_limit: int) -> None:
+        self.most = arrival_limit
         self._lines: dict[str, deque[Arrival]] = {}  # in the order in which callers are served
         self._arrivals: dict[int, Arrival] = {}  # by descriptor, oldest first
         self._hang_ups = select.epoll()
@@ -65,35 +65,37 @@ class DoorQueue:
         would only swap the two callers' numbers, and two callers could displace each other's
         connections without end.
         """
-        surplus = None
+        displaced = None
         if len(self) >= self.most:
-            longest = max(self._lines, key=lambda caller: len(self._lines[caller]), default="")
-            line = self._lines.get(arrival.caller, ())
-            if len(self._lines.get(longest, ())) <= len(line) + 1:
+            longest_caller = max(
+                self._lines, key=lambda caller: len(self._lines[caller]), default=""
+            )
+            caller_arrivals = self._lines.get(arrival.caller, ())
+            if len(self._lines.get(longest_caller, ())) <= len(caller_arrivals) + 1:
                 return arrival
-            surplus = self._lines[longest][-1]
-            self.remove(surplus)
+            displaced = self._lines[longest_caller][-1]
+            self.remove(displaced)
         self._lines.setdefault(arrival.caller, deque()).append(arrival)
         self._arrivals[arrival.connection.fileno()] = arrival
         self._hang_ups.register(arrival.connection, select.EPOLLRDHUP)
-        return surplus
+        return displaced
 
     def remove(self, arrival: Arrival) -> None:
         """Take a connection out of the queue."""
-        number = arrival.connection.fileno()
-        del self._arrivals[number]
-        self._hang_ups.unregister(number)
-        line = self._lines.pop(arrival.caller)
-        line.remove(arrival)
-        if line:  # the caller goes behind all others
-            self._lines[arrival.caller] = line
+        descriptor = arrival.connection.fileno()
+        del self._arrivals[descriptor]
+        self._hang_ups.unregister(descriptor)
+        caller_arrivals = self._lines.pop(arrival.caller)
+        caller_arrivals.remove(arrival)
+        if caller_arrivals:  # the caller goes behind all others
+            self._lines[arrival.caller] = caller_arrivals
 
     def heads(self) -> Iterator[Arrival]:
         """Yield the oldest connection of each caller, in the order in which the callers are
         served.
         """
-        for line in list(self._lines.values()):
-            yield line[0]
+        for caller_arrivals in list(self._lines.values()):
+            yield caller_arrivals[0]
 
     def late(self, now: float) -> Iterator[Arrival]:
         """Yield the connections that have waited for longer than PATIENCE_S. now: seconds."""
@@ -104,16 +106,16 @@ class DoorQueue:
 
     def drop_closed(self) -> int:
         """Remove the connections that their clients closed. Returns their number."""
-        closed = [self._arrivals[number] for number, _ in self._hang_ups.poll(0)]
-        for arrival in closed:
+        closed_arrivals = [self._arrivals[descriptor] for descriptor, _ in self._hang_ups.poll(0)]
+        for arrival in closed_arrivals:
             self.remove(arrival)
             arrival.connection.close()
-        return len(closed)
+        return len(closed_arrivals)
 
     def retry_after_s(self) -> int:
         """Return the seconds after which a client that is refused now should try again."""
-        full = len(self) / self.most if self.most else 1.0
-        return math.ceil(RETRY_AFTER_S + (RETRY_AFTER_FULL_S - RETRY_AFTER_S) * full)
+        fill_ratio = len(self) / self.most if self.most else 1.0
+        return math.ceil(RETRY_AFTER_S + (RETRY_AFTER_FULL_S - RETRY_AFTER_S) * fill_ratio)
 
     def close(self) -> None:
         """Close all waiting connections."""

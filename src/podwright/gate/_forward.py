@@ -22,18 +22,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from podwright.gate._door_queue import BUSY, BUSY_S, Arrival, DoorQueue
+from podwright.gate._door_queue import BUSY_REPLY_S, MOST_BUSY, Arrival, DoorQueue
 from podwright.gate._link import GateCounted
-from podwright.gate._visit import CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND, DEBT, DEBT_S, Visit
+from podwright.gate._visit import (
+    CREDIT_OF_CALL,
+    CREDIT_OF_SECOND,
+    DEBT_S,
+    MAX_CREDIT,
+    MAX_DEBT,
+    Visit,
+)
 from podwright.hosts import caller_of
 from podwright.http import Visitor, Visitors
 
-_ACCEPTS = 16  #: connections accepted in one go, before others have their turn
+_ACCEPTS_AT_ONCE = 16  #: connections accepted in one go, before others have their turn
 _LOOK = 0.5  #: seconds between looks at our memory
 _TURN = 0.1  #: seconds after which those who wait for a place are looked at again
 #: accept(2): no descriptor or no memory is left.
-_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_HEAVY = 128 << 10  #: bytes that a connection sent lately, below which it weighs nothing
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_HEAVY_BYTES = 128 << 10  #: bytes that a connection sent lately, below which it weighs nothing
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -42,7 +49,7 @@ def memory_used() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
-class Hidden:
+class HiddenSocket:
     """A Unix socket for a library that needs a path. The path is removed once the library
     listens.
     """
@@ -102,20 +109,20 @@ class Forwarder:
     def __init__(
         self,
         listener: socket.socket,
-        inner: Hidden,
+        grpc_socket: HiddenSocket,
         visitors: Visitors,
-        memory: int,
-        used: Callable[[], int] = memory_used,
+        memory_limit: int,
+        read_memory_used: Callable[[], int] = memory_used,
         clock: Callable[[], float] = time.monotonic,
         *,
-        waiting: int = 0,
-        busy: int = BUSY,
+        waiting_limit: int = 0,
+        busy_limit: int = MOST_BUSY,
     ) -> None:
-        self._listener, self._inner, self._clock = listener, inner, clock
-        self._memory, self._used = memory, used
+        self._listener, self._inner, self._clock = listener, grpc_socket, clock
+        self._memory, self._used = memory_limit, read_memory_used
         self.visitors = visitors
-        self.busy = Visitors(busy, busy, purpose="connections that are refused as busy")
-        self._queue = DoorQueue(waiting)
+        self.busy = Visitors(busy_limit, busy_limit, purpose="connections that are refused as busy")
+        self._queue = DoorQueue(waiting_limit)
         self._turn: asyncio.TimerHandle | None = None
         self._visits: dict[str, Visit] = {}
         self.cut: Counter[str] = Counter()
@@ -130,7 +137,7 @@ class Forwarder:
         self._listener.setblocking(False)
         self._loop.add_reader(self._listener, self._accept)
         self._loop.add_reader(self._queue, self._queue.drop_closed)
-        self._check_timer = self._loop.call_later(_LOOK, self._weigh)
+        self._check_timer = self._loop.call_later(_LOOK, self._check_traffic)
 
     def refuse(self) -> None:
         """Accept no more connections. Those that have a place keep it."""
@@ -141,15 +148,15 @@ class Forwarder:
             self._loop.remove_reader(self._queue)
             self._queue.release()
 
-    async def hang_up(self, within: float) -> None:
-        """Read no more from clients, and deliver what gRPC has written. within: seconds for
+    async def hang_up(self, timeout_s: float) -> None:
+        """Read no more from clients, and deliver what gRPC has written. timeout_s: seconds for
         that.
         """
         for visit in self._all():
             visit.hear_no_more()
         self._empty = asyncio.Event()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within if self._all() else 0):
+            async with asyncio.timeout(timeout_s if self._all() else 0):
                 await self._empty.wait()
 
     def _resume(self) -> None:
@@ -170,11 +177,11 @@ class Forwarder:
     def _all(self) -> list[Visit]:
         return [cast("Visit", visitor) for visitor in (*self.visitors, *self.busy)]
 
-    def peer(self, name: str) -> tuple[str, str]:
+    def peer(self, connection_name: str) -> tuple[str, str]:
         """Return the address behind the name of a connection to gRPC, and the caller whose limits
         count.
         """
-        visit = self._visits.get(name)
+        visit = self._visits.get(connection_name)
         return ("", "") if visit is None else (visit.address, visit.caller)
 
     def counted(self) -> GateCounted:
@@ -187,40 +194,42 @@ class Forwarder:
             **self.cut,
         )
 
-    def is_busy(self, name: str) -> int:
+    def is_busy(self, connection_name: str) -> int:
         """Return the seconds after which the caller of this connection should try again.
 
         0: the connection has a place, and its calls are answered.
         """
-        visit = self._visits.get(name)
+        visit = self._visits.get(connection_name)
         if visit is None or not visit.refused:
             return 0
-        self._loop.call_later(BUSY_S, visit.hear_no_more)  # after the client has read the refusal
+        self._loop.call_later(
+            BUSY_REPLY_S, visit.hear_no_more
+        )  # after the client has read the refusal
         return 1 if self._closed else self._queue.retry_after_s()
 
-    def call_starts(self, name: str, size: int) -> None:
+    def call_starts(self, connection_name: str, message_size: int) -> None:
         """Note that a connection has sent a whole message of this size. Its call is under way from
         now on.
         """
-        if (visit := self._visits.get(name)) is not None:
+        if (visit := self._visits.get(connection_name)) is not None:
             visit.calls += 1
-            visit.credit = min(CREDIT, visit.credit + CREDIT_OF_CALL + size)
+            visit.credit = min(MAX_CREDIT, visit.credit + CREDIT_OF_CALL + message_size)
             visit.debt, visit.debtor_since = 0, math.inf
 
-    def call_ends(self, name: str) -> None:
+    def call_ends(self, connection_name: str) -> None:
         """Note that a call of a connection was answered, or given up."""
-        if (visit := self._visits.get(name)) is not None:
+        if (visit := self._visits.get(connection_name)) is not None:
             visit.calls -= 1
             visit.last_byte = time.monotonic()
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS):
+        for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                connection, address = self._listener.accept()
+                connection, peer_address = self._listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _NOTHING_LEFT:  # accepting again at once would not help
+                if error.errno in _OUT_OF_RESOURCES:  # accepting again at once would not help
                     self.cut["descriptors"] += 1
                     self._loop.remove_reader(self._listener)
                     self._loop.call_later(_LOOK, self._resume)
@@ -230,15 +239,15 @@ class Forwarder:
             except OSError:  # the client has gone
                 connection.close()
                 continue
-            self._arrive(Arrival(connection, str(address[0]), caller, self._clock()))
+            self._arrive(Arrival(connection, str(peer_address[0]), caller, self._clock()))
 
     def _arrive(self, arrival: Arrival) -> None:
         """Give a new connection a place. Nobody overtakes another connection of the same caller."""
         if arrival.caller not in self._queue and self._admit(arrival, self.visitors):
             return
-        if (surplus := self._queue.add(arrival)) is not None and not self._refuse(surplus):
+        if (displaced := self._queue.add(arrival)) is not None and not self._refuse(displaced):
             self.visitors.refused += 1
-            surplus.connection.close()
+            displaced.connection.close()
         if self._turn is None and len(self._queue):
             self._turn = self._loop.call_later(_TURN, self._take_turns)
 
@@ -273,16 +282,16 @@ class Forwarder:
         self.cut["busy"] += admitted
         return admitted
 
-    def _admit(self, arrival: Arrival, places: Visitors) -> bool:
-        visit = Visit(arrival, self, places)
-        admitted = places.admits(visit, arrival.caller)
+    def _admit(self, arrival: Arrival, visitors: Visitors) -> bool:
+        visit = Visit(arrival, self, visitors)
+        admitted = visitors.admits(visit, arrival.caller)
         if admitted:
-            task = self._loop.create_task(self._let_in(visit, arrival.connection))
+            task = self._loop.create_task(self._connect_visit(visit, arrival.connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return admitted
 
-    async def _let_in(self, visit: Visit, outer: socket.socket) -> None:
+    async def _connect_visit(self, visit: Visit, outer: socket.socket) -> None:
         try:
             outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             inner, visit.name = self._inner.connect()
@@ -305,20 +314,20 @@ class Forwarder:
             self._turn.cancel()
             self._turn = self._loop.call_later(0, self._take_turns)
 
-    def _weigh(self) -> None:
+    def _check_traffic(self) -> None:
         """Above the memory limit, close the quarter of the connections that sent the most bytes."""
-        self._check_timer = self._loop.call_later(_LOOK, self._weigh)
+        self._check_timer = self._loop.call_later(_LOOK, self._check_traffic)
         if self._used() > self._memory:
             visits = sorted(self._all(), key=lambda visit: -visit.recent)
             for visit in visits[: max(1, len(visits) // 4)]:
-                if visit.recent > _HEAVY:  # freed memory may still count
+                if visit.recent > _HEAVY_BYTES:  # freed memory may still count
                     self.cut["memory"] += 1
                     visit.leave()
         for visit in self._all():
             visit.recent //= 2
-            visit.credit = min(CREDIT, visit.credit + int(CREDIT_OF_SECOND * _LOOK))
+            visit.credit = min(MAX_CREDIT, visit.credit + int(CREDIT_OF_SECOND * _LOOK))
             visit.debt = max(0, visit.debt - int(CREDIT_OF_SECOND * _LOOK))
-            if visit.debt <= DEBT:
+            if visit.debt <= MAX_DEBT:
                 visit.debtor_since = math.inf
             elif self._clock() > (since := min(visit.debtor_since, self._clock())) + DEBT_S:
                 self.cut["flood"] += 1

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from podwright.gate._door_queue import BUSY
+from podwright.gate._door_queue import MOST_BUSY
 
 #: Bytes of private memory beyond which an allocation fails. The gate closes connections long
 #: before.
-MAX_DATA = 2 << 30
+MAX_DATA_BYTES = 2 << 30
 #: How far the gate yields the processor to other processes (nice).
 NICE = 2
 
@@ -75,15 +75,23 @@ def limit(setup: Setup) -> Setup:
     """
     # Each connection needs three descriptors: the stranger's end, and both ends of the one to gRPC.
     # A waiting connection needs only the stranger's end.
-    needed = 3 * (setup.connections + BUSY) + 256
-    wanted = needed + setup.waiting
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    data_limit = MAX_DATA if hard == resource.RLIM_INFINITY else min(MAX_DATA, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (data_limit, hard))
+    needed_descriptors = 3 * (setup.connections + MOST_BUSY) + 256
+    wanted_descriptors = needed_descriptors + setup.waiting
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft_limit = (
+        wanted_descriptors
+        if hard_limit == resource.RLIM_INFINITY
+        else min(wanted_descriptors, hard_limit)
+    )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard_limit))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
+    data_limit = (
+        MAX_DATA_BYTES if hard_limit == resource.RLIM_INFINITY else min(MAX_DATA_BYTES, hard_limit)
+    )
+    resource.setrlimit(resource.RLIMIT_DATA, (data_limit, hard_limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         os.nice(NICE)
-    return msgspec.structs.replace(setup, waiting=max(0, min(setup.waiting, soft - needed)))
+    return msgspec.structs.replace(
+        setup, waiting=max(0, min(setup.waiting, soft_limit - needed_descriptors))
+    )

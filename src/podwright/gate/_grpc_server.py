@@ -26,7 +26,7 @@ from podwright.errors import (
     Unavailable,
     error_from_json,
 )
-from podwright.gate._forward import Forwarder, Hidden, unread
+from podwright.gate._forward import Forwarder, HiddenSocket, unread
 from podwright.gate._gate_process import Setup
 from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import (
@@ -37,7 +37,7 @@ from podwright.gate._link import (
     GateLink,
     GateRefused,
     Question,
-    ShownService,
+    ShownCredentials,
 )
 from podwright.gate._services import GateHealth, add_services
 from podwright.gate._tls import server_credentials
@@ -57,8 +57,10 @@ MAX_CALLS, MAX_CALLS_EACH = 1024, 512
 #: Limits of requests that have begun and are not yet complete: of all, and of one connection. The
 #: third number is the seconds that one may take.
 MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
-_TELL_S = 1.0  #: seconds between two words about the connections
-_LAST_S = 0.5  #: seconds at an end for refusals to be written, and for connections to be closed
+_REPORT_PERIOD_S = 1.0  #: seconds between two words about the connections
+_CLOSING_TIME_S = (
+    0.5  #: seconds at an end for refusals to be written, and for connections to be closed
+)
 _SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -84,10 +86,10 @@ class Gate:
     ) -> None:
         self._setup = setup
         self._link = link
-        self._inner = Hidden()
-        connections = Visitors(setup.connections, setup.each, patience=_PATIENCE_S, unread=unread)
+        self._inner = HiddenSocket()
+        visitors = Visitors(setup.connections, setup.each, patience=_PATIENCE_S, has_unread=unread)
         self._forwarder = Forwarder(
-            listener, self._inner, connections, setup.memory, waiting=setup.waiting
+            listener, self._inner, visitors, setup.memory, waiting_limit=setup.waiting
         )
         self._calls = Visitors(MAX_CALLS, MAX_CALLS_EACH, purpose="calls")
         self._unfinished = Visitors(
@@ -97,10 +99,10 @@ class Gate:
         self._pending: dict[int, asyncio.Future[bytes]] = {}
         self._server: Any = None
         self._listening: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting_task: asyncio.Task[None] | None = None
         self._health: GateHealth | None = None
-        self._answering: set[asyncio.Task[Any]] = set()
-        self._stopping: asyncio.Task[None] | None = None
+        self._answering_tasks: set[asyncio.Task[Any]] = set()
+        self._stopping_task: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
         self._handlers = handlers()
 
@@ -120,7 +122,7 @@ class Gate:
         self._inner.hide()
         self._listening = asyncio.create_task(self._hear())
         self._health.begin(self._is_serving)
-        self._telling = asyncio.create_task(self._report_counts())
+        self._reporting_task = asyncio.create_task(self._report_counts())
         self._forwarder.start()
 
     @property
@@ -139,24 +141,24 @@ class Gate:
         stop would answer it with CANCELLED (1.85), as if its caller had given up. So gRPC is
         stopped last, when no connection reaches it any more.
         """
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop(grace))
-        await asyncio.shield(self._stopping)
+        if self._stopping_task is None:
+            self._stopping_task = asyncio.create_task(self._stop(grace))
+        await asyncio.shield(self._stopping_task)
 
-    async def _stop(self, grace: float) -> None:
+    async def _stop(self, grace_s: float) -> None:
         self._forwarder.refuse()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._reporting_task is not None:
+            self._reporting_task.cancel()
         if self._health is not None:
             await self._health.end()
-        for part in self._unfinished:
-            part.leave()
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=grace)
+        for unfinished_call in self._unfinished:
+            unfinished_call.leave()
+        if self._answering_tasks:
+            await asyncio.wait(self._answering_tasks, timeout=grace_s)
         self._give_up()
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=_LAST_S)
-        await self._forwarder.hang_up(_LAST_S)
+        if self._answering_tasks:
+            await asyncio.wait(self._answering_tasks, timeout=_CLOSING_TIME_S)
+        await self._forwarder.hang_up(_CLOSING_TIME_S)
         await self._server.stop(0)
         self._forwarder.stop()
         self._link.close()
@@ -164,154 +166,169 @@ class Gate:
 
     def _give_up(self) -> None:
         """Refuse all calls that are under way with UNAVAILABLE."""
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(_server_ended())
+        for reply_future in self._pending.values():
+            if not reply_future.done():
+                reply_future.set_exception(_server_ended())
 
     # -- the server ----------------------------------------------------------------------------
 
     async def _hear(self) -> None:
-        ending: asyncio.Task[None] | None = None
-        while (word := await self._link.hear()) is not None:
-            if isinstance(word, End):
-                ending = ending or asyncio.create_task(self.stop(word.grace))
+        stop_task: asyncio.Task[None] | None = None
+        while (link_message := await self._link.hear()) is not None:
+            if isinstance(link_message, End):
+                stop_task = stop_task or asyncio.create_task(self.stop(link_message.grace))
                 continue
-            future = self._pending.pop(word.id, None)
-            if future is None or future.done():
+            reply_future = self._pending.pop(link_message.id, None)
+            if reply_future is None or reply_future.done():
                 continue
-            if isinstance(word, Done):
-                future.set_result(word.reply)
+            if isinstance(link_message, Done):
+                reply_future.set_result(link_message.reply)
             else:
-                future.set_exception(error_from_json(word.error))
+                reply_future.set_exception(error_from_json(link_message.error))
         self._give_up()
         await self.stop(0)  # the server or the link has gone
 
-    async def _ask(self, method: str, request: bytes, service: ShownService) -> bytes:
-        number = next(self._numbers)
-        future = self._pending[number] = asyncio.get_running_loop().create_future()
-        self._link.send(Question(number, method, request, service))
+    async def _ask(
+        self, method_name: str, request_bytes: bytes, credentials: ShownCredentials
+    ) -> bytes:
+        call_number = next(self._numbers)
+        reply_future = self._pending[call_number] = asyncio.get_running_loop().create_future()
+        self._link.send(Question(call_number, method_name, request_bytes, credentials))
         try:
             await self._link.drained()
-            reply: bytes = await future
+            reply: bytes = await reply_future
             return reply
         except OSError:
             raise _server_ended() from None
         finally:
-            if self._pending.pop(number, None) is not None:
-                self._link.send(Cancel(number))
+            if self._pending.pop(call_number, None) is not None:
+                self._link.send(Cancel(call_number))
 
     async def _report_counts(self) -> None:
         """Report the numbers of connections to the server, for its figures."""
-        counted = GateCounted()
+        last_counts = GateCounted()
         while True:
-            await asyncio.sleep(_TELL_S)
-            if (now := self._forwarder.counted()) != counted:
-                self._link.send(now)
-                counted = now
+            await asyncio.sleep(_REPORT_PERIOD_S)
+            if (counts := self._forwarder.counted()) != last_counts:
+                self._link.send(counts)
+                last_counts = counts
 
     async def _is_serving(self) -> bool:
         """Return whether the server answers, and is active."""
         try:
             async with asyncio.timeout(5.0):
-                answer = await self._ask("", b"", ShownService())
+                reply = await self._ask("", b"", ShownCredentials())
         except (TimeoutError, PodwrightError):
             return False
-        return answer == b"ok"
+        return reply == b"ok"
 
-    def caller(self, service: ShownService) -> Asker:
+    def caller(self, credentials: ShownCredentials) -> Asker:
         """Return the function by which a call's handler asks the server on behalf of the caller."""
 
         async def ask(method: Method, request: Value) -> Any:
-            body = msgspec.msgpack.encode(request)
-            reply = await self._ask(method.name, body, service)
-            return msgspec.msgpack.decode(reply, type=method.reply)
+            request_bytes = msgspec.msgpack.encode(request)
+            reply_bytes = await self._ask(method.name, request_bytes, credentials)
+            return msgspec.msgpack.decode(reply_bytes, type=method.reply)
 
         return ask
 
     # -- strangers -----------------------------------------------------------------------------
 
-    def handler(self, path: str, metadata: Any) -> Any:
+    def handler(self, method_path: str, metadata: Any) -> Any:
         """Return gRPC's handler of a path; None: there is none."""
-        handler = self._handlers.get(path)
+        handler = self._handlers.get(method_path)
         if handler is None:
             return None
-        headers = [(key, str(text)) for key, text in metadata or () if key in _SHOWN]
+        headers = [
+            (header_name, str(header_value))
+            for header_name, header_value in metadata or ()
+            if header_name in _SHOWN
+        ]
 
-        async def answer(messages: Any, context: Any) -> bytes:
-            return await self._answer(path, handler, headers, messages, context)
+        async def answer(messages: Any, call_context: Any) -> bytes:
+            return await self._answer(method_path, handler, headers, messages, call_context)
 
         # A handler for a stream of requests sees a call begin before its message is complete.
         return grpc.stream_unary_rpc_method_handler(answer)
 
     async def _answer(
         self,
-        path: str,
+        method_path: str,
         handler: Handler,
         headers: list[tuple[str, str]],
         messages: Any,
-        context: Any,
+        call_context: Any,
     ) -> bytes:
-        name = str(context.peer()).removeprefix("unix-abstract:")
-        peer, who = self._forwarder.peer(name)
+        connection_name = str(call_context.peer()).removeprefix("unix-abstract:")
+        peer_address, caller_key = self._forwarder.peer(connection_name)
         call, task = _Call(), asyncio.current_task()
         assert task is not None
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._answering_tasks.add(task)
+        task.add_done_callback(self._answering_tasks.discard)
         try:
-            if self._stopping is not None:
+            if self._stopping_task is not None:
                 raise _server_ended()
-            if seconds := self._forwarder.is_busy(name):
-                raise ServerBusy.of(seconds)
-            data = await self._whole_message(messages, name)
-            self._forwarder.call_starts(name, len(data))
-            call.name = name
-            self._calls.enter(call, who)
-            return await handler(self.caller, path, data, self._credentials(context, peer, headers))
+            if retry_after := self._forwarder.is_busy(connection_name):
+                raise ServerBusy.of(retry_after)
+            message = await self._whole_message(messages, connection_name)
+            self._forwarder.call_starts(connection_name, len(message))
+            call.name = connection_name
+            self._calls.enter(call, caller_key)
+            return await handler(
+                self.caller,
+                method_path,
+                message,
+                self._credentials(call_context, peer_address, headers),
+            )
         except TooManyVisitors as too_many:
             refusal: PodwrightError = NoCapacity(f"{too_many} at once", would_work="ask again")
         except PodwrightError as error:
             refusal = error
         except Exception:
-            _log.exception("%s failed", path)
+            _log.exception("%s failed", method_path)
             refusal = Internal("the server failed", would_work="its log says more")
         finally:
             self._calls.gone(call)
             if call.name:
                 self._forwarder.call_ends(call.name)
-        await context.abort(
+        await call_context.abort(
             grpc.StatusCode[refusal.code],
             refusal.message[:1000],
             trailing_metadata=error_metadata(refusal),
         )
         raise AssertionError("abort always raises")
 
-    async def _whole_message(self, messages: Any, name: str) -> bytes:
+    async def _whole_message(self, messages: Any, connection_name: str) -> bytes:
         """Return the message when it is complete. Raises TooManyVisitors, or wire.TimedOut."""
-        part = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
-        self._unfinished.enter(part, name)
+        unfinished_call = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
+        self._unfinished.enter(unfinished_call, connection_name)
         try:
             async with asyncio.timeout(UNFINISHED_S):
-                data = await anext(aiter(messages), None)
+                message = await anext(aiter(messages), None)
         except TimeoutError:
             raise TimedOut(f"the request was not whole within {UNFINISHED_S:g} s") from None
         except asyncio.CancelledError:
-            if not part.sent_away:
+            if not unfinished_call.was_sent_away:
                 raise
-            if self._stopping is not None:
+            if self._stopping_task is not None:
                 raise _server_ended() from None
             raise TooManyVisitors(UNFINISHED_EACH, "unfinished requests") from None
         finally:
-            self._unfinished.gone(part)
-        return b"" if data is None else bytes(data)
+            self._unfinished.gone(unfinished_call)
+        return b"" if message is None else bytes(message)
 
-    def _credentials(self, context: Any, peer: str, headers: list[tuple[str, str]]) -> ShownService:
+    def _credentials(
+        self, call_context: Any, peer_address: str, headers: list[tuple[str, str]]
+    ) -> ShownCredentials:
         if not self._setup.certs:
-            return ShownService(metadata=headers, peer=peer)
-        auth_context = context.auth_context()
-        names = [name.decode() for name in auth_context.get("x509_subject_alternative_name", ())]
-        common = [name.decode() for name in auth_context.get("x509_common_name", ())]
-        user = user_of(names, common[0] if common else "")
-        return ShownService(metadata=headers, peer=peer, certificate=user)
+            return ShownCredentials(metadata=headers, peer=peer_address)
+        auth_context = call_context.auth_context()
+        alternative_names = [
+            name.decode() for name in auth_context.get("x509_subject_alternative_name", ())
+        ]
+        common_names = [name.decode() for name in auth_context.get("x509_common_name", ())]
+        user = user_of(alternative_names, common_names[0] if common_names else "")
+        return ShownCredentials(metadata=headers, peer=peer_address, certificate=user)
 
 
 def _server_ended() -> Unavailable:
@@ -330,12 +347,12 @@ class _Call:
     ) -> None:
         self.silent_since = silent_since
         self._task = task
-        self.sent_away = False
+        self.was_sent_away = False
         self.name = ""
 
     def leave(self) -> None:
         """Give up waiting for the message."""
-        self.sent_away = True
+        self.was_sent_away = True
         if self._task is not None:
             self._task.cancel()
 

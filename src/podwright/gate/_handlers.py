@@ -11,24 +11,31 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from podwright.errors import InvalidRequest
-from podwright.gate._link import ShownService
+from podwright.gate._link import ShownCredentials
 from podwright.gate._virm_handlers import ANSWERS, Answer, Asker
 from podwright.wire import METHODS, Method, messages, munge_payload, virm
 
 #: Makes the function that asks the server on behalf of the caller with these credentials.
-Caller = Callable[[ShownService], Asker]
+Caller = Callable[[ShownCredentials], Asker]
 #: Takes a Caller, the path, the message and the credentials. Raises wire.PodwrightError.
-Handler = Callable[[Callable[[ShownService], Asker], str, bytes, ShownService], Awaitable[bytes]]
+Handler = Callable[
+    [Callable[[ShownCredentials], Asker], str, bytes, ShownCredentials], Awaitable[bytes]
+]
 
 
 def handlers() -> dict[str, Handler]:
     """Return the handler of every path."""
-    ours = {messages.method_path(name): _ours(method) for name, method in METHODS.items()}
-    theirs = {m.path: _theirs(m, ANSWERS[name]) for name, m in virm.VIRM_METHODS.items()}
-    return ours | theirs
+    own_handlers = {
+        messages.method_path(method_name): _ours(method) for method_name, method in METHODS.items()
+    }
+    vendor_handlers = {
+        vendor_method.path: _theirs(vendor_method, ANSWERS[method_name])
+        for method_name, vendor_method in virm.VIRM_METHODS.items()
+    }
+    return own_handlers | vendor_handlers
 
 
-def _prove(path: str, data: bytes, service: ShownService) -> ShownService:
+def _with_munge_proof(path: str, data: bytes, service: ShownCredentials) -> ShownCredentials:
     """Add the payload that a MUNGE credential must have, if the caller showed such a credential."""
     if any(
         key == "authorization" and text[:5].lower() == "munge" for key, text in service.metadata
@@ -38,23 +45,33 @@ def _prove(path: str, data: bytes, service: ShownService) -> ShownService:
 
 
 def _ours(method: Method) -> Handler:
-    async def answer(caller: Caller, path: str, data: bytes, service: ShownService) -> bytes:
-        request = messages.decode(method.request, data)
-        reply = await caller(_prove(path, data, service))(method, request)
+    async def answer(
+        asker_for: Caller, method_path: str, message_bytes: bytes, credentials: ShownCredentials
+    ) -> bytes:
+        request = messages.decode(method.request, message_bytes)
+        reply = await asker_for(_with_munge_proof(method_path, message_bytes, credentials))(
+            method, request
+        )
         return messages.encode(reply)
 
     return answer
 
 
 def _theirs(method: virm.VirmMethod, answer_message: Answer) -> Handler:
-    async def answer(caller: Caller, path: str, data: bytes, service: ShownService) -> bytes:
+    async def answer(
+        asker_for: Caller, method_path: str, message_bytes: bytes, credentials: ShownCredentials
+    ) -> bytes:
         try:
-            message: Any = method.request.FromString(data)
+            message: Any = method.request.FromString(message_bytes)
         except DecodeError:
-            name = method.request.DESCRIPTOR.name
-            raise InvalidRequest(f"these {len(data)} bytes are not a message {name}") from None
-        reply = await answer_message(caller(_prove(path, data, service)), message)
-        encoded: bytes = reply.SerializeToString()
-        return encoded
+            message_name = method.request.DESCRIPTOR.name
+            raise InvalidRequest(
+                f"these {len(message_bytes)} bytes are not a message {message_name}"
+            ) from None
+        reply = await answer_message(
+            asker_for(_with_munge_proof(method_path, message_bytes, credentials)), message
+        )
+        reply_bytes: bytes = reply.SerializeToString()
+        return reply_bytes
 
     return answer

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 #: The limit in bytes of a message from the gate: a call of 1 MiB, and its sender.
-MAX_WORD = 8 * 1024 * 1024
+MAX_LINK_MESSAGE = 8 * 1024 * 1024
 
 
-class ShownService(msgspec.Struct, array_like=True):
+class ShownCredentials(msgspec.Struct, array_like=True):
     """The credentials that a caller shows.
 
     metadata: the keys that `Identity.of_metadata` reads. proof: the payload that a MUNGE credential
@@ -37,7 +37,7 @@ class Question(msgspec.Struct, array_like=True, tag=0):
     id: int
     method: str
     request: bytes
-    shown: ShownService
+    shown: ShownCredentials
 
 
 class Cancel(msgspec.Struct, array_like=True, tag=1):
@@ -89,8 +89,8 @@ class GateCounted(msgspec.Struct, array_like=True, tag=5, frozen=True):
         return {reason: getattr(self, reason) for reason in self.__struct_fields__[2:]}
 
 
-Word = Question | Cancel | Done | GateRefused | End | GateCounted
-_T = TypeVar("_T", bound=Word)
+LinkMessage = Question | Cancel | Done | GateRefused | End | GateCounted
+_T = TypeVar("_T", bound=LinkMessage)
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
@@ -102,12 +102,12 @@ class GateLink(Generic[_T]):
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        kind: Any,
-        most: int = 1 << 32,
+        message_types: Any,
+        size_limit: int = 1 << 32,
     ) -> None:
-        self._reader, self._writer, self._size_limit = reader, writer, most
+        self._reader, self._writer, self._size_limit = reader, writer, size_limit
         self._buffer = bytearray()
-        self._decode: Callable[[bytes], _T] = msgspec.msgpack.Decoder(kind).decode
+        self._decode: Callable[[bytes], _T] = msgspec.msgpack.Decoder(message_types).decode
 
     async def hear(self) -> _T | None:
         """Return the next message. None: the other end has gone, or sent a message that is not
@@ -115,24 +115,26 @@ class GateLink(Generic[_T]):
         """
         buffer = self._buffer
         try:
-            while len(buffer) < 4 or len(buffer) < 4 + (size := int.from_bytes(buffer[:4], "big")):
-                if len(buffer) >= 4 and size > self._size_limit:
+            while len(buffer) < 4 or len(buffer) < 4 + (
+                message_size := int.from_bytes(buffer[:4], "big")
+            ):
+                if len(buffer) >= 4 and message_size > self._size_limit:
                     return None
-                more = await self._reader.read(1 << 17)
-                if not more:
+                chunk = await self._reader.read(1 << 17)
+                if not chunk:
                     return None
-                buffer += more
-            data = bytes(memoryview(buffer)[4 : 4 + size])
-            del buffer[: 4 + size]
-            return self._decode(data)
+                buffer += chunk
+            message_bytes = bytes(memoryview(buffer)[4 : 4 + message_size])
+            del buffer[: 4 + message_size]
+            return self._decode(message_bytes)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-    def send(self, word: Word) -> None:
+    def send(self, link_message: LinkMessage) -> None:
         """Send a message to the other end, which may have gone."""
         if not self._writer.is_closing():
-            data = _encode(word)
-            self._writer.write(len(data).to_bytes(4, "big") + data)
+            message_bytes = _encode(link_message)
+            self._writer.write(len(message_bytes).to_bytes(4, "big") + message_bytes)
 
     async def drained(self) -> None:
         """Wait while the other end does not keep up. Raises OSError when it has gone."""
@@ -151,4 +153,4 @@ async def to_server(connection: socket.socket) -> GateLink[Done | GateRefused | 
 async def from_server(connection: socket.socket) -> GateLink[Question | Cancel | GateCounted]:
     """Return the server's end of a pair of sockets."""
     streams = await asyncio.open_unix_connection(sock=connection)
-    return GateLink(*streams, Question | Cancel | GateCounted, MAX_WORD)
+    return GateLink(*streams, Question | Cancel | GateCounted, MAX_LINK_MESSAGE)

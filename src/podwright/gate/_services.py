@@ -32,19 +32,21 @@ class GateHealth:
         await self.servicer.enter_graceful_shutdown()
 
     async def _poll(self, is_serving: Callable[[], Awaitable[bool]]) -> None:
-        status = health_pb2.HealthCheckResponse
+        response_type = health_pb2.HealthCheckResponse
         while True:
-            serving = status.SERVING if await is_serving() else status.NOT_SERVING
-            for name in self._names:
-                await self.servicer.set(name, serving)
+            serving_status = (
+                response_type.SERVING if await is_serving() else response_type.NOT_SERVING
+            )
+            for service_name in self._names:
+                await self.servicer.set(service_name, serving_status)
             await asyncio.sleep(_LOOK)
 
 
-def add_services(server: grpc.aio.Server, paths: Iterable[str]) -> GateHealth:
+def add_services(server: grpc.aio.Server, method_paths: Iterable[str]) -> GateHealth:
     """Add health and reflection of the services that these paths belong to."""
-    services = sorted({path.split("/")[1] for path in paths})
+    services = sorted({method_path.split("/")[1] for method_path in method_paths})
     gate_health = GateHealth(services)
     health_pb2_grpc.add_HealthServicer_to_server(gate_health.servicer, server)
-    names: list[Any] = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
-    reflection.enable_server_reflection(names, server)
+    service_names: list[Any] = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(service_names, server)
     return gate_health

@@ -16,18 +16,18 @@ _log = logging.getLogger("podwright.server")
 _FILES = ("ca.pem", "key.pem", "cert.pem")
 
 
-def server_credentials(folder: str) -> Any:
+def server_credentials(certs_folder: str) -> Any:
     """Return the credentials of a gRPC port that identifies callers by their certificates.
 
     Raises wire.InvalidRequest for files that cannot be read.
     """
-    renewed = _Renewed(folder)
+    renewed = _RenewedCertificates(certs_folder)
     return grpc.dynamic_ssl_server_credentials(
         renewed.first(), renewed, require_client_authentication=True
     )
 
 
-class _Renewed:
+class _RenewedCertificates:
     """Returns changed certificates at a handshake; None lets gRPC keep those that it has."""
 
     def __init__(self, folder: str) -> None:

@@ -34,84 +34,96 @@ Answer = Callable[[Asker, Any], Awaitable[Any]]
 _pb = virm.pb
 
 
-async def _version(ask: Asker, message: Any) -> Any:
-    info = await ask(METHODS["GetServerInfo"], ServerInfoRequest())
-    if info.standby:  # otherwise a client would use the standby
+async def _version(ask_server: Asker, vendor_request: Any) -> Any:
+    server_info = await ask_server(METHODS["GetServerInfo"], ServerInfoRequest())
+    if server_info.standby:  # otherwise a client would use the standby
         raise Unavailable(
-            f"this server stands by for {info.active or 'another one'}",
+            f"this server stands by for {server_info.active or 'another one'}",
             operation="GetVersion",
             would_work="name both servers, as in --api-host host1,host2",
             standby=True,
-            active=info.active,
+            active=server_info.active,
         )
     return _pb.VersionReply(version=__version__)
 
 
-async def _list_partitions(ask: Asker, message: Any) -> Any:
-    request = ListRequest(allocation=message.allocation_id)
-    partitions = await _all_pages(ask, "ListPartitions", request)
+async def _list_partitions(ask_server: Asker, vendor_request: Any) -> Any:
+    request = ListRequest(allocation=vendor_request.allocation_id)
+    partition_list = await _all_pages(ask_server, "ListPartitions", request)
     return _pb.ListPartitionsReply(
-        partitions=[virm.partition_message(info) for info in partitions.partitions]
+        partitions=[
+            virm.partition_message(partition_info) for partition_info in partition_list.partitions
+        ]
     )
 
 
-async def _all_pages(ask: Asker, method: str, request: ListRequest) -> Any:
+async def _all_pages(ask_server: Asker, method_name: str, request: ListRequest) -> Any:
     """Return a list with all its pages, since the vendor's protocol has no pages.
 
     The server can answer other calls between two pages.
     """
-    pages: list[Value] = []
-    page: Value | None = request
-    while page is not None:
-        pages.append(await ask(METHODS[method], page))
-        page = next_page(page, pages[-1])
-    return joined(pages)
+    page_replies: list[Value] = []
+    page_request: Value | None = request
+    while page_request is not None:
+        page_replies.append(await ask_server(METHODS[method_name], page_request))
+        page_request = next_page(page_request, page_replies[-1])
+    return joined(page_replies)
 
 
-async def _list_attributes(ask: Asker, message: Any) -> Any:
-    devices = (await _all_pages(ask, "ListDevices", ListRequest())).devices
-    wanted = set(message.agents)
-    if missing := sorted(wanted - {info.device.machine for info in devices}):
+async def _list_attributes(ask_server: Asker, vendor_request: Any) -> Any:
+    devices = (await _all_pages(ask_server, "ListDevices", ListRequest())).devices
+    machine_names = set(vendor_request.agents)
+    if missing_machines := sorted(
+        machine_names - {device_info.device.machine for device_info in devices}
+    ):
         raise NotFound(
-            f"there is no agent {missing[0]}",
+            f"there is no agent {missing_machines[0]}",
             operation="list IPU attributes",
             would_work="name none to see them all",
         )
-    return virm.attribute_entries([i for i in devices if not wanted or i.device.machine in wanted])
+    return virm.attribute_entries(
+        [
+            device
+            for device in devices
+            if not machine_names or device.device.machine in machine_names
+        ]
+    )
 
 
-async def _create(ask: Asker, message: Any) -> Any:
-    info = await ask(METHODS["CreatePartition"], virm.create_request(message))
-    return _pb.CreatePartitionReply(partition_id=info.name)
+async def _create(ask_server: Asker, vendor_request: Any) -> Any:
+    partition_info = await ask_server(
+        METHODS["CreatePartition"], virm.create_request(vendor_request)
+    )
+    return _pb.CreatePartitionReply(partition_id=partition_info.name)
 
 
-async def _remove(ask: Asker, message: Any) -> Any:
-    request = RemoveRequest(name=message.partition_id, force=message.force)
-    await ask(METHODS["RemovePartition"], request)
+async def _remove(ask_server: Asker, vendor_request: Any) -> Any:
+    request = RemoveRequest(name=vendor_request.partition_id, force=vendor_request.force)
+    await ask_server(METHODS["RemovePartition"], request)
     return _pb.RemovePartitionReply()
 
 
-async def _reset(ask: Asker, message: Any) -> Any:
-    request = ResetRequest(name=message.partition_id, relocatable=message.relocatable)
-    await ask(METHODS["ResetPartition"], request)
+async def _reset(ask_server: Asker, vendor_request: Any) -> Any:
+    request = ResetRequest(name=vendor_request.partition_id, relocatable=vendor_request.relocatable)
+    await ask_server(METHODS["ResetPartition"], request)
     return _pb.ResetPartitionReply()
 
 
-async def _get(ask: Asker, name: str, *, attach: bool = False) -> PartitionInfo:
-    request = PartitionName(name=name, attach=attach)
-    info: PartitionInfo = await ask(METHODS["GetPartition"], request)
-    return info
+async def _get(ask_server: Asker, partition_name: str, *, attach: bool = False) -> PartitionInfo:
+    request = PartitionName(name=partition_name, attach=attach)
+    partition_info: PartitionInfo = await ask_server(METHODS["GetPartition"], request)
+    return partition_info
 
 
-async def _config(ask: Asker, message: Any) -> Any:
-    info = await _get(ask, message.partition_id, attach=True)
-    gcd = message.gcd_id.id if message.HasField("gcd_id") else None
-    return _pb.GetPartitionIpuofConfigReply(config=virm.config_message(info, gcd))
+async def _config(ask_server: Asker, vendor_request: Any) -> Any:
+    partition_info = await _get(ask_server, vendor_request.partition_id, attach=True)
+    gcd_id = vendor_request.gcd_id.id if vendor_request.HasField("gcd_id") else None
+    return _pb.GetPartitionIpuofConfigReply(config=virm.config_message(partition_info, gcd_id))
 
 
-async def _status(ask: Asker, message: Any) -> Any:
-    info = await _get(ask, message.partition_id)
-    return _pb.GetPartitionStatusReply(status=virm.status_message(info))
+async def _status(ask_server: Asker, vendor_request: Any) -> Any:
+    partition_info = await _get(ask_server, vendor_request.partition_id)
+    return _pb.GetPartitionStatusReply(status=virm.status_message(partition_info))
 
 
 ANSWERS: dict[str, Answer] = {

@@ -14,11 +14,11 @@ from podwright.http import Visitors
 
 #: The bytes that a connection may send beside its calls: at first and at most, more with each call
 #: whose message is complete, and more with each second. A client that sends more makes no calls.
-CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
+MAX_CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
 #: The bytes beside its calls that a connection may owe, and the seconds for which it may owe more.
 #: gRPC reads some floods so slowly that they would never use up their credit. No message takes so
 #: long.
-DEBT, DEBT_S = 64 << 10, 15.0
+MAX_DEBT, DEBT_S = 64 << 10, 15.0
 #: Seconds of silence for which a connection keeps its place while one of its calls is under way,
 #: beyond the patience that every connection has.
 SERVED_S = 30.0
@@ -43,18 +43,18 @@ class Visit:
     debtor_since: when the debt became too large.
     """
 
-    def __init__(self, arrival: Arrival, forwarder: _Forwarder, places: Visitors) -> None:
+    def __init__(self, arrival: Arrival, forwarder: _Forwarder, visitors: Visitors) -> None:
         self.connection = arrival.connection
         self.address, self.caller = arrival.address, arrival.caller
-        self.places = places
+        self.places = visitors
         self.name = ""
         self.recent = 0
-        self.credit = CREDIT
+        self.credit = MAX_CREDIT
         self.debt, self.debtor_since = 0, math.inf
         self.calls = 0
         self.last_byte = time.monotonic()
         self._forwarder = forwarder
-        self.client_side, self.gate_side = _Half(self, counts=True), _Half(self)
+        self.client_side, self.gate_side = _ConnectionEnd(self, counts=True), _ConnectionEnd(self)
         self.client_side.other, self.gate_side.other = self.gate_side, self.client_side
 
     @property
@@ -69,9 +69,9 @@ class Visit:
 
     def leave(self) -> None:
         """Close both ends at once."""
-        for half in (self.client_side, self.gate_side):
-            if half.transport is not None:
-                half.transport.abort()
+        for connection_end in (self.client_side, self.gate_side):
+            if connection_end.transport is not None:
+                connection_end.transport.abort()
         self.over()
 
     def hear_no_more(self) -> None:
@@ -93,24 +93,24 @@ class Visit:
         self._forwarder.over(self)
 
 
-class _Half(asyncio.Protocol):
+class _ConnectionEnd(asyncio.Protocol):
     """One end of a connection. It passes all that it receives to the other end."""
 
-    other: _Half
+    other: _ConnectionEnd
 
     def __init__(self, visit: Visit, *, counts: bool = False) -> None:
         self._visit, self._counts = visit, counts
         self.transport: asyncio.Transport | None = None
         self.deaf = False
-        self._early = b""  # bytes for this end that arrived before its transport
+        self._early_bytes = b""  # bytes for this end that arrived before its transport
         self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         if self.other._lost:  # the other end closed while this one opened
             self.transport.abort()
-        elif self._early:
-            self.transport.write(self._early)
+        elif self._early_bytes:
+            self.transport.write(self._early_bytes)
 
     def data_received(self, data: bytes) -> None:
         if self.deaf:
@@ -126,7 +126,7 @@ class _Half(asyncio.Protocol):
         if (other_transport := self.other.transport) is not None:
             other_transport.write(data)
         else:
-            self.other._early += data
+            self.other._early_bytes += data
         return None
 
     def eof_received(self) -> bool:

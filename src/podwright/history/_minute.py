@@ -42,31 +42,39 @@ def measured(snapshot: Snapshot) -> Measured | None:
     readings: Mapping[str, Any] = snapshot.get("readings", {})
     if not readings:
         return None
-    rows = readings.values()
-    loads, heats, powers = (
-        [number for row in rows if (number := _number(row.get(word, ""))) is not None]
-        for word in ("load", "temperature", "power")
+    device_readings = readings.values()
+    loads, temperatures, powers = (
+        [
+            reading_value
+            for reading in device_readings
+            if (reading_value := _number(reading.get(reading_name, ""))) is not None
+        ]
+        for reading_name in ("load", "temperature", "power")
     )
-    errors = sum(
-        bool(row.get("problems") or row.get("last xid") or _uncorrected(row.get("ecc errors", "")))
-        for row in rows
+    error_count = sum(
+        bool(
+            reading.get("problems")
+            or reading.get("last xid")
+            or _has_uncorrected(reading.get("ecc errors", ""))
+        )
+        for reading in device_readings
     )
     return Measured(
         round(sum(loads) / len(loads), 1) if loads else None,
-        max(heats, default=None),
+        max(temperatures, default=None),
         sum(powers) if powers else None,
-        errors,
+        error_count,
     )
 
 
-def _number(text: str) -> int | None:
+def _number(reading_text: str) -> int | None:
     """Return the number that a reading begins with: 57 for `57 %`."""
-    match = re.match(r"\d+", text, re.A)
+    match = re.match(r"\d+", reading_text, re.A)
     return None if match is None else int(match[0])
 
 
-def _uncorrected(text: str) -> bool:
-    match = re.search(r"(\d+) uncorrected", text, re.A)
+def _has_uncorrected(reading_text: str) -> bool:
+    match = re.search(r"(\d+) uncorrected", reading_text, re.A)
     return match is not None and int(match[1]) > 0
 
 
@@ -79,23 +87,37 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
     jobs: Mapping[str, Any] = snapshot.get("jobs", {})
     fragments: Mapping[str, Any] = snapshot.get("fragments", {})
     domains: dict[str, list[Any]] = {}
-    for key, row in devices.items():
-        domains.setdefault(key.rpartition("/")[0], []).append(row)
+    for item_key, device_row in devices.items():
+        domains.setdefault(item_key.rpartition("/")[0], []).append(device_row)
     topics: dict[str, dict[str, Any]] = {
         "clusters": {
-            name: {word: cluster[word] for word in ("family", "size", "domains", "simulated")}
+            name: {
+                field_name: cluster[field_name]
+                for field_name in ("family", "size", "domains", "simulated")
+            }
             for name, cluster in clusters.items()
         },
-        "layout": {domain: _runs(row[0] for row in rows) for domain, rows in domains.items()},
+        "layout": {
+            domain: _runs(device_row[0] for device_row in device_rows)
+            for domain, device_rows in domains.items()
+        },
         "devices": {
-            domain: _runs((row[2], row[3]) for row in rows) for domain, rows in domains.items()
+            domain: _runs((device_row[2], device_row[3]) for device_row in device_rows)
+            for domain, device_rows in domains.items()
         },
         "partitions": {
-            name: [p["owner"], p["job"], p["allocation"], p["created"], p["until"], p["state"]]
-            for name, p in partitions.items()
+            name: [
+                partition["owner"],
+                partition["job"],
+                partition["allocation"],
+                partition["created"],
+                partition["until"],
+                partition["state"],
+            ]
+            for name, partition in partitions.items()
         },
         "waiters": {
-            key: [
+            item_key: [
                 waiter["place"],
                 waiter["owner"],
                 waiter["asked"],
@@ -103,72 +125,103 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
                 waiter["since"],
                 waiter["priority"],
             ]
-            for key, waiter in waiters.items()
+            for item_key, waiter in waiters.items()
         },
         "jobs": {
-            key: [j["place"], j["owner"], j["asked"], j["needs"], j["since"], j["priority"]]
-            for key, j in jobs.items()
+            item_key: [
+                job["place"],
+                job["owner"],
+                job["asked"],
+                job["needs"],
+                job["since"],
+                job["priority"],
+            ]
+            for item_key, job in jobs.items()
         },
     }
-    states = [row[2] for row in devices.values()]
-    counts = [0] * ORDERS
+    states = [device_row[2] for device_row in devices.values()]
+    fit_counts = [0] * ORDERS
     for cluster in fragments.values():
-        for size, count, _ in cluster["sizes"]:
-            if (order := size.bit_length() - 1) < ORDERS:
-                counts[order] += count
-    while counts and not counts[-1]:
-        counts.pop()
-    failed = sum(p["state"] == _ENDED for p in partitions.values())
-    down, free = states.count("DOWN"), states.count("FREE")
-    used = states.count("IN_USE") + states.count("RESETTING")
-    return topics, [used, free, len(waiters) + len(jobs), down, failed, *counts]
+        for block_size, block_count, _ in cluster["sizes"]:
+            if (size_exponent := block_size.bit_length() - 1) < ORDERS:
+                fit_counts[size_exponent] += block_count
+    while fit_counts and not fit_counts[-1]:
+        fit_counts.pop()
+    failed_count = sum(partition["state"] == _ENDED for partition in partitions.values())
+    down_count, free_count = states.count("DOWN"), states.count("FREE")
+    used_count = states.count("IN_USE") + states.count("RESETTING")
+    return topics, [
+        used_count,
+        free_count,
+        len(waiters) + len(jobs),
+        down_count,
+        failed_count,
+        *fit_counts,
+    ]
 
 
-def snapshot_of(topics: Snapshot, *, own: str | None = None) -> dict[str, dict[str, Any]]:
+def snapshot_of(
+    topics: Snapshot, *, restricted_user: str | None = None
+) -> dict[str, dict[str, Any]]:
     """Return the snapshot, as far as it was kept.
 
-    own: the name of a caller who may not see others' partitions and waiters; None: all are shown.
+    restricted_user: the name of a caller who may not see others' partitions and waiters; None: all
+    are shown.
     """
     partitions: Mapping[str, Any] = topics.get("partitions", {})
     waiters: Mapping[str, Any] = topics.get("waiters", {})
     jobs: Mapping[str, Any] = topics.get("jobs", {})
-    if own is not None:
-        partitions = {name: p for name, p in partitions.items() if p[0] == own}
-        waiters = {key: waiter for key, waiter in waiters.items() if waiter[1] == own}
-        jobs = {key: j for key, j in jobs.items() if j[1] == own}
+    if restricted_user is not None:
+        partitions = {
+            name: partition_row
+            for name, partition_row in partitions.items()
+            if partition_row[0] == restricted_user
+        }
+        waiters = {
+            item_key: waiter for item_key, waiter in waiters.items() if waiter[1] == restricted_user
+        }
+        jobs = {item_key: job for item_key, job in jobs.items() if job[1] == restricted_user}
     devices: dict[str, Any] = {}
     layout: Mapping[str, Any] = topics.get("layout", {})
-    owners: Mapping[str, Any] = topics.get("devices", {})
-    for domain, runs in layout.items():
-        names = [name for name, count in runs for _ in range(count)]
-        states = [owner for owner, count in owners.get(domain, ()) for _ in range(count)]
-        index: dict[str, int] = {}
-        for offset, (machine, (state, partition)) in enumerate(zip(names, states, strict=False)):
-            index[machine] = index.get(machine, -1) + 1
-            name = partition if own is None or partition in partitions else ""
-            devices[f"{domain}/{offset}"] = (machine, index[machine], state, name, "")
+    state_runs: Mapping[str, Any] = topics.get("devices", {})
+    for domain, machine_runs in layout.items():
+        machine_names = [name for name, run_length in machine_runs for _ in range(run_length)]
+        states = [
+            state_pair
+            for state_pair, run_length in state_runs.get(domain, ())
+            for _ in range(run_length)
+        ]
+        index_in_machine: dict[str, int] = {}
+        for offset, (machine, (state, partition)) in enumerate(
+            zip(machine_names, states, strict=False)
+        ):
+            index_in_machine[machine] = index_in_machine.get(machine, -1) + 1
+            name = partition if restricted_user is None or partition in partitions else ""
+            devices[f"{domain}/{offset}"] = (machine, index_in_machine[machine], state, name, "")
     return {
         "clusters": dict(topics.get("clusters", {})),
         "devices": devices,
         "partitions": {
-            name: dict(zip(_PARTITION, p, strict=True)) for name, p in partitions.items()
+            name: dict(zip(_PARTITION, partition_row, strict=True))
+            for name, partition_row in partitions.items()
         },
         "waiters": {
-            key: dict(zip(_WAITER, waiter, strict=True)) for key, waiter in waiters.items()
+            item_key: dict(zip(_WAITER, waiter, strict=True))
+            for item_key, waiter in waiters.items()
         },
-        "jobs": {key: dict(zip(_WAITER, j, strict=True)) for key, j in jobs.items()},
+        "jobs": {item_key: dict(zip(_WAITER, job, strict=True)) for item_key, job in jobs.items()},
     }
 
 
-def applied(known: dict[str, dict[str, Any]], changes: Changes) -> None:
+def applied(known_topics: dict[str, dict[str, Any]], changes: Changes) -> None:
     """Apply changes to what is known, in place."""
     for topic, items in changes.items():
-        topic_items = known.setdefault(topic, {})
-        for key, item in items.items():
+        topic_items = known_topics.setdefault(topic, {})
+        for item_key, item in items.items():
             if item is None:
-                topic_items.pop(key, None)
+                topic_items.pop(item_key, None)
             else:
-                topic_items[key] = item
+                topic_items[item_key] = item
 
 
 _PARTITION: Final = ("owner", "job", "allocation", "created", "until", "state")

@@ -28,11 +28,11 @@ from podwright.store import History, Row
 
 KEEP: Final = 30 * 24 * 60  #: in minutes
 MOST: Final = 44_000_000  #: bytes of rows; the file with overhead stays below 50 MB
-LENGTH: Final = 60  #: minutes of a row
+ROW_MINUTES: Final = 60  #: minutes of a row
 LARGEST: Final = 4_000_000  #: bytes of a row before compression, after which a new row begins
 POINTS: Final = 2000  #: the most points of one answer
 _VERSION: Final = 1
-_MEASURED: Final = 2  #: the version of sums that have what drivers measured
+_MEASURED_VERSION: Final = 2  #: the version of sums that have what drivers measured
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,7 +46,7 @@ class Writer:
         self._last: list[Any] = []
         self._start = self._size = 0
 
-    def add(self, minute: int, snapshot: Snapshot | None) -> Row:
+    def add(self, minute_number: int, snapshot: Snapshot | None) -> Row:
         """Return the row that contains the minute `at`, as far as it goes.
 
         None: nothing has changed.
@@ -56,20 +56,30 @@ class Writer:
         topics, sums = (self._known, self._last) if snapshot is None else _minute(snapshot)
         if not sums:
             raise ValueError("nothing was told yet")
-        new = not self._parts or minute // LENGTH != self._start // LENGTH or self._size > LARGEST
-        if new:
-            self._start, self._size, self._parts, self._sums = minute, 0, [], []
+        starts_row = (
+            not self._parts
+            or minute_number // ROW_MINUTES != self._start // ROW_MINUTES
+            or self._size > LARGEST
+        )
+        if starts_row:
+            self._start, self._size, self._parts, self._sums = minute_number, 0, [], []
         elif snapshot is None:
-            return Row(self._start, minute, b"", b"")
-        difference = changes({} if new else self._known, topics)
-        part = _encode([minute, difference])
-        self._parts.append(part)
-        self._sums.append([minute, *sums])
-        self._size += len(part)
+            return Row(self._start, minute_number, b"", b"")
+        difference = changes({} if starts_row else self._known, topics)
+        encoded_minute = _encode([minute_number, difference])
+        self._parts.append(encoded_minute)
+        self._sums.append([minute_number, *sums])
+        self._size += len(encoded_minute)
         self._known, self._last = topics, sums
-        body = b"[%d,[%s]]" % (_VERSION, b",".join(self._parts))
-        version = _MEASURED if any(isinstance(row[-1], tuple) for row in self._sums) else _VERSION
-        return Row(self._start, minute, _packed(version, self._sums), zlib.compress(body, 6))
+        row_body = b"[%d,[%s]]" % (_VERSION, b",".join(self._parts))
+        version = (
+            _MEASURED_VERSION
+            if any(isinstance(sum_row[-1], tuple) for sum_row in self._sums)
+            else _VERSION
+        )
+        return Row(
+            self._start, minute_number, _packed(version, self._sums), zlib.compress(row_body, 6)
+        )
 
     def forget(self) -> None:
         """Begin a new row with the next minute, because the minutes in between are not known."""
@@ -133,36 +143,49 @@ class Past:
         return {"time": when * 60, "topics": topics}
 
 
-def _read(row: Row, when: int, own: str | None) -> dict[str, dict[str, Any]]:
-    known: dict[str, dict[str, Any]] = {}
+def _read(row: Row, target_minute: int, restricted_user: str | None) -> dict[str, dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {}
     for minute_number, difference in _unpacked(row.body):
-        if minute_number > when:
+        if minute_number > target_minute:
             break
-        applied(known, difference)
-    return snapshot_of(known, own=own)
+        applied(topics, difference)
+    return snapshot_of(topics, restricted_user=restricted_user)
 
 
-def _points(rows: Iterable[Row], since: int, until: int, step: int) -> list[Point]:
-    sums: dict[int, list[float]] = {}
-    readings: dict[int, list[tuple[int, list[float | None]]]] = {}
+def _points(
+    rows: Iterable[Row], since_minute: int, until_minute: int, step_minutes: int
+) -> list[Point]:
+    totals_by_point: dict[int, list[float]] = {}
+    readings_by_point: dict[int, list[tuple[int, list[float | None]]]] = {}
     for row in rows:
         row_sums = _unpacked(row.sums)
-        for (first_minute, *values), after in zip(
+        for (first_minute, *minute_values), next_sums in zip(
             row_sums, [*row_sums[1:], [row.last + 1]], strict=True
         ):
-            first, end = max(first_minute, since), min(after[0], until)
-            read = isinstance(values[-1], list)
-            counts = values[:-1] if read else values
-            while first < end:
-                point = (first - since) // step
-                upto = min(end, since + (point + 1) * step)
-                _add(sums.setdefault(point, [0.0] * (1 + len(SUMS))), counts, upto - first)
-                if read:
-                    readings.setdefault(point, []).append((upto - first, values[-1]))
-                first = upto
+            segment_start, segment_end = (
+                max(first_minute, since_minute),
+                min(next_sums[0], until_minute),
+            )
+            has_readings = isinstance(minute_values[-1], list)
+            counts = minute_values[:-1] if has_readings else minute_values
+            while segment_start < segment_end:
+                point_index = (segment_start - since_minute) // step_minutes
+                point_end = min(segment_end, since_minute + (point_index + 1) * step_minutes)
+                _add(
+                    totals_by_point.setdefault(point_index, [0.0] * (1 + len(SUMS))),
+                    counts,
+                    point_end - segment_start,
+                )
+                if has_readings:
+                    readings_by_point.setdefault(point_index, []).append(
+                        (point_end - segment_start, minute_values[-1])
+                    )
+                segment_start = point_end
     return [
-        _point(since + point * step, totals)._replace(measured=_joined(readings.get(point, [])))
-        for point, totals in sorted(sums.items())
+        _point(since_minute + point_index * step_minutes, totals)._replace(
+            measured=_joined(readings_by_point.get(point_index, []))
+        )
+        for point_index, totals in sorted(totals_by_point.items())
     ]
 
 
@@ -177,37 +200,43 @@ def _joined(readings: list[tuple[int, list[float | None]]]) -> Measured | None:
     """Join what was measured, each for so many minutes."""
     if not readings:
         return None
-    joined: list[float | None] = []
-    for place, name in enumerate(Measured._fields):
-        known = [(minutes, row[place]) for minutes, row in readings]
-        numbers = [(minutes, value) for minutes, value in known if value is not None]
-        if not numbers:
-            joined.append(None)
-        elif name in ("hottest", "errors"):
-            joined.append(max(value for _, value in numbers))
+    joined_values: list[float | None] = []
+    for field_index, field_name in enumerate(Measured._fields):
+        timed_values = [(minutes, reading[field_index]) for minutes, reading in readings]
+        known_numbers = [(minutes, value) for minutes, value in timed_values if value is not None]
+        if not known_numbers:
+            joined_values.append(None)
+        elif field_name in ("hottest", "errors"):
+            joined_values.append(max(value for _, value in known_numbers))
         else:
-            total = sum(minutes * value for minutes, value in numbers)
-            joined.append(round(total / sum(minutes for minutes, _ in numbers), 1))
-    return Measured(*joined)
+            weighted_total = sum(minutes * value for minutes, value in known_numbers)
+            joined_values.append(
+                round(weighted_total / sum(minutes for minutes, _ in known_numbers), 1)
+            )
+    return Measured(*joined_values)
 
 
-def _add(totals: list[float], values: list[int], minutes: int) -> None:
+def _add(totals: list[float], minute_values: list[int], minutes: int) -> None:
     """Add values, weighted by minutes; of the counts of faults, keep the maximum."""
     totals[0] += minutes
-    totals.extend([0.0] * (1 + len(values) - len(totals)))
-    for place, value in enumerate(values):
-        old, worst = totals[place + 1], 3 <= place < len(SUMS)
-        totals[place + 1] = max(old, value) if worst else old + value * minutes
+    totals.extend([0.0] * (1 + len(minute_values) - len(totals)))
+    for value_index, value in enumerate(minute_values):
+        old_total, keeps_maximum = totals[value_index + 1], 3 <= value_index < len(SUMS)
+        totals[value_index + 1] = (
+            max(old_total, value) if keeps_maximum else old_total + value * minutes
+        )
 
 
-def _point(minute: int, totals: list[float]) -> Point:
+def _point(minute_number: int, totals: list[float]) -> Point:
     minutes, used, free, waiting, down, failed, *fits = totals
-    used, free, waiting, *fits = (round(x / minutes, 2) for x in (used, free, waiting, *fits))
-    return Point(minute * 60, used, free, waiting, int(down), int(failed), fits)
+    used, free, waiting, *fits = (
+        round(total / minutes, 2) for total in (used, free, waiting, *fits)
+    )
+    return Point(minute_number * 60, used, free, waiting, int(down), int(failed), fits)
 
 
-def _packed(version: int, value: Any) -> bytes:
-    return zlib.compress(_encode([version, value]), 6)
+def _packed(version: int, content: Any) -> bytes:
+    return zlib.compress(_encode([version, content]), 6)
 
 
 def _unpacked(packed: bytes) -> Any:
@@ -216,9 +245,9 @@ def _unpacked(packed: bytes) -> Any:
     Raises wire.Unavailable for damaged data and a newer Podwright's.
     """
     try:
-        version, value = msgspec.json.decode(zlib.decompress(packed))
+        version, content = msgspec.json.decode(zlib.decompress(packed))
     except (zlib.error, msgspec.MsgspecError, ValueError) as error:
         raise Unavailable(f"this part of the history is damaged ({error})") from None
-    if version not in (_VERSION, _MEASURED):
+    if version not in (_VERSION, _MEASURED_VERSION):
         raise Unavailable("this part of the history was written by a newer Podwright")
-    return value
+    return content

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable
 
 #: The system call's number, by machine (asm/unistd.h).
-_CALLS = {"x86_64": 321, "aarch64": 280, "ppc64le": 361}
+_SYSCALL_NUMBERS = {"x86_64": 321, "aarch64": 280, "ppc64le": 361}
 _PROG_LOAD, _PROG_ATTACH, _PROG_DETACH, _PROG_GET_FD_BY_ID, _PROG_QUERY = 5, 8, 9, 13, 16
 _TYPE_CGROUP_DEVICE, _ATTACH_CGROUP_DEVICE, _ALLOW_MULTI = 15, 6, 2
 _CHARACTER = 2
@@ -23,96 +23,116 @@ _MOST = 64
 _LOAD, _AND, _UNEQUAL, _SET, _EXIT = 0x61, 0x57, 0x55, 0xB7, 0x95
 
 
-def refusing(denied: Iterable[tuple[int, int]]) -> bytes:
+def refusing(denied_devices: Iterable[tuple[int, int]]) -> bytes:
     """Return a program that refuses these character devices (major, minor) and allows all others.
 
     The program finds in the context at r1: the access, whose lower half is the kind of device; the
     major number; the minor number.
     """
-    code = [
-        _instruction(_LOAD, 2, source=1, offset=0),
-        _instruction(_AND, 2, value=0xFFFF),
-        _instruction(_LOAD, 3, source=1, offset=4),
-        _instruction(_LOAD, 4, source=1, offset=8),
+    instructions = [
+        _instruction(_LOAD, 2, source_register=1, offset=0),
+        _instruction(_AND, 2, immediate=0xFFFF),
+        _instruction(_LOAD, 3, source_register=1, offset=4),
+        _instruction(_LOAD, 4, source_register=1, offset=8),
     ]
-    for major, minor in sorted(set(denied)):
-        code += [
-            _instruction(_UNEQUAL, 2, offset=4, value=_CHARACTER),
-            _instruction(_UNEQUAL, 3, offset=3, value=major),
-            _instruction(_UNEQUAL, 4, offset=2, value=minor),
-            _instruction(_SET, 0, value=0),
+    for major, minor in sorted(set(denied_devices)):
+        instructions += [
+            _instruction(_UNEQUAL, 2, offset=4, immediate=_CHARACTER),
+            _instruction(_UNEQUAL, 3, offset=3, immediate=major),
+            _instruction(_UNEQUAL, 4, offset=2, immediate=minor),
+            _instruction(_SET, 0, immediate=0),
             _instruction(_EXIT),
         ]
-    return b"".join([*code, _instruction(_SET, 0, value=1), _instruction(_EXIT)])
+    return b"".join([*instructions, _instruction(_SET, 0, immediate=1), _instruction(_EXIT)])
 
 
-def confine(cgroup: str, denied: Iterable[tuple[int, int]]) -> None:
+def confine(cgroup_path: str, denied_devices: Iterable[tuple[int, int]]) -> None:
     """Make processes in this cgroup unable to open these devices, and able to open all others.
 
     Raises OSError. The new program is attached before the old one is detached, so no device is open
     in between. If this process is killed in between, both programs stay: a device that either
     refuses is refused, and the next call removes the older one.
     """
-    group = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    cgroup_descriptor = os.open(cgroup_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        before = _attached(group)
-        fresh = _load(refusing(denied))
+        old_ids = _attached(cgroup_descriptor)
+        new_program = _load(refusing(denied_devices))
         try:
-            words = struct.pack("IIII", group, fresh, _ATTACH_CGROUP_DEVICE, _ALLOW_MULTI)
-            _bpf(_PROG_ATTACH, words)
+            attribute = struct.pack(
+                "IIII", cgroup_descriptor, new_program, _ATTACH_CGROUP_DEVICE, _ALLOW_MULTI
+            )
+            _bpf(_PROG_ATTACH, attribute)
         finally:
-            os.close(fresh)
-        for number in before:
-            old = _bpf(_PROG_GET_FD_BY_ID, struct.pack("I", number))
+            os.close(new_program)
+        for program_id in old_ids:
+            old_program = _bpf(_PROG_GET_FD_BY_ID, struct.pack("I", program_id))
             try:
-                _bpf(_PROG_DETACH, struct.pack("IIII", group, old, _ATTACH_CGROUP_DEVICE, 0))
+                _bpf(
+                    _PROG_DETACH,
+                    struct.pack("IIII", cgroup_descriptor, old_program, _ATTACH_CGROUP_DEVICE, 0),
+                )
             finally:
-                os.close(old)
+                os.close(old_program)
     finally:
-        os.close(group)
+        os.close(cgroup_descriptor)
 
 
-def _attached(group: int) -> list[int]:
+def _attached(cgroup_descriptor: int) -> list[int]:
     """Return the ids of the programs that are attached to the cgroup itself."""
-    ids = (ctypes.c_uint32 * _MOST)()
-    words = ctypes.create_string_buffer(
-        struct.pack("IIIIQI", group, _ATTACH_CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), _MOST), 64
+    program_ids = (ctypes.c_uint32 * _MOST)()
+    attribute = ctypes.create_string_buffer(
+        struct.pack(
+            "IIIIQI",
+            cgroup_descriptor,
+            _ATTACH_CGROUP_DEVICE,
+            0,
+            0,
+            ctypes.addressof(program_ids),
+            _MOST,
+        ),
+        64,
     )
-    _call(_PROG_QUERY, words)
-    (count,) = struct.unpack_from("I", words, 24)
-    return list(ids[:count])
+    _call(_PROG_QUERY, attribute)
+    (program_count,) = struct.unpack_from("I", attribute, 24)
+    return list(program_ids[:program_count])
 
 
-def _load(code: bytes) -> int:
-    program = ctypes.create_string_buffer(code, len(code))
-    licence = ctypes.create_string_buffer(b"MIT")
+def _load(instructions: bytes) -> int:
+    program_buffer = ctypes.create_string_buffer(instructions, len(instructions))
+    licence_buffer = ctypes.create_string_buffer(b"MIT")
     return _bpf(
         _PROG_LOAD,
         struct.pack(
             "IIQQ",
             _TYPE_CGROUP_DEVICE,
-            len(code) // 8,
-            ctypes.addressof(program),
-            ctypes.addressof(licence),
+            len(instructions) // 8,
+            ctypes.addressof(program_buffer),
+            ctypes.addressof(licence_buffer),
         ),
     )
 
 
-def _instruction(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
-    return struct.pack("=BBhi", code, source << 4 | to, offset, value)
+def _instruction(
+    opcode: int,
+    target_register: int = 0,
+    source_register: int = 0,
+    offset: int = 0,
+    immediate: int = 0,
+) -> bytes:
+    return struct.pack("=BBhi", opcode, source_register << 4 | target_register, offset, immediate)
 
 
-def _bpf(command: int, words: bytes) -> int:
-    return _call(command, ctypes.create_string_buffer(words, 128))
+def _bpf(command: int, attribute: bytes) -> int:
+    return _call(command, ctypes.create_string_buffer(attribute, 128))
 
 
-def _call(command: int, words: ctypes.Array[ctypes.c_char]) -> int:
-    number = _CALLS.get(platform.machine())
-    if number is None:
+def _call(command: int, attribute: ctypes.Array[ctypes.c_char]) -> int:
+    syscall_number = _SYSCALL_NUMBERS.get(platform.machine())
+    if syscall_number is None:
         raise OSError(38, f"bpf(2) is not known on {platform.machine()}")
     libc = ctypes.CDLL(None, use_errno=True)
-    done = int(libc.syscall(number, command, words, len(words)))
-    if done < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return done
+    call_result = int(libc.syscall(syscall_number, command, attribute, len(attribute)))
+    if call_result < 0:
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, os.strerror(error_number))
+    return call_result

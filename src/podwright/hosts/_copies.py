@@ -14,7 +14,7 @@ from podwright.hosts._local import find_program
 from podwright.hosts._ssh import explain, ssh_command
 
 #: The number of hosts that are copied to at the same time. More would share one network card.
-WIDTH = 8
+COPIES_AT_ONCE = 8
 _PERCENT = re.compile(rb"(\d{1,3})%")
 _CREATED = re.compile(rb"Number of regular files transferred: ([\d,.]+)")
 
@@ -42,7 +42,7 @@ def copy_folder(
     environ: Mapping[str, str],
     progress: Progress = lambda folder, percents: None,
     *,
-    identity: str = "",
+    identity_file: str = "",
 ) -> list[Copied]:
     """Copy a folder to the same path on hosts.
 
@@ -50,44 +50,54 @@ def copy_folder(
     """
     import select
 
-    program = find_program("rsync", environ)
-    if program is None:
+    rsync_path = find_program("rsync", environ)
+    if rsync_path is None:
         todo = "apt-get install rsync, here and on the hosts"
-        return [Copied(h, folder, problem="there is no rsync here", todo=todo) for h in hosts]
-    waiting, running, done = list(hosts), list[_Copy](), list[Copied]()
+        return [
+            Copied(target_host, folder, problem="there is no rsync here", todo=todo)
+            for target_host in hosts
+        ]
+    waiting_hosts, running_copies, finished_copies = list(hosts), list[_Copy](), list[Copied]()
     try:
-        while waiting or running:
-            while waiting and len(running) < WIDTH:
-                running.append(_Copy(program, folder, waiting.pop(0), environ, identity))
-            select.select([copy.handle for copy in running], [], [], 1.0)
-            for copy in running:
+        while waiting_hosts or running_copies:
+            while waiting_hosts and len(running_copies) < COPIES_AT_ONCE:
+                running_copies.append(
+                    _Copy(rsync_path, folder, waiting_hosts.pop(0), environ, identity_file)
+                )
+            select.select([copy.handle for copy in running_copies], [], [], 1.0)
+            for copy in running_copies:
                 copy.read()
-            progress(folder, {copy.host: copy.percent for copy in running})
-            done += [copy.end() for copy in running if copy.over]
-            running = [copy for copy in running if not copy.over]
+            progress(folder, {copy.host: copy.percent for copy in running_copies})
+            finished_copies += [copy.end() for copy in running_copies if copy.over]
+            running_copies = [copy for copy in running_copies if not copy.over]
     finally:
-        for copy in running:
+        for copy in running_copies:
             copy.stop()
-    order = {host: number for number, host in enumerate(hosts)}
-    return sorted(done, key=lambda copied: order[copied.host])
+    host_order = {host: position for position, host in enumerate(hosts)}
+    return sorted(finished_copies, key=lambda copied: host_order[copied.host])
 
 
 class _Copy:
     """One run of rsync."""
 
     def __init__(
-        self, program: str, folder: str, host: str, environ: Mapping[str, str], identity: str
+        self,
+        rsync_path: str,
+        folder: str,
+        host: str,
+        environ: Mapping[str, str],
+        identity_file: str,
     ) -> None:
         import subprocess  # 10 ms; not every launch copies
 
         self.host, self.folder, self.percent, self.over = host, folder, 0, False
-        ssh = ssh_command(host, [], environ, identity=identity) or ["ssh"]
+        ssh_arguments = ssh_command(host, [], environ, identity_file=identity_file) or ["ssh"]
         # The part before the host: rsync appends the host and its remote command.
-        shell = shlex.join(ssh[: ssh.index("--")])
-        options = ["-a", "-s", "--mkpath", "--stats", "--info=progress2", "-e", shell]
-        place = f"{folder.rstrip('/')}/"
+        remote_shell = shlex.join(ssh_arguments[: ssh_arguments.index("--")])
+        rsync_options = ["-a", "-s", "--mkpath", "--stats", "--info=progress2", "-e", remote_shell]
+        folder_path = f"{folder.rstrip('/')}/"
         self._process = subprocess.Popen(
-            [program, *options, "--", place, f"{host}:{place}"],
+            [rsync_path, *rsync_options, "--", folder_path, f"{host}:{folder_path}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -101,8 +111,8 @@ class _Copy:
     def read(self) -> None:
         """Read the output that has come since the last call."""
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.handle, 65536):
-                self._output = (self._output + data)[-16384:]
+            while output_chunk := os.read(self.handle, 65536):
+                self._output = (self._output + output_chunk)[-16384:]
             self.over = True
         percents = _PERCENT.findall(self._output)
         if percents:
@@ -111,18 +121,18 @@ class _Copy:
     def end(self) -> Copied:
         """Return the result of a copy that is over."""
         assert self._process.stdout
-        code = self._process.wait()
+        exit_code = self._process.wait()
         self._process.stdout.close()
-        if code:
+        if exit_code:
             output = self._output.decode(errors="replace")
-            lines = [
+            error_lines = [
                 line for line in output.splitlines() if "rsync" not in line or "failed" in line
             ]
-            problem, todo = explain(self.host, "\n".join(lines or [output]), code)
+            problem, todo = explain(self.host, "\n".join(error_lines or [output]), exit_code)
             return Copied(self.host, self.folder, problem=problem, todo=todo)
-        created = _CREATED.search(self._output)
-        files = int(re.sub(rb"\D", b"", created[1])) if created else 0
-        return Copied(self.host, self.folder, files)
+        created_match = _CREATED.search(self._output)
+        file_count = int(re.sub(rb"\D", b"", created_match[1])) if created_match else 0
+        return Copied(self.host, self.folder, file_count)
 
     def stop(self) -> None:
         """Kill the copy, whatever it is doing."""
@@ -135,17 +145,17 @@ class _Copy:
         self._process.stdout.close()
 
 
-def show_percents(write: Callable[[str], None], interval: float = 0.2) -> Progress:
+def show_percents(write_text: Callable[[str], None], interval_s: float = 0.2) -> Progress:
     """Return a Progress that rewrites one line on a terminal."""
-    last = 0.0
+    last_shown = 0.0
 
     def show(folder: str, percents: Mapping[str, int]) -> None:
-        nonlocal last
+        nonlocal last_shown
         now = time.monotonic()
-        if now - last < interval:
+        if now - last_shown < interval_s:
             return
-        last = now
-        each = ", ".join(f"{host} {percent}%" for host, percent in percents.items())
-        write(f"\r\x1b[Kcopying {folder}: {each}")
+        last_shown = now
+        host_percents = ", ".join(f"{host} {percent}%" for host, percent in percents.items())
+        write_text(f"\r\x1b[Kcopying {folder}: {host_percents}")
 
     return show

@@ -39,14 +39,14 @@ class Cores(NamedTuple):
         """The NUMA nodes that have cores, ascending."""
         return tuple(sorted({core.node for core in self.cores}))
 
-    def within(self, cpus: Collection[int], memory: Collection[int]) -> Cores:
+    def within(self, cpus: Collection[int], memory_nodes: Collection[int]) -> Cores:
         """Return the part of the cores within these hardware threads and NUMA nodes."""
-        left = (
+        trimmed_cores = (
             core._replace(cpus=tuple(cpu for cpu in core.cpus if cpu in cpus))
             for core in self.cores
         )
-        nodes = tuple(node for node in self.memory if node in memory)
-        return Cores(tuple(core for core in left if core.cpus), nodes)
+        allowed_nodes = tuple(node for node in self.memory if node in memory_nodes)
+        return Cores(tuple(core for core in trimmed_cores if core.cpus), allowed_nodes)
 
 
 def read_cores(environ: Mapping[str, str], root: str = "/") -> Cores | None:
@@ -56,132 +56,140 @@ def read_cores(environ: Mapping[str, str], root: str = "/") -> Cores | None:
     """
     cores = cores_of_sys(root)
     if cores is None:
-        text = _lstopo(environ)
-        cores = cores_of_xml(text) if text else None
+        xml_text = _lstopo(environ)
+        cores = cores_of_xml(xml_text) if xml_text else None
     if cores is None:
         return None
     with open(os.path.join(root, "proc/self/status"), encoding="ascii", errors="replace") as file:
-        lines = dict(line.split(":", 1) for line in file if ":" in line)
-    memory = read_list(lines.get("Mems_allowed_list", "0"))
-    return cores.within(os.sched_getaffinity(0), memory)
+        status_fields = dict(line.split(":", 1) for line in file if ":" in line)
+    memory_nodes = read_list(status_fields.get("Mems_allowed_list", "0"))
+    return cores.within(os.sched_getaffinity(0), memory_nodes)
 
 
 def cores_of_sys(root: str = "/") -> Cores | None:
     """Return all online cores, as the kernel lists them; None where it does not."""
-    system = os.path.join(root, "sys/devices/system")
+    system_folder = os.path.join(root, "sys/devices/system")
     try:
-        online = set(read_list(_read(f"{system}/cpu/online")))
-        near, memory = _nodes(system)
-        cores, seen = [], set[int]()
-        for cpu in sorted(online):
-            if cpu in seen:
+        online_cpus = set(read_list(_read(f"{system_folder}/cpu/online")))
+        node_by_cpu, memory_nodes = _nodes(system_folder)
+        cores, seen_cpus = [], set[int]()
+        for cpu in sorted(online_cpus):
+            if cpu in seen_cpus:
                 continue
-            folder = f"{system}/cpu/cpu{cpu}/topology"
-            threads = tuple(t for t in read_list(_siblings(folder)) if t in online)
-            seen.update(threads)
-            socket = max(int(_read(f"{folder}/physical_package_id")), 0)
-            cores.append(CpuCore(socket, near.get(cpu, 0), threads))
+            topology_folder = f"{system_folder}/cpu/cpu{cpu}/topology"
+            threads = tuple(
+                thread for thread in read_list(_siblings(topology_folder)) if thread in online_cpus
+            )
+            seen_cpus.update(threads)
+            socket = max(int(_read(f"{topology_folder}/physical_package_id")), 0)
+            cores.append(CpuCore(socket, node_by_cpu.get(cpu, 0), threads))
     except (OSError, ValueError):
         return None
-    return Cores(tuple(cores), memory)
+    return Cores(tuple(cores), memory_nodes)
 
 
-def _nodes(system: str) -> tuple[dict[int, int], tuple[int, ...]]:
+def _nodes(system_folder: str) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return the node that each hardware thread is near to, and all nodes that have memory."""
-    near: dict[int, int] = {}
-    memory = []
+    node_by_cpu: dict[int, int] = {}
+    memory_nodes = []
     with contextlib.suppress(FileNotFoundError):  # a kernel without NUMA
-        memory = read_list(_read(f"{system}/node/online"))
-        for node in memory:
-            near |= dict.fromkeys(read_list(_read(f"{system}/node/node{node}/cpulist")), node)
-        memory = read_list(_read(f"{system}/node/has_memory"))
-    return near, tuple(memory) or (0,)
+        memory_nodes = read_list(_read(f"{system_folder}/node/online"))
+        for node in memory_nodes:
+            node_by_cpu |= dict.fromkeys(
+                read_list(_read(f"{system_folder}/node/node{node}/cpulist")), node
+            )
+        memory_nodes = read_list(_read(f"{system_folder}/node/has_memory"))
+    return node_by_cpu, tuple(memory_nodes) or (0,)
 
 
-def _siblings(folder: str) -> str:
+def _siblings(topology_folder: str) -> str:
     try:
-        return _read(f"{folder}/core_cpus_list")
+        return _read(f"{topology_folder}/core_cpus_list")
     except FileNotFoundError:
-        return _read(f"{folder}/thread_siblings_list")  # before Linux 5.3
+        return _read(f"{topology_folder}/thread_siblings_list")  # before Linux 5.3
 
 
-def cores_of_xml(text: str) -> Cores | None:
+def cores_of_xml(xml_text: str) -> Cores | None:
     """Return the cores in hwloc's XML (`lstopo --of xml`, version 2 or 1); else None."""
     from xml.etree import ElementTree  # needed only where /sys has no answer
 
     try:
-        top = ElementTree.fromstring(text)
+        root_element = ElementTree.fromstring(xml_text)
     except ElementTree.ParseError:
         return None
     cores: list[CpuCore] = []
-    memory: set[int] = set()
+    memory_nodes: set[int] = set()
 
     def walk(element: ElementTree.Element, socket: int) -> None:
         for child in element.findall("object"):
-            kind, number = child.get("type"), int(child.get("os_index", "0"))
-            if kind in ("NUMANode", "NUMANode_t"):
-                memory.add(number)
-            if kind in ("Core", "PU"):
+            object_type, os_index = child.get("type"), int(child.get("os_index", "0"))
+            if object_type in ("NUMANode", "NUMANode_t"):
+                memory_nodes.add(os_index)
+            if object_type in ("Core", "PU"):
                 threads = [
-                    int(unit.get("os_index", "0"))
-                    for unit in child.iter("object")
-                    if unit.get("type") == "PU"
+                    int(processing_unit.get("os_index", "0"))
+                    for processing_unit in child.iter("object")
+                    if processing_unit.get("type") == "PU"
                 ]
-                nodes = _mask(child.get("nodeset", "0x1")) or [0]
-                cores.append(CpuCore(socket, nodes[0], tuple(sorted(threads))))
+                near_nodes = _mask(child.get("nodeset", "0x1")) or [0]
+                cores.append(CpuCore(socket, near_nodes[0], tuple(sorted(threads))))
             else:
-                walk(child, number if kind in ("Package", "Socket") else socket)
+                walk(child, os_index if object_type in ("Package", "Socket") else socket)
 
     try:
-        walk(top, 0)
+        walk(root_element, 0)
     except ValueError:
         return None
     cores.sort(key=lambda core: core.cpus)
-    return Cores(tuple(cores), tuple(sorted(memory)) or (0,)) if cores else None
+    return Cores(tuple(cores), tuple(sorted(memory_nodes)) or (0,)) if cores else None
 
 
-def _mask(text: str) -> list[int]:
+def _mask(mask_text: str) -> list[int]:
     """Return the numbers of the bits in hwloc's form: words of 32 bits, the highest first."""
-    words = [int(word, 16) if word else 0 for word in text.split(",")]
+    mask_words = [int(mask_word, 16) if mask_word else 0 for mask_word in mask_text.split(",")]
     bits = 0
-    for word in words:
-        bits = bits << 32 | word
-    return [i for i in range(bits.bit_length()) if bits >> i & 1]
+    for mask_word in mask_words:
+        bits = bits << 32 | mask_word
+    return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
 
 
 def _lstopo(environ: Mapping[str, str]) -> str | None:
     from podwright.hosts._local import find_program
 
-    program = find_program("lstopo-no-graphics", environ) or find_program("lstopo", environ)
-    if program is None:
+    lstopo_path = find_program("lstopo-no-graphics", environ) or find_program("lstopo", environ)
+    if lstopo_path is None:
         return None
     import subprocess
 
-    command = [program, "--of", "xml", "--no-io"]
+    command = [lstopo_path, "--of", "xml", "--no-io"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, env=dict(environ))
-        return done.stdout
+        lstopo_result = subprocess.run(
+            command, capture_output=True, text=True, timeout=5, env=dict(environ)
+        )
+        return lstopo_result.stdout
     return None
 
 
-def read_list(text: str) -> list[int]:
+def read_list(list_text: str) -> list[int]:
     """Return the numbers of a list such as `0-3,8,10-11`. Raises ValueError."""
     numbers: list[int] = []
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
+    for number_range in filter(None, list_text.strip().split(",")):
+        first, _, last = number_range.partition("-")
         numbers += range(int(first), int(last or first) + 1)
     return numbers
 
 
 def write_list(numbers: Iterable[int]) -> str:
     """Return numbers as such a list."""
-    runs: list[list[int]] = []
+    number_runs: list[list[int]] = []
     for number in sorted(numbers):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
+        if number_runs and number_runs[-1][1] == number - 1:
+            number_runs[-1][1] = number
         else:
-            runs.append([number, number])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+            number_runs.append([number, number])
+    return ",".join(
+        f"{first}" if first == last else f"{first}-{last}" for first, last in number_runs
+    )
 
 
 def _read(path: str) -> str:

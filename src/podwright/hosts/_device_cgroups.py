@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-Number = tuple[int, int]  #: major and minor of a character device
+DeviceNumber = tuple[int, int]  #: major and minor of a character device
 _PREFIX = "p-"  # a group must not be named like one of the kernel's own files
 
 
@@ -25,7 +25,9 @@ class DeviceCgroups(Protocol):
         """Return the existing groups."""
         ...
 
-    def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
+    def confine(
+        self, name: str, denied: Collection[DeviceNumber], allowed: Collection[DeviceNumber]
+    ) -> None:
         """Make the group if it does not exist, and set its devices.
 
         Processes in it cannot open a device in `denied`. A device in `allowed` may have been denied
@@ -61,7 +63,9 @@ class _Folders:
             entries = os.listdir(self.path)
         except OSError:
             return []
-        return sorted(unquote(n.removeprefix(_PREFIX)) for n in entries if n.startswith(_PREFIX))
+        return sorted(
+            unquote(entry.removeprefix(_PREFIX)) for entry in entries if entry.startswith(_PREFIX)
+        )
 
     def enter(self, name: str, pid: int) -> None:
         """See `DeviceCgroups.enter`."""
@@ -69,7 +73,7 @@ class _Folders:
 
     def members(self, name: str) -> list[int]:
         """See `DeviceCgroups.members`."""
-        return [int(word) for word in (self._of(name) / "cgroup.procs").read_text().split()]
+        return [int(pid_text) for pid_text in (self._of(name) / "cgroup.procs").read_text().split()]
 
     def remove(self, name: str) -> bool:
         """See `DeviceCgroups.remove`."""
@@ -96,18 +100,22 @@ class _Folders:
 class CgroupsV1(_Folders):
     """Groups with the kernel's lists of devices, in a hierarchy with the controller `devices`."""
 
-    def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
+    def confine(
+        self, name: str, denied: Collection[DeviceNumber], allowed: Collection[DeviceNumber]
+    ) -> None:
         """See `DeviceCgroups.confine`."""
-        folder = Path(self._made(name))
-        for file, numbers in (("devices.deny", denied), ("devices.allow", allowed)):
-            for major, minor in numbers:  # one line for each write: the kernel reads no more
-                _write(folder / file, f"c {major}:{minor} rwm")
+        group_folder = Path(self._made(name))
+        for file_name, device_numbers in (("devices.deny", denied), ("devices.allow", allowed)):
+            for major, minor in device_numbers:  # one line for each write: the kernel reads no more
+                _write(group_folder / file_name, f"c {major}:{minor} rwm")
 
 
 class CgroupsV2(_Folders):
     """Groups with a program on the cgroup, which the kernel runs at each opening of a device."""
 
-    def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
+    def confine(
+        self, name: str, denied: Collection[DeviceNumber], allowed: Collection[DeviceNumber]
+    ) -> None:
         """See `DeviceCgroups.confine`."""
         from podwright.hosts._bpf import confine
 
@@ -118,14 +126,16 @@ class RecordedCgroups:
     """A stand-in that only records. denied, inside: by group."""
 
     def __init__(self) -> None:
-        self.denied: dict[str, set[Number]] = {}
+        self.denied: dict[str, set[DeviceNumber]] = {}
         self.inside: dict[str, list[int]] = {}
 
     def names(self) -> list[str]:
         """See `DeviceCgroups.names`."""
         return sorted(self.denied)
 
-    def confine(self, name: str, denied: Collection[Number], allowed: Collection[Number]) -> None:
+    def confine(
+        self, name: str, denied: Collection[DeviceNumber], allowed: Collection[DeviceNumber]
+    ) -> None:
         """See `DeviceCgroups.confine`."""
         self.denied[name] = (self.denied.get(name, set()) - {*allowed}) | {*denied}
         self.inside.setdefault(name, [])
@@ -150,33 +160,33 @@ class RecordedCgroups:
 
 
 def find_device_cgroups(
-    folder: str = "podwright", mounts: str = "/proc/self/mountinfo"
+    folder: str = "podwright", mounts_path: str = "/proc/self/mountinfo"
 ) -> DeviceCgroups | None:
     """Return the device cgroups of this machine; None where none are mounted.
 
     Version 1 is chosen where both exist: such a machine counts its services' processes in version
     2, and would lose the processes that were moved there.
     """
-    mounted = dict(_mounted(mounts))
-    if "1" in mounted:
-        return CgroupsV1(mounted["1"], folder)
-    return CgroupsV2(mounted["2"], folder) if "2" in mounted else None
+    mount_points = dict(_mounted(mounts_path))
+    if "1" in mount_points:
+        return CgroupsV1(mount_points["1"], folder)
+    return CgroupsV2(mount_points["2"], folder) if "2" in mount_points else None
 
 
-def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            left, _, right = line.partition(" - ")
-            where, words = left.split()[4], right.split()
-            if words[0] == "cgroup2":
-                yield "2", where
-            elif words[0] == "cgroup" and "devices" in words[2].split(","):
-                yield "1", where
+def _mounted(mounts_path: str) -> Iterator[tuple[str, str]]:
+    with open(mounts_path, encoding="utf-8", errors="surrogateescape") as file:
+        for mount_line in file:
+            mount_text, _, filesystem_text = mount_line.partition(" - ")
+            mount_point, filesystem_fields = mount_text.split()[4], filesystem_text.split()
+            if filesystem_fields[0] == "cgroup2":
+                yield "2", mount_point
+            elif filesystem_fields[0] == "cgroup" and "devices" in filesystem_fields[2].split(","):
+                yield "1", mount_point
 
 
 def _write(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never to be created
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never to be created
     try:
-        os.write(handle, text.encode())
+        os.write(descriptor, text.encode())
     finally:
-        os.close(handle)
+        os.close(descriptor)

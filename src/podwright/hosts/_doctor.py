@@ -20,9 +20,9 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 #: Seconds within which a host must report all its facts.
 LIMIT = 30.0
 #: The most seconds by which clocks may differ before logs and time-outs suffer.
-SKEW = 2.0
+MAX_SKEW_S = 2.0
 #: Bytes of memory that drivers of devices and of fast networks need to lock.
-LOCKED = 1 << 30
+NEEDED_LOCKED_BYTES = 1 << 30
 
 
 class DoctorFinding(NamedTuple):
@@ -60,129 +60,185 @@ def examine(
     """
     from podwright.hosts._host_report import facts
 
-    folder = os.getcwd()
+    current_folder = os.getcwd()
     server_host, port = server or ("", 0)
-    with _token(folder) as token:
-        own = facts(folder, token, "", server_host, str(port))
-        words = [folder, token, str(own["name"]), server_host, str(port)]
-        return judge(own, ask(hosts, words, environ))
+    with _token(current_folder) as token_name:
+        own_facts = facts(current_folder, token_name, "", server_host, str(port))
+        report_arguments = [
+            current_folder,
+            token_name,
+            str(own_facts["name"]),
+            server_host,
+            str(port),
+        ]
+        return judge(own_facts, ask(hosts, report_arguments, environ))
 
 
 def ask(
-    hosts: Sequence[str], words: Sequence[str], environ: Mapping[str, str]
+    hosts: Sequence[str], report_arguments: Sequence[str], environ: Mapping[str, str]
 ) -> list[DoctorAnswer]:
     """Ask all hosts at once and return their answers; this host itself is asked without ssh."""
     import json
 
-    probe = [sys.executable, "-P", "-m", "podwright.hosts._host_report", *words]
-    ways = [probe if is_here(host) else ssh_command(host, probe, environ) for host in hosts]
-    replies = iter(ask_all([command for command in ways if command is not None], environ, LIMIT))
+    report_command = [sys.executable, "-P", "-m", "podwright.hosts._host_report", *report_arguments]
+    host_commands = [
+        report_command if is_here(host) else ssh_command(host, report_command, environ)
+        for host in hosts
+    ]
+    replies = iter(
+        ask_all([command for command in host_commands if command is not None], environ, LIMIT)
+    )
     answers = []
-    for host, command in zip(hosts, ways, strict=True):
+    for host, command in zip(hosts, host_commands, strict=True):
         if command is None:
             problem = ("there is no ssh on PATH", "apt-get install openssh-client")
             answers.append(DoctorAnswer(host, None, problem))
             continue
-        answer = next(replies)
-        lines = [line for line in answer.out.splitlines() if line.startswith(MARK)]
-        if lines:
-            facts = json.loads(lines[-1].removeprefix(MARK))
-            answers.append(DoctorAnswer(host, facts, before=answer.before, after=answer.after))
+        remote_answer = next(replies)
+        fact_lines = [line for line in remote_answer.out.splitlines() if line.startswith(MARK)]
+        if fact_lines:
+            facts = json.loads(fact_lines[-1].removeprefix(MARK))
+            answers.append(
+                DoctorAnswer(host, facts, before=remote_answer.before, after=remote_answer.after)
+            )
         else:
-            answers.append(DoctorAnswer(host, None, explain(host, answer.err, answer.code)))
+            answers.append(
+                DoctorAnswer(host, None, explain(host, remote_answer.err, remote_answer.code))
+            )
     return answers
 
 
-def judge(own: Mapping[str, Any], answers: Sequence[DoctorAnswer]) -> list[DoctorFinding]:
+def judge(own_facts: Mapping[str, Any], answers: Sequence[DoctorAnswer]) -> list[DoctorFinding]:
     """Return findings from answers and the facts of the asking host."""
     findings = []
     for answer in answers:
         if answer.facts is None:
             findings.append(DoctorFinding(answer.host, "ssh", PROBLEM, *answer.problem))
         else:
-            findings += _host(own, answer, answer.facts)
-    reached = [answer.facts for answer in answers if answer.facts]
-    shared = common_subnet([_subnets(report) for report in (own, *reached)])
-    hosts = f"{len(reached)} hosts"
-    if shared:
-        findings.append(DoctorFinding(hosts, "subnet", OK, f"{shared} is on all"))
-    elif reached:
+            findings += _host(own_facts, answer, answer.facts)
+    reached_facts = [answer.facts for answer in answers if answer.facts]
+    shared_subnet = common_subnet(
+        [_subnets(host_facts) for host_facts in (own_facts, *reached_facts)]
+    )
+    hosts_text = f"{len(reached_facts)} hosts"
+    if shared_subnet:
+        findings.append(DoctorFinding(hosts_text, "subnet", OK, f"{shared_subnet} is on all"))
+    elif reached_facts:
         todo = "Put all hosts on one network; podwright doctor --json lists those of each"
-        findings.append(DoctorFinding(hosts, "subnet", PROBLEM, "they share no subnet", todo))
-    names = [report["name"] for report in reached]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+        findings.append(DoctorFinding(hosts_text, "subnet", PROBLEM, "they share no subnet", todo))
+    host_names = [host_facts["name"] for host_facts in reached_facts]
+    repeated_names = sorted({name for name in host_names if host_names.count(name) > 1})
+    if repeated_names:
         todo = "hostnamectl set-hostname NAME, another one on each"
         findings.append(
-            DoctorFinding(hosts, "names", PROBLEM, f"several are called {twice[0]}", todo)
+            DoctorFinding(
+                hosts_text, "names", PROBLEM, f"several are called {repeated_names[0]}", todo
+            )
         )
     return findings
 
 
 def _host(
-    own: Mapping[str, Any], answer: DoctorAnswer, report: Mapping[str, Any]
+    own_facts: Mapping[str, Any], answer: DoctorAnswer, host_facts: Mapping[str, Any]
 ) -> list[DoctorFinding]:
     import shlex
 
-    host, prefix = answer.host, shlex.quote(sys.prefix)
-    copy = f"rsync -a {prefix}/ {host}:{prefix}/"
-    folder = shlex.quote(os.getcwd())
+    host, install_prefix = answer.host, shlex.quote(sys.prefix)
+    copy_command = f"rsync -a {install_prefix}/ {host}:{install_prefix}/"
+    quoted_folder = shlex.quote(os.getcwd())
     findings = []
 
-    def add(check: str, good: bool, text: str, todo: str = "", level: str = PROBLEM) -> None:
+    def add(
+        check: str, is_good: bool, finding_text: str, todo: str = "", level: str = PROBLEM
+    ) -> None:
         findings.append(
-            DoctorFinding(host, check, OK if good else level, text, "" if good else todo)
+            DoctorFinding(
+                host, check, OK if is_good else level, finding_text, "" if is_good else todo
+            )
         )
 
-    add("ssh", True, f"answers as {report['name']}")
-    if report["back"] is not None:
-        problem, todo = explain(str(own["name"]), report["back"], 255)
-        text = "leads back" if not report["back"] else f"does not lead back: {problem}"
+    add("ssh", True, f"answers as {host_facts['name']}")
+    if host_facts["back"] is not None:
+        problem, todo = explain(str(own_facts["name"]), host_facts["back"], 255)
+        finding_text = "leads back" if not host_facts["back"] else f"does not lead back: {problem}"
         # Podwright's launcher needs no way back. Open MPI started by hand, and other launchers,
         # do.
-        add("ssh back", not report["back"], text, f"On {host}: {todo}", WARNING)
-    for check, name in (("Podwright", "podwright"), ("Python", "python"), ("Open MPI", "mpirun")):
-        same = report[name] == own[name] and bool(report[name])
-        text = report[name] or "there is none"
-        text += "" if same else f", here {own[name] or 'none'}"
-        add(check, same, text, copy, PROBLEM if name == "podwright" else WARNING)
-    if not report["folder"]:
-        todo = f"ssh {host} mkdir -p {folder}; rsync -a {folder}/ {host}:{folder}/"
-        add("files", False, f"{os.getcwd()} is not there", todo)
-    elif report["same_files"] is not None:
-        text = (
-            "the same file system" if report["same_files"] else "a copy of this folder, or another"
+        add("ssh back", not host_facts["back"], finding_text, f"On {host}: {todo}", WARNING)
+    for check, fact_key in (
+        ("Podwright", "podwright"),
+        ("Python", "python"),
+        ("Open MPI", "mpirun"),
+    ):
+        is_same = host_facts[fact_key] == own_facts[fact_key] and bool(host_facts[fact_key])
+        finding_text = host_facts[fact_key] or "there is none"
+        finding_text += "" if is_same else f", here {own_facts[fact_key] or 'none'}"
+        add(
+            check,
+            is_same,
+            finding_text,
+            copy_command,
+            PROBLEM if fact_key == "podwright" else WARNING,
         )
-        add("files", report["same_files"], text, f"rsync -a {folder}/ {host}:{folder}/", WARNING)
-    skew = max(answer.before - report["time"], report["time"] - answer.after, 0.0)
-    text = "agrees" if skew <= SKEW else f"is {skew:.0f} s off"
-    add("clock", skew <= SKEW, text, f"On {host}: timedatectl set-ntp true", WARNING)
-    add("ports", bool(report["port"]), "there are free ones" if report["port"] else "none is free")
-    lockable_bytes = report["locked"]
-    enough = lockable_bytes < 0 or lockable_bytes >= LOCKED
-    text = "unlimited" if lockable_bytes < 0 else f"{lockable_bytes >> 10} KiB may be locked"
+    if not host_facts["folder"]:
+        todo = (
+            f"ssh {host} mkdir -p {quoted_folder}; rsync -a {quoted_folder}/ "
+            f"{host}:{quoted_folder}/"
+        )
+        add("files", False, f"{os.getcwd()} is not there", todo)
+    elif host_facts["same_files"] is not None:
+        finding_text = (
+            "the same file system"
+            if host_facts["same_files"]
+            else "a copy of this folder, or another"
+        )
+        add(
+            "files",
+            host_facts["same_files"],
+            finding_text,
+            f"rsync -a {quoted_folder}/ {host}:{quoted_folder}/",
+            WARNING,
+        )
+    skew_s = max(answer.before - host_facts["time"], host_facts["time"] - answer.after, 0.0)
+    finding_text = "agrees" if skew_s <= MAX_SKEW_S else f"is {skew_s:.0f} s off"
+    add(
+        "clock", skew_s <= MAX_SKEW_S, finding_text, f"On {host}: timedatectl set-ntp true", WARNING
+    )
+    add(
+        "ports",
+        bool(host_facts["port"]),
+        "there are free ones" if host_facts["port"] else "none is free",
+    )
+    lockable_bytes = host_facts["locked"]
+    is_enough = lockable_bytes < 0 or lockable_bytes >= NEEDED_LOCKED_BYTES
+    finding_text = (
+        "unlimited" if lockable_bytes < 0 else f"{lockable_bytes >> 10} KiB may be locked"
+    )
     todo = f"On {host}, in /etc/security/limits.conf: * - memlock unlimited"
-    add("memory", enough, text, todo, WARNING)
-    how, containment, *private = report.get("held", ("", "an older Podwright does not say"))
+    add("memory", is_enough, finding_text, todo, WARNING)
+    hold_method, hold_reason, *private_flags = host_facts.get(
+        "held", ("", "an older Podwright does not say")
+    )
     todo = f"On {host}, as root: sysctl -w user.max_user_namespaces=100000"
-    if "apparmor" in containment or "ermission" in containment or "ermitted" in containment:
+    if "apparmor" in hold_reason or "ermission" in hold_reason or "ermitted" in hold_reason:
         todo += "; on Ubuntu too: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
     add(
         "endings",
-        how not in ("", HELD_BY_CGROUP),
-        f"instances are in {in_words(how, containment, *private)}",
+        hold_method not in ("", HELD_BY_CGROUP),
+        f"instances are in {in_words(hold_method, hold_reason, *private_flags)}",
         todo,
         WARNING,
     )
-    if report["server"] is not None:
-        text = "is reached" if not report["server"] else f"is not reached: {report['server']}"
+    if host_facts["server"] is not None:
+        finding_text = (
+            "is reached" if not host_facts["server"] else f"is not reached: {host_facts['server']}"
+        )
         todo = "Name it as all hosts can reach it: --vipu-server-host NAME"
-        add("server", not report["server"], text, todo)
+        add("server", not host_facts["server"], finding_text, todo)
     return findings
 
 
-def _subnets(report: Mapping[str, Any]) -> list[Subnet]:
-    return [Subnet(*words) for words in report["subnets"]]
+def _subnets(host_facts: Mapping[str, Any]) -> list[Subnet]:
+    return [Subnet(*subnet_fields) for subnet_fields in host_facts["subnets"]]
 
 
 class _token:

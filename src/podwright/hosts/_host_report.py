@@ -29,7 +29,9 @@ _TIMEOUT = 4
 MARK = "podwright-facts "
 
 
-def facts(folder: str, token: str, back: str, server: str, port: str) -> dict[str, Any]:
+def facts(
+    folder: str, token_name: str, return_address: str, server_host: str, server_port: str
+) -> dict[str, Any]:
     """Return all facts of this host. A fact that could not be determined is None or empty."""
     return {
         "time": time.time(),
@@ -38,28 +40,32 @@ def facts(folder: str, token: str, back: str, server: str, port: str) -> dict[st
         "podwright": __version__,
         "mpirun": _mpirun(),
         "folder": os.path.isdir(folder),
-        "same_files": os.path.exists(os.path.join(folder, token)) if token else None,
+        "same_files": os.path.exists(os.path.join(folder, token_name)) if token_name else None,
         "subnets": [list(subnet) for subnet in subnets()],
         "port": _port(),
         "held": list(can_hold()),
         "locked": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
-        "back": _back(back) if back else None,
-        "server": _server(server, int(port)) if server else None,
+        "back": _back(return_address) if return_address else None,
+        "server": _server(server_host, int(server_port)) if server_host else None,
     }
 
 
 def _mpirun() -> str:
-    program = find_program("mpirun", os.environ, os.path.dirname(sys.executable))
-    if program is None:
+    mpirun_path = find_program("mpirun", os.environ, os.path.dirname(sys.executable))
+    if mpirun_path is None:
         return ""
     try:
-        done = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        mpirun_result = subprocess.run(
+            [mpirun_path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    words = done.stdout.split()
-    return next((word for word in words if word[:1].isdigit()), "")
+    version_words = mpirun_result.stdout.split()
+    return next((word for word in version_words if word[:1].isdigit()), "")
 
 
 def _port() -> int:
@@ -69,12 +75,12 @@ def _port() -> int:
         return 0
 
 
-def _back(address: str) -> str:
+def _back(return_address: str) -> str:
     """Return an empty text if ssh leads back, else its message."""
-    options = ["-oBatchMode=yes", f"-oConnectTimeout={_TIMEOUT}"]
+    ssh_options = ["-oBatchMode=yes", f"-oConnectTimeout={_TIMEOUT}"]
     try:
-        done = subprocess.run(
-            ["ssh", "-T", *options, "--", address, "true"],
+        ssh_result = subprocess.run(
+            ["ssh", "-T", *ssh_options, "--", return_address, "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -83,7 +89,7 @@ def _back(address: str) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip() or "ssh failed"
+    return "" if ssh_result.returncode == 0 else ssh_result.stderr.strip() or "ssh failed"
 
 
 def _server(host: str, port: int) -> str:
@@ -99,8 +105,11 @@ def _server(host: str, port: int) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Print the facts."""
-    folder, token, back, server, port = argv
-    print(MARK + json.dumps(facts(folder, token, back, server, port)), flush=True)
+    folder, token_name, return_address, server_host, server_port = argv
+    print(
+        MARK + json.dumps(facts(folder, token_name, return_address, server_host, server_port)),
+        flush=True,
+    )
     return 0
 
 

@@ -20,38 +20,44 @@ _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?")
 
 
-def expand(text: str) -> tuple[str, ...]:
+def expand(host_list: str) -> tuple[str, ...]:
     """Return the hosts of a list, in its order.
 
     Raises BadHostList, also if a host is named twice.
     """
     names: list[str] = []
-    for part in _parts(text):
-        names += _expanded(part, text)
+    for list_part in _parts(host_list):
+        names += _expanded(list_part, host_list)
         if len(names) > MAX_HOSTS:
-            raise BadHostList(f"{text[:60]!r} names more than {MAX_HOSTS} hosts")
+            raise BadHostList(f"{host_list[:60]!r} names more than {MAX_HOSTS} hosts")
     if not names:
-        raise BadHostList(f"{text!r} names no host")
+        raise BadHostList(f"{host_list!r} names no host")
     _check_twice(names)
     return tuple(names)
 
 
-def read_hosts(text: str, name: str) -> tuple[str, ...]:
+def read_hosts(file_text: str, file_name: str) -> tuple[str, ...]:
     """Return the hosts of a hosts file: one host or range on each line; `#` begins a comment.
 
     `slots=N` after a host, as in Open MPI, is ignored: instances are divided evenly. Raises
     BadHostList with the number of the line.
     """
     names: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        options = [word for word in words[1:] if re.fullmatch(r"(max[-_])?slots=\d+", word)]
+    for line_number, line in enumerate(file_text.splitlines(), 1):
+        line_words = line.partition("#")[0].split()
+        slot_options = [
+            word for word in line_words[1:] if re.fullmatch(r"(max[-_])?slots=\d+", word)
+        ]
         try:
-            names += expand("".join(word for word in words if word not in options)) if words else ()
+            names += (
+                expand("".join(word for word in line_words if word not in slot_options))
+                if line_words
+                else ()
+            )
         except BadHostList as error:
-            raise BadHostList(f"{name}, line {number}: {error}") from None
+            raise BadHostList(f"{file_name}, line {line_number}: {error}") from None
     if not names:
-        raise BadHostList(f"{name} names no host")
+        raise BadHostList(f"{file_name} names no host")
     _check_twice(names)
     return tuple(names)
 
@@ -66,46 +72,48 @@ def fold(hosts: Iterable[str]) -> str:
     return str(NodeSet(",".join(names), resolver=RESOLVER_NOGROUP))
 
 
-def _parts(text: str) -> list[str]:
+def _parts(host_list: str) -> list[str]:
     """Split a list at commas outside brackets. Blanks after a comma are no part of a name."""
-    parts = re.split(r",(?![^\[\]]*\])", text)
+    parts = re.split(r",(?![^\[\]]*\])", host_list)
     return [part.strip() for part in parts if part.strip()]
 
 
-def _expanded(part: str, text: str) -> list[str]:
-    brackets = _BRACKET.findall(part)
-    plain = _BRACKET.sub("0", part)
-    if not _NAME.fullmatch(plain):
-        hint = " (name the user in ~/.ssh/config)" if "@" in part else ""
-        raise BadHostList(f"{part!r} is not the name of a host, nor a range of hosts{hint}")
+def _expanded(list_part: str, host_list: str) -> list[str]:
+    brackets = _BRACKET.findall(list_part)
+    sample_name = _BRACKET.sub("0", list_part)
+    if not _NAME.fullmatch(sample_name):
+        hint = " (name the user in ~/.ssh/config)" if "@" in list_part else ""
+        raise BadHostList(f"{list_part!r} is not the name of a host, nor a range of hosts{hint}")
     if not brackets:
-        return [part]
-    if math.prod(_size(bracket, part) for bracket in brackets) > MAX_HOSTS:
-        raise BadHostList(f"{part!r} names more than {MAX_HOSTS} hosts")
+        return [list_part]
+    if math.prod(_size(bracket, list_part) for bracket in brackets) > MAX_HOSTS:
+        raise BadHostList(f"{list_part!r} names more than {MAX_HOSTS} hosts")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
-        return list(NodeSet(part, resolver=RESOLVER_NOGROUP))
+        return list(NodeSet(list_part, resolver=RESOLVER_NOGROUP))
     except NodeSetException as error:
-        raise BadHostList(f"{part!r}: {error}") from None
+        raise BadHostList(f"{list_part!r}: {error}") from None
 
 
-def _size(bracket: str, part: str) -> int:
-    size = 0
-    for piece in bracket.replace(" ", "").split(","):
-        match = _RANGE.fullmatch(piece)
+def _size(bracket: str, list_part: str) -> int:
+    host_count = 0
+    for number_range in bracket.replace(" ", "").split(","):
+        match = _RANGE.fullmatch(number_range)
         if match is None:
-            raise BadHostList(f"{part!r}: {piece!r} is neither a number nor a range such as 0-3")
+            raise BadHostList(
+                f"{list_part!r}: {number_range!r} is neither a number nor a range such as 0-3"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise BadHostList(f"{part!r}: the range {piece} runs backwards")
-        size += last - first + 1
-    return size
+            raise BadHostList(f"{list_part!r}: the range {number_range} runs backwards")
+        host_count += last - first + 1
+    return host_count
 
 
 def _check_twice(hosts: list[str]) -> None:
-    seen: set[str] = set()
+    seen_hosts: set[str] = set()
     for host in hosts:
-        if host in seen:
+        if host in seen_hosts:
             raise BadHostList(f"{host} is named twice")
-        seen.add(host)
+        seen_hosts.add(host)

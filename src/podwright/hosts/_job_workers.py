@@ -50,63 +50,68 @@ CHUNK: Final = 65536
 
 def job_workers(environ: Mapping[str, str]) -> dict[str, str]:
     """Return worker -> address for the job of which this process is the launcher; else empty."""
-    words = environ.get(WORKERS_VARIABLE, "").split()
-    return {name: address for name, _, address in (word.partition("=") for word in words)}
+    worker_entries = environ.get(WORKERS_VARIABLE, "").split()
+    return {
+        worker_name: address
+        for worker_name, _, address in (
+            worker_entry.partition("=") for worker_entry in worker_entries
+        )
+    }
 
 
-def shared_host(environ: Mapping[str, str], names: Sequence[str] = ()) -> str:
+def shared_host(environ: Mapping[str, str], worker_names: Sequence[str] = ()) -> str:
     """Return a sentence that names two workers with one address, or an empty text.
 
-    names: only these workers; empty: all. Two workers with one address are on their node's own
-    network and have its name. Open MPI takes them for one host, and its results are then wrong.
+    worker_names: only these workers; empty: all. Two workers with one address are on their node's
+    own network and have its name. Open MPI takes them for one host, and its results are then wrong.
     """
-    seen: dict[str, str] = {}
-    for name, address in job_workers(environ).items():
-        if names and name not in names:
+    worker_by_address: dict[str, str] = {}
+    for worker_name, address in job_workers(environ).items():
+        if worker_names and worker_name not in worker_names:
             continue
-        if other := seen.get(address):
-            return f"{other} and {name} are on one node's own network ({address})"
-        seen[address] = name
+        if other_worker := worker_by_address.get(address):
+            return f"{other_worker} and {worker_name} are on one node's own network ({address})"
+        worker_by_address[address] = worker_name
     return ""
 
 
-def worker_command(host: str, words: Sequence[str]) -> list[str]:
-    """Return the command that runs `words` in a worker, with this process's standard streams."""
+def worker_command(worker_name: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs `arguments` in a worker, with the streams of this process."""
     return [
         sys.executable,
         "-P",
         "-m",
         "podwright.guests.kubernetes.workers._worker_call",
-        host,
-        *words,
+        worker_name,
+        *arguments,
     ]
 
 
-def worker_ports(name: str) -> list[int]:
+def worker_ports(worker_name: str) -> list[int]:
     """Return the ports on one of which a worker answers."""
     import hashlib
 
-    hashed = hashlib.sha256(name.encode()).digest()
-    numbers = struct.unpack(f">{_TRIED}I", hashed)
-    return [_PORTS[number % len(_PORTS)] for number in numbers]
+    name_digest = hashlib.sha256(worker_name.encode()).digest()
+    hash_numbers = struct.unpack(f">{_TRIED}I", name_digest)
+    return [_PORTS[hash_number % len(_PORTS)] for hash_number in hash_numbers]
 
 
-def tls_of(role: str, folder: str) -> ssl.SSLContext:
+def tls_of(role: str, keys_folder: str) -> ssl.SSLContext:
     """Return the TLS context of a launcher or a worker. Raises OSError (ssl.SSLError is one)."""
     import ssl
 
-    other = WORKER_ROLE if role == LAUNCHER_ROLE else LAUNCHER_ROLE
-    ours = ssl.PROTOCOL_TLS_CLIENT if role == LAUNCHER_ROLE else ssl.PROTOCOL_TLS_SERVER
-    context = ssl.SSLContext(ours)
-    context.check_hostname = False  # the certificate is the job's own; addresses change
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= _NO_CHECK_TIME
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_verify_locations(f"{folder}/{other}.crt")
-    context.load_cert_chain(f"{folder}/{role}.crt", f"{folder}/{role}.key")
-    return context
+    other_role = WORKER_ROLE if role == LAUNCHER_ROLE else LAUNCHER_ROLE
+    protocol = ssl.PROTOCOL_TLS_CLIENT if role == LAUNCHER_ROLE else ssl.PROTOCOL_TLS_SERVER
+    tls_context = ssl.SSLContext(protocol)
+    tls_context.check_hostname = False  # the certificate is the job's own; addresses change
+    tls_context.verify_mode = ssl.CERT_REQUIRED
+    tls_context.verify_flags |= _NO_CHECK_TIME
+    tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
+    tls_context.load_verify_locations(f"{keys_folder}/{other_role}.crt")
+    tls_context.load_cert_chain(f"{keys_folder}/{role}.crt", f"{keys_folder}/{role}.key")
+    return tls_context
 
 
-def frame(kind: int, data: bytes = b"") -> bytes:
+def frame(frame_kind: int, payload: bytes = b"") -> bytes:
     """Return a frame of this kind with its head."""
-    return FRAME.pack(kind, len(data)) + data
+    return FRAME.pack(frame_kind, len(payload)) + payload

@@ -36,88 +36,94 @@ class NoKey(HostsError):
     """There is no key to distribute, or none can be made."""
 
 
-def find_key(folder: str, kind: str, environ: Mapping[str, str]) -> str:
+def find_key(key_folder: str, key_type: str, environ: Mapping[str, str]) -> str:
     """Return the path of a private key in a folder.
 
-    kind: a key of this kind, which is made if it does not exist; "": the best existing key. Raises
-    NoKey.
+    key_type: a key of this kind, which is made if it does not exist; "": the best existing key.
+    Raises NoKey.
     """
-    if not kind:
-        for known in KEY_TYPES:
-            path = os.path.join(folder, f"id_{known}")
-            if os.path.isfile(f"{path}.pub"):
-                return path
-        raise NoKey(f"there is no key in {folder}")
-    path = os.path.join(folder, f"id_{kind}")
-    if os.path.isfile(f"{path}.pub"):
-        return path
+    if not key_type:
+        for known_type in KEY_TYPES:
+            key_path = os.path.join(key_folder, f"id_{known_type}")
+            if os.path.isfile(f"{key_path}.pub"):
+                return key_path
+        raise NoKey(f"there is no key in {key_folder}")
+    key_path = os.path.join(key_folder, f"id_{key_type}")
+    if os.path.isfile(f"{key_path}.pub"):
+        return key_path
     import subprocess  # 10 ms, which only launches that distribute keys pay
 
-    program = find_program("ssh-keygen", environ)
-    if program is None:
+    keygen_path = find_program("ssh-keygen", environ)
+    if keygen_path is None:
         raise NoKey("there is no ssh-keygen on PATH")
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        os.makedirs(key_folder, 0o700, exist_ok=True)
     except OSError as error:
-        raise NoKey(f"{folder}: {error.strerror}") from None
-    done = subprocess.run(
-        [program, "-q", "-t", kind, "-N", "", "-f", path],
+        raise NoKey(f"{key_folder}: {error.strerror}") from None
+    keygen_result = subprocess.run(
+        [keygen_path, "-q", "-t", key_type, "-N", "", "-f", key_path],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise NoKey(f"ssh-keygen: {done.stderr.strip() or done.stdout.strip()}")
-    return path
+    if keygen_result.returncode:
+        raise NoKey(f"ssh-keygen: {keygen_result.stderr.strip() or keygen_result.stdout.strip()}")
+    return key_path
 
 
 def distribute_key(
-    hosts: Sequence[str], key: str, environ: Mapping[str, str], ask: Callable[[str], str | None]
+    hosts: Sequence[str],
+    key_path: str,
+    environ: Mapping[str, str],
+    ask_password: Callable[[str], str | None],
 ) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """Put a key onto the hosts that do not accept it yet.
 
-    ask: asks the user for a password with the given words; returns None if there is no terminal.
-    Returns the hosts that have received the key, and, for each host that cannot be reached, the
-    problem and what to do.
+    ask_password: asks the user for a password with the given words; returns None if there is no
+    terminal. Returns the hosts that have received the key, and, for each host that cannot be
+    reached, the problem and what to do.
     """
-    problems = _refusing(hosts, key, environ)
-    without = [host for host, (problem, _) in problems.items() if problem == _REFUSED]
-    if not without:
+    problems = _problems_by_host(hosts, key_path, environ)
+    hosts_without_key = [host for host, (problem, _) in problems.items() if problem == _REFUSED]
+    if not hosts_without_key:
         return [], problems
-    program = find_program("ssh-copy-id", environ)
-    if program is None:
+    copy_id_path = find_program("ssh-copy-id", environ)
+    if copy_id_path is None:
         return [], problems | dict.fromkeys(
-            without, ("there is no ssh-copy-id here", "apt-get install openssh-client")
+            hosts_without_key, ("there is no ssh-copy-id here", "apt-get install openssh-client")
         )
-    listed = ", ".join(without[:8]) + (", …" if len(without) > 8 else "")
-    password = ask(f"Password on {listed}: ")
+    hosts_text = ", ".join(hosts_without_key[:8]) + (", …" if len(hosts_without_key) > 8 else "")
+    password = ask_password(f"Password on {hosts_text}: ")
     if password is None:
-        nobody = ("it wants a password, and there is no terminal to ask at", "Start at a terminal")
-        return [], problems | dict.fromkeys(without, nobody)
+        no_terminal = (
+            "it wants a password, and there is no terminal to ask at",
+            "Start at a terminal",
+        )
+        return [], problems | dict.fromkeys(hosts_without_key, no_terminal)
     # ssh-copy-id works in this folder, and does not make it.
     with contextlib.suppress(OSError):
         os.makedirs(os.path.join(environ.get("HOME", "/"), ".ssh"), 0o700, exist_ok=True)
-    done = []
-    with _answers(password) as settings:
-        for host in without:
-            problem = _copy(program, host, key, {**environ, **settings})
+    received_hosts = []
+    with _answers(password) as askpass_variables:
+        for host in hosts_without_key:
+            problem = _copy(copy_id_path, host, key_path, {**environ, **askpass_variables})
             if problem:
                 problems[host] = problem
             else:
                 del problems[host]
-                done.append(host)
-    return done, problems
+                received_hosts.append(host)
+    return received_hosts, problems
 
 
-def _refusing(
+def _problems_by_host(
     hosts: Sequence[str], key: str, environ: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
     """Return the problem of each host that does not accept the key.
 
     All are asked at the same time.
     """
-    commands = {host: ssh_command(host, ["true"], environ, identity=key) for host in hosts}
+    commands = {host: ssh_command(host, ["true"], environ, identity_file=key) for host in hosts}
     missing = ("there is no ssh here", "apt-get install openssh-client")
     problems = {host: missing for host, command in commands.items() if command is None}
     ways = {host: command for host, command in commands.items() if command is not None}
@@ -129,20 +135,22 @@ def _refusing(
     return problems
 
 
-def _copy(program: str, host: str, key: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+def _copy(
+    copy_id_path: str, host: str, key_path: str, environ: Mapping[str, str]
+) -> tuple[str, str] | None:
     """Put the key onto one host. Return the problem and what to do, or None."""
     import subprocess
 
-    options = [f"ConnectTimeout={CONNECT_TIMEOUT}", "NumberOfPasswordPrompts=1"]
+    ssh_options = [f"ConnectTimeout={CONNECT_TIMEOUT}", "NumberOfPasswordPrompts=1"]
     argv = [
-        program,
+        copy_id_path,
         "-i",
-        f"{key}.pub",
-        *(word for option in options for word in ("-o", option)),
+        f"{key_path}.pub",
+        *(argument for option in ssh_options for argument in ("-o", option)),
         host,
     ]
     try:
-        done = subprocess.run(
+        copy_result = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -154,9 +162,9 @@ def _copy(program: str, host: str, key: str, environ: Mapping[str, str]) -> tupl
         )
     except subprocess.TimeoutExpired:
         return explain(host, "", None)
-    if done.returncode == 0:
+    if copy_result.returncode == 0:
         return None
-    problem, hint = explain(host, done.stderr, done.returncode)
+    problem, hint = explain(host, copy_result.stderr, copy_result.returncode)
     if problem == _REFUSED:
         return "it refuses the password", f"Try it: ssh {shlex.quote(host)}"
     return problem, hint

@@ -11,31 +11,32 @@ def host_name() -> str:
     return os.uname().nodename.split(".")[0]
 
 
-def find_program(name: str, environ: Mapping[str, str], *also: str) -> str | None:
-    """Return the file that `name` would run: itself if it has a slash, else the first on PATH.
+def find_program(program_name: str, environ: Mapping[str, str], *more_folders: str) -> str | None:
+    """Return the file that `program_name` would run: itself if it has a slash, else the first on
+    PATH.
 
-    also: folders to search after PATH. None: no such file can be executed.
+    more_folders: folders to search after PATH. None: no such file can be executed.
     """
-    if not name:
+    if not program_name:
         return None
-    if "/" in name:
-        return name if _runs(name) else None
-    path = environ.get("PATH", os.defpath).split(os.pathsep)
-    for folder in (*path, *also):
-        candidate = os.path.join(folder or ".", name)
+    if "/" in program_name:
+        return program_name if _runs(program_name) else None
+    path_folders = environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in (*path_folders, *more_folders):
+        candidate = os.path.join(folder or ".", program_name)
         if _runs(candidate):
             return candidate
     return None
 
 
-def forbidden_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the first existing file for `name` that may not be executed; or None."""
-    if "/" in name:
-        return name if os.path.exists(name) and not _runs(name) else None
+def forbidden_program(program_name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the first existing file for `program_name` that may not be executed; or None."""
+    if "/" in program_name:
+        return program_name if os.path.exists(program_name) and not _runs(program_name) else None
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder or ".", name)
-        if os.path.isfile(path) and not _runs(path):
-            return path
+        program_path = os.path.join(folder or ".", program_name)
+        if os.path.isfile(program_path) and not _runs(program_path):
+            return program_path
     return None
 
 
@@ -47,6 +48,6 @@ def free_port(address: str = "127.0.0.1") -> int:
     """Return a TCP port that is free now. Another process may take it before it is used."""
     import socket
 
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+    with socket.socket() as probe_socket:
+        probe_socket.bind((address, 0))
+        return int(probe_socket.getsockname()[1])

@@ -16,7 +16,11 @@ from podwright.hosts._errors import HostsError
 _LIBRARY: Final = "libmunge.so.2"
 _SOCKET_OPTION: Final = 8  # MUNGE_OPT_SOCKET of munge.h, since munge 0.5
 #: The munge_err_t of credentials that are well formed and no longer valid.
-_SPENT: Final = {15: "it has expired", 16: "it is from the future", 17: "it was shown before"}
+_SPENT_REASONS: Final = {
+    15: "it has expired",
+    16: "it is from the future",
+    17: "it was shown before",
+}
 #: More bytes than any credential of Podwright's needs.
 LONGEST: Final = 64 * 1024
 
@@ -56,30 +60,32 @@ class Munge:
     Raises MungeError where there is no libmunge. Calls block for as long as the daemon takes.
     """
 
-    def __init__(self, socket: str = "", *, load: Callable[[str], Any] | None = None) -> None:
+    def __init__(
+        self, socket_path: str = "", *, load_library: Callable[[str], Any] | None = None
+    ) -> None:
         import ctypes
 
         try:
-            library = (load or ctypes.CDLL)(_LIBRARY)
+            library = (load_library or ctypes.CDLL)(_LIBRARY)
         except OSError:
             raise MungeError(f"this machine has no {_LIBRARY}", absent=True) from None
         library.munge_ctx_create.restype = ctypes.c_void_p
         library.munge_strerror.restype = ctypes.c_char_p
         self._library = library
         self._libc = ctypes.CDLL(None)
-        self._socket = os.fsencode(socket)
+        self._socket = os.fsencode(socket_path)
 
     def encode(self, payload: bytes) -> str:
         """Return a credential of this process's user for a payload. Raises MungeError."""
         import ctypes
 
         credential = ctypes.c_char_p()
-        with _Context(self._library, self._socket) as context:
-            error = self._library.munge_encode(
-                ctypes.byref(credential), context, payload, ctypes.c_int(len(payload))
+        with _MungeContext(self._library, self._socket) as munge_context:
+            error_code = self._library.munge_encode(
+                ctypes.byref(credential), munge_context, payload, ctypes.c_int(len(payload))
             )
         try:
-            self._check(error)
+            self._check(error_code)
             return (credential.value or b"").decode("ascii")
         finally:
             self._libc.free(credential)
@@ -88,35 +94,37 @@ class Munge:
         """Return what a credential proves. It can be decoded only once. Raises MungeError."""
         import ctypes
 
-        raw = credential.encode("ascii", "replace")
-        if len(raw) > LONGEST or b"\0" in raw:
+        credential_bytes = credential.encode("ascii", "replace")
+        if len(credential_bytes) > LONGEST or b"\0" in credential_bytes:
             raise MungeError("that is not a credential")
-        pointer, length = ctypes.c_void_p(), ctypes.c_int()
+        payload_pointer, payload_length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
-        with _Context(self._library, self._socket) as context:
-            error = self._library.munge_decode(
-                raw,
-                context,
-                *map(ctypes.byref, (pointer, length, uid, gid)),
+        with _MungeContext(self._library, self._socket) as munge_context:
+            error_code = self._library.munge_decode(
+                credential_bytes,
+                munge_context,
+                *map(ctypes.byref, (payload_pointer, payload_length, uid, gid)),
             )
         try:
-            self._check(error)
-            payload = ctypes.string_at(pointer, length.value) if pointer else b""
+            self._check(error_code)
+            payload = (
+                ctypes.string_at(payload_pointer, payload_length.value) if payload_pointer else b""
+            )
             return Vouched(uid.value, gid.value, payload)
         finally:
-            self._libc.free(pointer)
+            self._libc.free(payload_pointer)
 
-    def _check(self, error: int) -> None:
-        if error == 0:
+    def _check(self, error_code: int) -> None:
+        if error_code == 0:
             return
-        if error in _SPENT:
-            raise MungeError(_SPENT[error])
-        reason = (self._library.munge_strerror(error) or b"").decode(errors="replace")
+        if error_code in _SPENT_REASONS:
+            raise MungeError(_SPENT_REASONS[error_code])
+        reason = (self._library.munge_strerror(error_code) or b"").decode(errors="replace")
         # EMUNGE_SOCKET, EMUNGE_TIMEOUT: the daemon does not run, or hangs.
-        raise MungeError(reason[:1].lower() + reason[1:], absent=error in (6, 7))
+        raise MungeError(reason[:1].lower() + reason[1:], absent=error_code in (6, 7))
 
 
-class _Context:
+class _MungeContext:
     """libmunge's settings for one call. Threads must not share them."""
 
     def __init__(self, library: Any, socket: bytes) -> None:
@@ -155,6 +163,6 @@ class FakeMunge:
         if credential not in self._made:
             raise MungeError("invalid credential")
         if credential in self._shown:
-            raise MungeError(_SPENT[17])
+            raise MungeError(_SPENT_REASONS[17])
         self._shown.add(credential)
         return self._made[credential]

@@ -45,24 +45,27 @@ class HeldChild(NamedTuple):
     group: str = ""
 
 
-def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -> HeldChild:
-    """Fork a child that calls `run` and exits with the code it returns, in a namespace if possible.
+def fork_held(
+    run_child: Callable[[], int], *, namespace_wanted: bool = True, cgroup_name: str = ""
+) -> HeldChild:
+    """Fork a child that calls `run_child` and exits with the code it returns, in a namespace if
+    possible.
 
     Only a subreaper may call it (`become_subreaper`): a process in between forks the child and
-    ends, and the kernel then hands the child to the subreaper. wanted: False makes no namespace.
-    group: the name of a cgroup that takes its place; "": none.
+    ends, and the kernel then hands the child to the subreaper. namespace_wanted: False makes no
+    namespace. cgroup_name: the name of a cgroup that takes its place; "": none.
     """
     reason = "it is not wanted"
-    if wanted:
-        pid, how, reason = _fork_inside(run)
+    if namespace_wanted:
+        pid, hold_method, reason = _fork_in_namespace(run_child)
         if pid:
-            return HeldChild(pid, how)
-    path = make_group(group, os.environ) if group else ""
-    pid, in_child = _fork_into(path, run)
-    if in_child:
-        return HeldChild(pid, HELD_BY_CGROUP, reason, path)
-    if path:
-        remove_group(path)
+            return HeldChild(pid, hold_method)
+    cgroup_path = make_group(cgroup_name, os.environ) if cgroup_name else ""
+    pid, in_cgroup = _fork_into_cgroup(cgroup_path, run_child)
+    if in_cgroup:
+        return HeldChild(pid, HELD_BY_CGROUP, reason, cgroup_path)
+    if cgroup_path:
+        remove_group(cgroup_path)
     return HeldChild(pid, NOT_HELD, reason)
 
 
@@ -76,11 +79,11 @@ def can_hold() -> tuple[str, str, bool]:
 
     # A process of its own tries it: a child of a process with threads may not unshare
     # (unshare(2)).
-    code = "from podwright.hosts import _namespaces; _namespaces.try_to_hold()"
-    words = [sys.executable, "-P", "-c", code]
-    output = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
-    how, reason, private = f"{output}\n\n".split("\n")[:3]
-    return how, reason, bool(private)
+    python_code = "from podwright.hosts import _namespaces; _namespaces.try_to_hold()"
+    command = [sys.executable, "-P", "-c", python_code]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    hold_method, reason, private_text = f"{output}\n\n".split("\n")[:3]
+    return hold_method, reason, bool(private_text)
 
 
 def try_to_hold() -> None:
@@ -88,32 +91,32 @@ def try_to_hold() -> None:
     from podwright.hosts._processes import become_subreaper
 
     become_subreaper()
-    name = f"podwright-try-{os.getpid()}"
-    child = fork_held(lambda: 0 if mount_private("podwright-try") else 1, group=name)
-    _, code = os.waitpid(child.pid, 0)
+    cgroup_name = f"podwright-try-{os.getpid()}"
+    child = fork_held(lambda: 0 if mount_private("podwright-try") else 1, cgroup_name=cgroup_name)
+    _, wait_status = os.waitpid(child.pid, 0)
     if child.group:
         remove_group(child.group)
-    print(f"{child.how}\n{child.why}\n{'' if code else 'private'}")
+    print(f"{child.how}\n{child.why}\n{'' if wait_status else 'private'}")
 
 
-def in_words(how: str, reason: str = "", private: bool = True) -> str:
+def in_words(hold_method: str, reason: str = "", has_private_folder: bool = True) -> str:
     """Return in words how processes are held.
 
-    private: they have a folder in memory of their own.
+    has_private_folder: they have a folder in memory of their own.
     """
-    if how == NOT_HELD:
+    if hold_method == NOT_HELD:
         return f"no PID namespace ({reason}): one watcher has to be left to end them"
-    if how == HELD_BY_CGROUP:
+    if hold_method == HELD_BY_CGROUP:
         return (
             f"a cgroup, and no PID namespace ({reason}): one watcher has to be left, "
             "and ends all that is in it at once"
         )
-    user_namespace = " in a user namespace" if how == HELD_BY_USER else ""
-    files = "leave no file" if private else "may leave files in /tmp and /dev/shm"
-    return f"a PID namespace{user_namespace}: whatever is killed, they end, and {files}"
+    namespace_text = " in a user namespace" if hold_method == HELD_BY_USER else ""
+    files_text = "leave no file" if has_private_folder else "may leave files in /tmp and /dev/shm"
+    return f"a PID namespace{namespace_text}: whatever is killed, they end, and {files_text}"
 
 
-def mount_private(name: str) -> str:
+def mount_private(folder_name: str) -> str:
     """Make a folder in memory for this namespace alone.
 
     Return its path, or empty if it is not possible.
@@ -124,11 +127,13 @@ def mount_private(name: str) -> str:
     if os.getpid() != 1:
         return ""
     libc = _libc()
-    for place in filter(os.path.isdir, _MOUNT_POINTS):
-        if not libc.mount(b"podwright", place.encode(), b"tmpfs", _NOSUID | _NODEV, b"mode=0700"):
-            path = os.path.join(place, name)
-            os.mkdir(path, 0o700)
-            return path
+    for mount_point in filter(os.path.isdir, _MOUNT_POINTS):
+        if not libc.mount(
+            b"podwright", mount_point.encode(), b"tmpfs", _NOSUID | _NODEV, b"mode=0700"
+        ):
+            folder_path = os.path.join(mount_point, folder_name)
+            os.mkdir(folder_path, 0o700)
+            return folder_path
     return ""
 
 
@@ -147,28 +152,30 @@ def hide_shared_memory() -> None:
         raise _error(libc, "mount /dev/shm")
 
 
-def outside(root: int, inner_pid: int) -> int:
-    """Return the pid, seen from here, of the process below `root` whose own pid is `inner_pid`.
+def outside(root_pid: int, inner_pid: int) -> int:
+    """Return the pid, seen from here, of the process below `root_pid` whose own pid is `inner_pid`.
 
     If no such process is found, `inner_pid` is returned.
     """
     from podwright.hosts._processes import descendants
 
-    for process in descendants(root):
+    for process in descendants(root_pid):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
-                line = next(line for line in file if line.startswith("NSpid:"))
-            if int(line.split()[-1]) == inner_pid:
+                status_line = next(
+                    status_line for status_line in file if status_line.startswith("NSpid:")
+                )
+            if int(status_line.split()[-1]) == inner_pid:
                 return process.pid
     return inner_pid
 
 
-def name_process(name: str) -> None:
+def name_process(process_name: str) -> None:
     """Set the name under which `ps -o comm` and `pkill` know this process; at most 15 bytes."""
-    _libc().prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    _libc().prctl(_PR_SET_NAME, process_name.encode()[:15], 0, 0, 0)
 
 
-def _fork_into(path: str, run: Callable[[], int]) -> tuple[int, bool]:
+def _fork_into_cgroup(path: str, run: Callable[[], int]) -> tuple[int, bool]:
     """Fork a plain child. Return its pid, and whether it is in this cgroup."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -184,7 +191,7 @@ def _fork_into(path: str, run: Callable[[], int]) -> tuple[int, bool]:
     return pid, bool(_read_all(reading))
 
 
-def _fork_inside(run: Callable[[], int]) -> tuple[int, str, str]:
+def _fork_in_namespace(run: Callable[[], int]) -> tuple[int, str, str]:
     """Fork a child in a namespace. Return its pid, how it is held, and why it is not.
 
     If it is not held, there is no child and the pid is 0.
@@ -216,29 +223,29 @@ def _fork_inside(run: Callable[[], int]) -> tuple[int, str, str]:
     return 0, NOT_HELD, reason
 
 
-def _middle(run: Callable[[], int], writing: int) -> None:
+def _middle(run_child: Callable[[], int], write_end: int) -> None:
     """Make the namespaces and fork the one child. A new PID namespace applies to children only."""
     try:
-        how = _unshare()
+        hold_method = _unshare()
         pid = os.fork()
         if not pid:
             _settle()
-            os.write(writing, f"held {how}\n".encode())
-            os.close(writing)
-            _run(run)
-        os.write(writing, f"child {pid}\n".encode())
+            os.write(write_end, f"held {hold_method}\n".encode())
+            os.close(write_end)
+            _run(run_child)
+        os.write(write_end, f"child {pid}\n".encode())
     except OSError as error:
-        os.write(writing, f"no {error.strerror or error}\n".encode())
+        os.write(write_end, f"no {error.strerror or error}\n".encode())
     finally:
         os._exit(0)
 
 
-def _run(run: Callable[[], int]) -> None:
-    code = 1
+def _run(run_child: Callable[[], int]) -> None:
+    exit_code = 1
     try:
-        code = run()
+        exit_code = run_child()
     finally:
-        os._exit(code)
+        os._exit(exit_code)
 
 
 def _unshare() -> str:
@@ -248,12 +255,12 @@ def _unshare() -> str:
         return HELD
     if libc.unshare(_NEWUSER | _NEWPID | _NEWNS):
         raise _error(libc, "unshare")
-    for file, text in (
+    for map_file, map_text in (
         ("uid_map", f"{uid} {uid} 1"),
         ("setgroups", "deny"),
         ("gid_map", f"{gid} {gid} 1"),
     ):
-        _write(f"/proc/self/{file}", text)
+        _write(f"/proc/self/{map_file}", map_text)
     return HELD_BY_USER
 
 
@@ -272,18 +279,18 @@ def _settle() -> None:
 
 
 def _write(path: str, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(handle, text.encode())
+        os.write(descriptor, text.encode())
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
-def _read_all(handle: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     content = b""
-    while chunk := os.read(handle, 4096):
+    while chunk := os.read(descriptor, 4096):
         content += chunk
-    os.close(handle)
+    os.close(descriptor)
     return content
 
 
@@ -296,5 +303,5 @@ def _libc() -> Any:
 def _error(libc: object, action: str) -> OSError:
     import ctypes
 
-    number = ctypes.get_errno()
-    return OSError(number, f"{action}: {os.strerror(number)}")
+    error_number = ctypes.get_errno()
+    return OSError(error_number, f"{action}: {os.strerror(error_number)}")

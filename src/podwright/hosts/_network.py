@@ -26,22 +26,33 @@ def subnets(root: str = "/") -> tuple[Subnet, ...]:
     import ipaddress
 
     with open(f"{root}proc/net/route", encoding="ascii") as file:
-        rows = [line.split() for line in file.readlines()[1:]]
+        route_rows = [line.split() for line in file.readlines()[1:]]
     with open(f"{root}proc/net/fib_trie", encoding="ascii") as file:
-        own = _local(file.read())
-    gateways = {row[0] for row in rows if row[1] == row[7] == "00000000"}
-    networks = []
-    for row in rows:
-        if row[2] != "00000000" or row[7] == "00000000" or row[0] == "lo":
+        own_addresses = _local(file.read())
+    gateway_interfaces = {
+        route_row[0] for route_row in route_rows if route_row[1] == route_row[7] == "00000000"
+    }
+    subnet_list = []
+    for route_row in route_rows:
+        if route_row[2] != "00000000" or route_row[7] == "00000000" or route_row[0] == "lo":
             continue
-        network = ipaddress.IPv4Network((_address(row[1]), _address(row[7])))
-        address = next((a for a in own if ipaddress.IPv4Address(a) in network), "")
+        network = ipaddress.IPv4Network((_address(route_row[1]), _address(route_row[7])))
+        address = next(
+            (
+                candidate
+                for candidate in own_addresses
+                if ipaddress.IPv4Address(candidate) in network
+            ),
+            "",
+        )
         if address:
-            networks.append(Subnet(str(network), row[0], address, row[0] in gateways))
-    return (*sorted(networks, key=lambda subnet: not subnet.default), *_six(root))
+            subnet_list.append(
+                Subnet(str(network), route_row[0], address, route_row[0] in gateway_interfaces)
+            )
+    return (*sorted(subnet_list, key=lambda subnet: not subnet.default), *_ipv6_subnets(root))
 
 
-def _six(root: str) -> list[Subnet]:
+def _ipv6_subnets(root: str) -> list[Subnet]:
     """Return the IPv6 subnets, one for each address that is not link-local."""
     import ipaddress
 
@@ -61,10 +72,13 @@ def _six(root: str) -> list[Subnet]:
     return sorted(networks, key=lambda subnet: (subnet.interface, subnet.cidr))
 
 
-def common_subnet(hosts: Sequence[Sequence[Subnet]]) -> str:
+def common_subnet(subnets_by_host: Sequence[Sequence[Subnet]]) -> str:
     """Return the first subnet of the first host that all others have as well, or empty."""
-    for subnet in hosts[0] if hosts else ():
-        if all(any(other.cidr == subnet.cidr for other in host) for host in hosts[1:]):
+    for subnet in subnets_by_host[0] if subnets_by_host else ():
+        if all(
+            any(host_subnet.cidr == subnet.cidr for host_subnet in host_subnets)
+            for host_subnets in subnets_by_host[1:]
+        ):
             return subnet.cidr
     return ""
 
@@ -74,18 +88,24 @@ def address_in(cidr: str, subnets: Sequence[Subnet]) -> str:
     import ipaddress
 
     network = ipaddress.ip_network(cidr)
-    return next((s.address for s in subnets if ipaddress.ip_address(s.address) in network), "")
+    return next(
+        (subnet.address for subnet in subnets if ipaddress.ip_address(subnet.address) in network),
+        "",
+    )
 
 
 def is_here(host: str) -> bool:
     """Return whether a name or an address means this host."""
-    name = os.uname().nodename
-    if host in ("localhost", name, name.split(".")[0]):
+    node_name = os.uname().nodename
+    if host in ("localhost", node_name, node_name.split(".")[0]):
         return True
     import socket
 
     try:
-        addresses = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        addresses = {
+            address_info[4][0]
+            for address_info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        }
     except OSError:
         return False
     return any(_can_bind(str(address)) for address in addresses)
@@ -97,29 +117,29 @@ def _can_bind(address: str) -> bool:
 
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        with socket.socket(family) as probe:
-            probe.bind((address, 0))
+        with socket.socket(family) as probe_socket:
+            probe_socket.bind((address, 0))
     except OSError:
         return False
     return True
 
 
-def _address(word: str) -> str:
+def _address(address_hex: str) -> str:
     """Return an address from the kernel's notation, which uses this machine's byte order."""
     import socket
     import sys
 
-    return socket.inet_ntoa(int(word, 16).to_bytes(4, sys.byteorder))
+    return socket.inet_ntoa(int(address_hex, 16).to_bytes(4, sys.byteorder))
 
 
-def _local(trie: str) -> list[str]:
+def _local(trie_text: str) -> list[str]:
     """Return the addresses of this host: the leaves of the kernel's tree that are marked local."""
     addresses: list[str] = []
-    leaf = ""
-    for line in trie.splitlines():
-        words = line.split()
-        if words[:1] == ["|--"]:
-            leaf = words[1]
-        elif words[:3] == ["/32", "host", "LOCAL"] and leaf not in addresses:
-            addresses.append(leaf)
+    leaf_address = ""
+    for line in trie_text.splitlines():
+        line_words = line.split()
+        if line_words[:1] == ["|--"]:
+            leaf_address = line_words[1]
+        elif line_words[:3] == ["/32", "host", "LOCAL"] and leaf_address not in addresses:
+            addresses.append(leaf_address)
     return addresses

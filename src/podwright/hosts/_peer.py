@@ -52,27 +52,29 @@ def tcp_owner(connection: socket.socket) -> int | None:
     import struct
 
     try:
-        theirs, ours = connection.getpeername(), connection.getsockname()
-        family, addresses = _family(theirs[0], ours[0])
+        peer_address, own_address = connection.getpeername(), connection.getsockname()
+        family, address_bytes = _family(peer_address[0], own_address[0])
         # inet_diag_req_v2 (linux/inet_diag.h) with the other end's socket, from its own point of
         # view.
         request = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
         request += (
-            struct.pack(">HH", theirs[1], ours[1]) + addresses + struct.pack("=III", 0, *_ANY)
+            struct.pack(">HH", peer_address[1], own_address[1])
+            + address_bytes
+            + struct.pack("=III", 0, *_ANY)
         )
-        head = struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 1, 0)
+        header = struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 1, 0)
         if not hasattr(_kernel, "line"):
             _kernel.line = _Line(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG))
             _kernel.line.socket.settimeout(0.1)
-        _kernel.line.socket.send(head + request)
+        _kernel.line.socket.send(header + request)
         reply = _kernel.line.socket.recv(4096)
     except OSError:
         vars(_kernel).pop("line", None)  # a late answer would be taken for that of the next query
         return None
     if len(reply) < 88 or struct.unpack_from("=H", reply, 4)[0] != _BY_FAMILY:
         return None
-    state, uid = reply[17], struct.unpack_from("=I", reply, 80)[0]
-    return int(uid) if state == _ESTABLISHED else None  # a closed socket has no uid any more
+    socket_state, uid = reply[17], struct.unpack_from("=I", reply, 80)[0]
+    return int(uid) if socket_state == _ESTABLISHED else None  # a closed socket has no uid any more
 
 
 def caller_of(connection: socket.socket) -> str:
@@ -88,13 +90,17 @@ _ANY = (0xFFFFFFFF, 0xFFFFFFFF)
 _MAPPED = "::ffff:"
 
 
-def _family(theirs: str, ours: str) -> tuple[int, bytes]:
+def _family(peer_address: str, own_address: str) -> tuple[int, bytes]:
     """Return the family and both addresses, each in 16 bytes.
 
     IPv4 over an IPv6 socket counts as IPv4.
     """
     import socket
 
-    both = [text.partition("%")[0].removeprefix(_MAPPED) for text in (theirs, ours)]
-    family = socket.AF_INET6 if ":" in both[0] else socket.AF_INET
-    return family, b"".join(socket.inet_pton(family, text).ljust(16, b"\0") for text in both)
+    addresses = [
+        address.partition("%")[0].removeprefix(_MAPPED) for address in (peer_address, own_address)
+    ]
+    family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
+    return family, b"".join(
+        socket.inet_pton(family, address).ljust(16, b"\0") for address in addresses
+    )

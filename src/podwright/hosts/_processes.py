@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 #: Signals that reach stopped processes too, or that are meant to leave them stopped.
-_OF_JOBS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+_JOB_CONTROL_SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 
 
 class Process(NamedTuple):
@@ -62,8 +62,8 @@ def end_with_parent(parent: int) -> None:
 def processes() -> dict[int, Process]:
     """Return all visible processes of this host, by pid. They come and go while they are read."""
     processes_by_id = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (process := _read(int(name))):
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (process := _read(int(entry))):
             processes_by_id[process.pid] = process
     return processes_by_id
 
@@ -72,37 +72,37 @@ def _read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             # The name is in brackets and may contain anything, also brackets and blanks.
-            words = file.read().rpartition(b")")[2].split()
-        return Process(pid, int(words[1]), int(words[19]), words[0].decode())
+            stat_fields = file.read().rpartition(b")")[2].split()
+        return Process(pid, int(stat_fields[1]), int(stat_fields[19]), stat_fields[0].decode())
     except (OSError, IndexError, ValueError):
         return None
 
 
-def descendants(root: int, *, spare: Collection[int] = ()) -> list[Process]:
-    """Return all living processes below `root`, parents first.
+def descendants(root_pid: int, *, spare: Collection[int] = ()) -> list[Process]:
+    """Return all living processes below `root_pid`, parents first.
 
     spare: pids that are left out, with all that is below them.
     """
-    children: dict[int, list[Process]] = {}
+    children_by_parent: dict[int, list[Process]] = {}
     for process in processes().values():
-        children.setdefault(process.parent, []).append(process)
-    below: list[Process] = []
-    line = [root]
-    for pid in line:
-        for process in children.get(pid, ()):
-            if process.pid in spare or process.pid == root:
+        children_by_parent.setdefault(process.parent, []).append(process)
+    living_descendants: list[Process] = []
+    pid_queue = [root_pid]
+    for pid in pid_queue:
+        for process in children_by_parent.get(pid, ()):
+            if process.pid in spare or process.pid == root_pid:
                 continue
-            line.append(process.pid)
+            pid_queue.append(process.pid)
             if not process.dead:
-                below.append(process)
-    return below
+                living_descendants.append(process)
+    return living_descendants
 
 
 def children(pid: int) -> list[int]:
     """Return the pids of a process's own children. It is cheap where the kernel lists them."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
-            return [int(word) for word in file.read().split()]
+            return [int(pid_text) for pid_text in file.read().split()]
     except OSError:
         return [process.pid for process in processes().values() if process.parent == pid]
 
@@ -119,27 +119,31 @@ def has_children() -> bool:
     return True
 
 
-def marked(variable: str, value: str) -> list[Process]:
+def marked(variable_name: str, value: str) -> list[Process]:
     """Return this user's processes that were started with `variable=value` in their environment."""
-    entry = f"{variable}={value}".encode()
-    matching = []
+    environment_entry = f"{variable_name}={value}".encode()
+    marked_processes = []
     for process in processes().values():
         with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
-            if entry in file.read().split(b"\0"):
-                matching.append(process)
-    return matching
+            if environment_entry in file.read().split(b"\0"):
+                marked_processes.append(process)
+    return marked_processes
 
 
-def run_lives(variable: str, value: str) -> bool:
-    """Return whether any process shows that a launch still lives. value: the launch's name.
+def run_lives(variable_name: str, launch_name: str) -> bool:
+    """Return whether any process shows that a launch still lives. launch_name: the launch's name.
 
     Such are the processes with its mark in their environment, those in a cgroup of its name, and
     its watchers, which have a folder of its name open. They are this user's; for root, every
     user's. The newest are looked at first: those of a launch that has just begun are among them.
     """
-    entry = f"{variable}={value}".encode()
+    environment_entry = f"{variable_name}={launch_name}".encode()
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), reverse=True):
-        if not (_has_mark(pid, entry) or _is_in_group(pid, value) or has_open(pid, value)):
+        if not (
+            _has_mark(pid, environment_entry)
+            or _is_in_group(pid, launch_name)
+            or has_open(pid, launch_name)
+        ):
             continue
         process = _read(pid)
         if process is not None and not process.dead:
@@ -147,54 +151,54 @@ def run_lives(variable: str, value: str) -> bool:
     return False
 
 
-def _has_mark(pid: int, entry: bytes) -> bool:
+def _has_mark(pid: int, environment_entry: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return entry in file.read().split(b"\0")
+            return environment_entry in file.read().split(b"\0")
     except OSError:
         return False
 
 
-def _is_in_group(pid: int, name: str) -> bool:
+def _is_in_group(pid: int, group_name: str) -> bool:
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            return any(name in line.rstrip("\n").split("/") for line in file)
+            return any(group_name in cgroup_line.rstrip("\n").split("/") for cgroup_line in file)
     except OSError:
         return False
 
 
-def has_open(pid: int, name: str) -> bool:
+def has_open(pid: int, file_name: str) -> bool:
     """Return whether a process has a file or folder of this name open, wherever that is or was."""
     try:
-        opened = os.listdir(f"/proc/{pid}/fd")
+        descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
         return False
-    for handle in opened:
+    for descriptor in descriptors:
         with contextlib.suppress(OSError):
-            path = os.readlink(f"/proc/{pid}/fd/{handle}").removesuffix(" (deleted)")
-            if os.path.basename(path) == name:
+            open_path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")
+            if os.path.basename(open_path) == file_name:
                 return True
     return False
 
 
-def kill_all(victims: Iterable[Process], number: int) -> None:
+def kill_all(victims: Iterable[Process], signal_number: int) -> None:
     """Send a signal to each process that still has the same start time."""
     for victim in victims:
-        now = _read(victim.pid)
-        if now is None or now.start != victim.start:
+        current = _read(victim.pid)
+        if current is None or current.start != victim.start:
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(victim.pid, number)
-            if number not in _OF_JOBS and now.state == "T":
+            os.kill(victim.pid, signal_number)
+            if signal_number not in _JOB_CONTROL_SIGNALS and current.state == "T":
                 os.kill(victim.pid, signal.SIGCONT)  # a stopped process handles no other signal
 
 
-def see_end(pid: int, within: float) -> None:
-    """Wait for a child to end. After `within` seconds kill it, since it may be stopped."""
-    until = time.monotonic() + within
+def see_end(pid: int, timeout_s: float) -> None:
+    """Wait for a child to end. After `timeout_s` seconds kill it, since it may be stopped."""
+    deadline = time.monotonic() + timeout_s
     with contextlib.suppress(ChildProcessError):
         while not os.waitpid(pid, os.WNOHANG)[0]:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
             time.sleep(0.001)
 

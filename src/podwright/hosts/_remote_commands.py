@@ -22,17 +22,17 @@ class RemoteAnswer(NamedTuple):
 
 
 def ask_all(
-    commands: Sequence[Sequence[str]], environ: Mapping[str, str], limit: float
+    commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeout_s: float
 ) -> list[RemoteAnswer]:
     """Run all commands at once.
 
-    Return their answers. limit: seconds for all together. Raises OSError.
+    Return their answers. timeout_s: seconds for all together. Raises OSError.
 
     No command is left running, however the call ends.
     """
     import subprocess  # 10 ms; few launches ask hosts
 
-    running: list[tuple[subprocess.Popen[str], float]] = []
+    running_processes: list[tuple[subprocess.Popen[str], float]] = []
     try:
         for command in commands:
             process = subprocess.Popen(
@@ -44,24 +44,24 @@ def ask_all(
                 errors="replace",
                 env=dict(environ),
             )
-            running.append((process, time.time()))
-        until = time.monotonic() + limit
-        outputs = []
-        for process, before in running:
-            code, out, err = None, "", ""
+            running_processes.append((process, time.time()))
+        deadline = time.monotonic() + timeout_s
+        answers = []
+        for process, started_at in running_processes:
+            exit_code, out, err = None, "", ""
             try:
-                out, err = process.communicate(timeout=max(until - time.monotonic(), 0.1))
-                code = process.returncode
+                out, err = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
+                exit_code = process.returncode
             except subprocess.TimeoutExpired:
                 process.kill()
                 # Processes that the command has started may keep its output open for as long as
                 # they like.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     out, err = process.communicate(timeout=0.1)
-            outputs.append(RemoteAnswer(out, err, code, before, time.time()))
-        return outputs
+            answers.append(RemoteAnswer(out, err, exit_code, started_at, time.time()))
+        return answers
     finally:
-        for process, _ in running:
+        for process, _ in running_processes:
             process.kill()
             process.wait()
             for pipe in (process.stdout, process.stderr):

@@ -23,36 +23,40 @@ _KILL, _PROCESSES, _EVENTS = "cgroup.kill", "cgroup.procs", "cgroup.events"
 
 
 def make_group(
-    name: str, environ: Mapping[str, str], *, mounts: str = _MOUNTS, own: str = _OWN
+    group_name: str,
+    environ: Mapping[str, str],
+    *,
+    mounts_path: str = _MOUNTS,
+    cgroups_path: str = _OWN,
 ) -> str:
     """Make a group below the one of this process. Return its path, or empty if none can be made.
 
-    mounts, own: the kernel's lists of mounts and of the cgroups of this process.
+    mounts, cgroups_path: the kernel's lists of mounts and of the cgroups of this process.
     """
     if "SLURM_JOB_ID" in environ:
         return ""
     try:
-        place = _own_place(mounts, own)
+        own_group = _own_group_path(mounts_path, cgroups_path)
         # Moving a process from this group to one below needs write access to this file
         # (cgroups(7), "delegation").
-        if not place or not os.access(os.path.join(place, _PROCESSES), os.W_OK):
+        if not own_group or not os.access(os.path.join(own_group, _PROCESSES), os.W_OK):
             return ""
-        path = os.path.join(place, name)
-        os.mkdir(path)
+        group_path = os.path.join(own_group, group_name)
+        os.mkdir(group_path)
     except OSError:
         return ""
-    if os.access(os.path.join(path, _KILL), os.W_OK):
-        return path
-    remove_group(path)
+    if os.access(os.path.join(group_path, _KILL), os.W_OK):
+        return group_path
+    remove_group(group_path)
     return ""
 
 
-def enter_group(path: str) -> None:
+def enter_group(group_path: str) -> None:
     """Move this process into the group; its children start there. Raises OSError."""
-    _write(os.path.join(path, _PROCESSES), "0")
+    _write(os.path.join(group_path, _PROCESSES), "0")
 
 
-def leave_group(name: str, *, mounts: str = _MOUNTS, own: str = _OWN) -> str:
+def leave_group(group_name: str, *, mounts_path: str = _MOUNTS, cgroups_path: str = _OWN) -> str:
     """Move this process out of the group of that name, so that it can end the group.
 
     Return its path.
@@ -60,40 +64,40 @@ def leave_group(name: str, *, mounts: str = _MOUNTS, own: str = _OWN) -> str:
     The path is empty if this process is not in the group.
     """
     try:
-        place = _own_place(mounts, own)
-        if os.path.basename(place) != name:
+        own_group = _own_group_path(mounts_path, cgroups_path)
+        if os.path.basename(own_group) != group_name:
             return ""
-        enter_group(os.path.dirname(place))
+        enter_group(os.path.dirname(own_group))
     except OSError:
         return ""
-    return place
+    return own_group
 
 
-def kill_group(path: str) -> None:
+def kill_group(group_path: str) -> None:
     """Kill all processes in the group at once. A group that is gone is not an error."""
     with contextlib.suppress(OSError):
-        _write(os.path.join(path, _KILL), "1")
+        _write(os.path.join(group_path, _KILL), "1")
 
 
-def group_is_empty(path: str) -> bool:
+def group_is_empty(group_path: str) -> bool:
     """Return whether the kernel reports no process in the group or below; a gone one is empty."""
     try:
-        with open(os.path.join(path, _EVENTS), encoding="ascii") as file:
+        with open(os.path.join(group_path, _EVENTS), encoding="ascii") as file:
             return "populated 0" in file.read()
     except OSError:
         return True
 
 
-def in_group(path: str) -> list[Process]:
+def in_group(group_path: str) -> list[Process]:
     """Return the processes in the group and below it.
 
     Unlike `group_is_empty`, it is not an atomic reading.
     """
-    if group_is_empty(path):
+    if group_is_empty(group_path):
         return []
     pids: set[int] = set()
-    for folder, _, files in os.walk(path):
-        if _PROCESSES in files:
+    for folder, _, file_names in os.walk(group_path):
+        if _PROCESSES in file_names:
             with (
                 contextlib.suppress(OSError),
                 open(os.path.join(folder, _PROCESSES), encoding="ascii") as file,
@@ -102,14 +106,14 @@ def in_group(path: str) -> list[Process]:
     return [process for pid, process in processes().items() if pid in pids]
 
 
-def remove_group(path: str) -> None:
+def remove_group(group_path: str) -> None:
     """Remove the group and those below it. A group with living processes stays."""
-    for folder, _, _ in os.walk(path, topdown=False):
+    for folder, _, _ in os.walk(group_path, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
-def _own_place(mounts: str, own: str) -> str:
+def _own_group_path(mounts: str, own: str) -> str:
     """Return the folder of the version 2 cgroup of this process; empty if there is none."""
     with open(own, encoding="utf-8", errors="surrogateescape") as file:
         lines = [line.rstrip("\n") for line in file if line.startswith("0::")]
@@ -129,8 +133,8 @@ def _own_place(mounts: str, own: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(handle, text.encode())
+        os.write(descriptor, text.encode())
     finally:
-        os.close(handle)
+        os.close(descriptor)

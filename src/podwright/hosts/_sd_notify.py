@@ -10,16 +10,16 @@ import os
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-_PLACE = "NOTIFY_SOCKET"
+_SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 
 def tell_ready(environ: MutableMapping[str, str] = os.environ) -> None:
     """Report once that this process is ready, if systemd started it and waits for the report."""
-    place = environ.pop(_PLACE, "")
-    if not place.startswith(("/", "@")):
+    socket_path = environ.pop(_SOCKET_VARIABLE, "")
+    if not socket_path.startswith(("/", "@")):
         return
     import socket  # 4 ms that every command would pay otherwise
 
-    address = "\0" + place[1:] if place.startswith("@") else place
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notice:
-        notice.sendto(b"READY=1", address)
+    address = "\0" + socket_path[1:] if socket_path.startswith("@") else socket_path
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify_socket:
+        notify_socket.sendto(b"READY=1", address)

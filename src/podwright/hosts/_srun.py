@@ -17,24 +17,24 @@ def job_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
     """
     if "SLURM_JOB_ID" not in environ:
         return ()
-    text = next((environ[name] for name in _NODES if environ.get(name)), "")
-    return expand(text) if text else ()
+    node_list = next((environ[variable] for variable in _NODES if environ.get(variable)), "")
+    return expand(node_list) if node_list else ()
 
 
 def srun_command(
-    host: str, words: Sequence[str], environ: Mapping[str, str], *, gpus: int = 0
+    host: str, arguments: Sequence[str], environ: Mapping[str, str], *, gpu_count: int = 0
 ) -> list[str] | None:
-    """Return the command that runs `words` on a host of the job, as a step beside all others.
+    """Return the command that runs `arguments` on a host of the job, as a step beside all others.
 
-    gpus: how many GPUs the step must have. If none is given, Slurm gives a step all of its job's,
-    unless the job counted them by tasks. None: there is no srun. The step is one task that may use
-    all that the job has on the host, and takes nothing away from other steps (--overlap). srun's
-    own variables do not reach into it.
+    gpu_count: how many GPUs the step must have. If none is given, Slurm gives a step all of its
+    job's, unless the job counted them by tasks. None: there is no srun. The step is one task that
+    may use all that the job has on the host, and takes nothing away from other steps (--overlap).
+    srun's own variables do not reach into it.
     """
-    program = find_program("srun", environ)
-    if program is None:
+    srun_path = find_program("srun", environ)
+    if srun_path is None:
         return None
-    options = [
+    srun_options = [
         "--overlap",
         "--nodes=1",
         "--ntasks=1",
@@ -46,6 +46,6 @@ def srun_command(
         "--export=ALL",
         "--quiet",
         "--input=0",
-        *([f"--gres=gpu:{gpus}"] if gpus else []),
+        *([f"--gres=gpu:{gpu_count}"] if gpu_count else []),
     ]
-    return [program, *options, "--", *words]
+    return [srun_path, *srun_options, "--", *arguments]

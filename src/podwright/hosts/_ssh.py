@@ -63,16 +63,16 @@ _SAID = (
 
 
 def ssh_command(
-    host: str, words: Sequence[str], environ: Mapping[str, str], *, identity: str = ""
+    host: str, arguments: Sequence[str], environ: Mapping[str, str], *, identity_file: str = ""
 ) -> list[str] | None:
-    """Return the command that runs `words` on a host with this process's streams, or None.
+    """Return the command that runs `arguments` on a host with this process's streams, or None.
 
-    None: there is no ssh. identity: a key to try before those of the user's configuration.
+    None: there is no ssh. identity_file: a key to try before those of the user's configuration.
     """
-    program = find_program("ssh", environ)
-    if program is None:
+    ssh_path = find_program("ssh", environ)
+    if ssh_path is None:
         return None
-    options = [
+    ssh_options = [
         "-T",
         "-x",
         "-oBatchMode=yes",
@@ -80,12 +80,12 @@ def ssh_command(
         "-oControlMaster=no",
         "-oForwardAgent=no",
         "-oClearAllForwardings=yes",
-        *([f"-i{identity}"] if identity else ()),
+        *([f"-i{identity_file}"] if identity_file else ()),
     ]
-    return [program, *options, "--", host, f"exec {shlex.join(words)}"]
+    return [ssh_path, *ssh_options, "--", host, f"exec {shlex.join(arguments)}"]
 
 
-def explain(host: str, output: str, code: int | None, *, see: str = "") -> tuple[str, str]:
+def explain(host: str, output: str, exit_code: int | None, *, see: str = "") -> tuple[str, str]:
     """Return why a host could not be reached, from the output of ssh or of the remote shell.
 
     The result is the problem and what to do. see: what to do about an unknown problem.
@@ -93,15 +93,18 @@ def explain(host: str, output: str, code: int | None, *, see: str = "") -> tuple
     see = see or f"See: ssh {host} true"
     for pattern, problem, hint in _SAID:
         if re.search(pattern, output):
-            copy = f"rsync -a {sys.prefix}/ {host}:{sys.prefix}/"
-            python = f"Put it there, at the same place: {copy}"
-            base = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+            rsync_command = f"rsync -a {sys.prefix}/ {host}:{sys.prefix}/"
+            python_hint = f"Put it there, at the same place: {rsync_command}"
+            base_python = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
             if sys.prefix != sys.base_prefix:  # a virtual environment links to another Python
-                python = f"Install the Python of this environment there, as {base}, then it: {copy}"
-            return problem, hint.format(host=host, prefix=sys.prefix, python=python)
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if lines:
-        return lines[-1][:300], see
-    if code is None:
+                python_hint = (
+                    f"Install the Python of this environment there, as {base_python}, then it: "
+                    f"{rsync_command}"
+                )
+            return problem, hint.format(host=host, prefix=sys.prefix, python=python_hint)
+    output_lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if output_lines:
+        return output_lines[-1][:300], see
+    if exit_code is None:
         return "it does not answer in time", see
-    return f"the way to it closed at once (exit code {code})", see
+    return f"the way to it closed at once (exit code {exit_code})", see

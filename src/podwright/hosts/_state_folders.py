@@ -15,8 +15,8 @@ def own_key(*, system: bool) -> Path:
 
     system: that of the machine's server and its agents; else that of this account.
     """
-    named = os.environ.get("PODWRIGHT_AGENT_KEY", "")
-    return Path(named) if named else state_folder(system=system) / "agent.key"
+    named_key = os.environ.get("PODWRIGHT_AGENT_KEY", "")
+    return Path(named_key) if named_key else state_folder(system=system) / "agent.key"
 
 
 def state_folder(*, system: bool) -> Path:
@@ -26,5 +26,7 @@ def state_folder(*, system: bool) -> Path:
     """
     if system:
         return _SYSTEM
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state.startswith("/") else Path.home() / ".local/state") / "podwright"
+    state_home = os.environ.get("XDG_STATE_HOME", "")
+    return (
+        Path(state_home) if state_home.startswith("/") else Path.home() / ".local/state"
+    ) / "podwright"

@@ -39,26 +39,28 @@ def read_switches(topology: str) -> list[NetworkSwitch]:
         fields = dict(_PAIR.findall(line))
         if not fields or "Topology" in fields or "TopologyName" in fields:
             continue
-        first = next(iter(fields))
-        if first not in ("SwitchName", "BlockName", "AggregatedBlock"):
-            raise FieldNotKnown.of("SwitchName or BlockName", f"scontrol show topology: {first}=")
-        if first == "AggregatedBlock":
+        first_field = next(iter(fields))
+        if first_field not in ("SwitchName", "BlockName", "AggregatedBlock"):
+            raise FieldNotKnown.of(
+                "SwitchName or BlockName", f"scontrol show topology: {first_field}="
+            )
+        if first_field == "AggregatedBlock":
             continue
-        record = f"{first.removesuffix('Name').lower()} {fields[first]}"
+        line_label = f"{first_field.removesuffix('Name').lower()} {fields[first_field]}"
 
-        def text(field: str, fields: dict[str, str] = fields, record: str = record) -> str:
+        def text(field: str, fields: dict[str, str] = fields, line_label: str = line_label) -> str:
             if field not in fields:
-                raise FieldNotKnown.of(field, record)
+                raise FieldNotKnown.of(field, line_label)
             return fields[field]
 
-        listed = text("Nodes")
-        block = first == "BlockName"
+        node_list = text("Nodes")
+        is_block = first_field == "BlockName"
         switches.append(
             NetworkSwitch(
-                name=fields[first],
-                leaf=block or text("Level") == "0",
-                nodes=() if listed in ("(null)", "") else tuple(expand(listed)),
-                size=int(fields.get("BlockSize", "0")) if block else 0,
+                name=fields[first_field],
+                leaf=is_block or text("Level") == "0",
+                nodes=() if node_list in ("(null)", "") else tuple(expand(node_list)),
+                size=int(fields.get("BlockSize", "0")) if is_block else 0,
             )
         )
     return switches
@@ -70,24 +72,37 @@ def scattered(nodes: Sequence[str], topology: str) -> str:
     topology: the output of `scontrol show topology`.
     """
     try:
-        leaves = {
+        nodes_by_leaf = {
             switch.name: switch.nodes
             for switch in read_switches(topology)
             if switch.leaf and switch.nodes
         }
     except FieldNotKnown as error:
         return f"the number of switches between the job's nodes cannot be judged: {error.problem}"
-    counts = {name: len(set(nodes) & set(hosts)) for name, hosts in leaves.items()}
-    used = [name for name, count in counts.items() if count]
-    if sum(counts[name] for name in used) < len(nodes) or len(used) < 2:
+    node_counts = {
+        switch_name: len(set(nodes) & set(switch_nodes))
+        for switch_name, switch_nodes in nodes_by_leaf.items()
+    }
+    used_switches = [switch_name for switch_name, node_count in node_counts.items() if node_count]
+    if (
+        sum(node_counts[switch_name] for switch_name in used_switches) < len(nodes)
+        or len(used_switches) < 2
+    ):
         return ""
-    sizes = sorted((len(hosts) for hosts in leaves.values()), reverse=True)
-    fewest = next(n for n in range(1, len(sizes) + 1) if sum(sizes[:n]) >= len(nodes))
-    if len(used) <= fewest:
+    switch_sizes = sorted(
+        (len(switch_nodes) for switch_nodes in nodes_by_leaf.values()), reverse=True
+    )
+    fewest_switches = next(
+        switch_count
+        for switch_count in range(1, len(switch_sizes) + 1)
+        if sum(switch_sizes[:switch_count]) >= len(nodes)
+    )
+    if len(used_switches) <= fewest_switches:
         return ""
-    names = ", ".join(used[:6]) + (", …" if len(used) > 6 else "")
+    switch_names = ", ".join(used_switches[:6]) + (", …" if len(used_switches) > 6 else "")
     return (
-        f"the {len(nodes)} nodes of the job hang on {len(used)} switches ({names}), and {fewest} "
+        f"the {len(nodes)} nodes of the job hang on {len(used_switches)} switches "
+        f"({switch_names}), and {fewest_switches} "
         "could hold them: others were busy, or Slurm lost its topology. "
-        f"sbatch --switches={fewest} waits for them"
+        f"sbatch --switches={fewest_switches} waits for them"
     )

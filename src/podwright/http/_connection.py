@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Seconds and bytes for which a refused connection is still read. Closing a socket with unread data
 #: resets the connection, and the peer would lose the refusal.
-_LINGER, _LINGER_BYTES = 1.0, 4 << 20
+_LINGER_SECONDS, _LINGER_BYTES = 1.0, 4 << 20
 _PIECE = 16 * 1024  #: bytes that the parser gets at a time
 
 
@@ -40,13 +40,13 @@ class Connection(HttpToolsProtocol):
     silent_since: by the listener's clock; infinity while a request is carried out.
     """
 
-    def __init__(self, config: Config, state: ServerState, door: Listener) -> None:
+    def __init__(self, config: Config, state: ServerState, listener: Listener) -> None:
         super().__init__(config, state, {"connection": self})
-        self.door = door
+        self.door = listener
         self.uid: int | None = None
         self.address = ""
-        self.silent_since = door.clock()
-        self._head = self._unparsed = self._size = self._body_bytes = 0
+        self.silent_since = listener.clock()
+        self._head = self._unparsed_bytes = self._size = self._body_bytes = 0
         self._in_head = self._in_body = self._has_host = False
         self._peer_closed = self._refused = False
         self._bad: tuple[int, str] | None = None
@@ -60,8 +60,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", transport))
         try:
             self.uid, self.address = who(self.transport)
-            own = self.transport.get_extra_info("socket")
-            self.door.visitors.enter(self, caller_of(own) if self.address else self.uid)
+            own_socket = self.transport.get_extra_info("socket")
+            self.door.visitors.enter(self, caller_of(own_socket) if self.address else self.uid)
         except OSError:
             self.transport.abort()
         except TooManyVisitors as error:
@@ -91,10 +91,10 @@ class Connection(HttpToolsProtocol):
         """Close at once, because of long silence or to make room."""
         self.transport.abort()
 
-    def rest(self, size: int) -> None:
+    def rest(self, request_bytes: int) -> None:
         """Note that a request of this size was carried out and its answer is being sent."""
         self.silent_since = self.door.clock()
-        self._let_go(size)
+        self._let_go(request_bytes)
 
     def shutdown(self) -> None:
         """Finish the request under way, and close."""
@@ -114,12 +114,12 @@ class Connection(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         try:
-            for start in range(0, len(data), _PIECE):
-                piece = data[start : start + _PIECE]
-                self._unparsed += len(piece)
+            for piece_start in range(0, len(data), _PIECE):
+                piece = data[piece_start : piece_start + _PIECE]
+                self._unparsed_bytes += len(piece)
                 self.parser.feed_data(piece)
                 # The parser reports a header only once it is whole, so a long one is counted here.
-                if self._unparsed > self.door.limits.head + _PIECE:
+                if self._unparsed_bytes > self.door.limits.head + _PIECE:
                     self._refuse(431, _too_long(self.door))
         except httptools.HttpParserUpgrade:  # no other protocol is supported
             self.cycle.keep_alive = False
@@ -161,7 +161,7 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Count a part of the body."""
-        self._unparsed -= len(body)
+        self._unparsed_bytes -= len(body)
         self._size += len(body)
         self._body_bytes += len(body)
         self.door.all_bodies += len(body)
@@ -174,11 +174,11 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Note that a request is complete."""
         self._in_body = False
-        self._unparsed = self._size = 0
+        self._unparsed_bytes = self._size = 0
         super().on_message_complete()
 
-    def _count(self, size: int) -> None:
-        self._head += size
+    def _count(self, byte_count: int) -> None:
+        self._head += byte_count
         if self._head > self.door.limits.head:
             self._refuse(431, _too_long(self.door))
 
@@ -189,7 +189,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if not self._busy():
             if self._bad is not None:
-                self._end_badly()
+                self._send_refusal()
             elif self._peer_closed:
                 self.transport.close()
 
@@ -216,41 +216,45 @@ class Connection(HttpToolsProtocol):
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
                 self.pipeline = type(self.pipeline)(
-                    pair for pair in self.pipeline if pair[0] is not self.cycle
+                    cycle_and_app
+                    for cycle_and_app in self.pipeline
+                    if cycle_and_app[0] is not self.cycle
                 )
             self._in_head = self._in_body = False
             if not self._busy():
-                self._end_badly()
+                self._send_refusal()
         raise _Stop
 
-    def _end_badly(self) -> None:
+    def _send_refusal(self) -> None:
         if self._refused or self._bad is None:
             return
         self._refused = True
         status, problem = self._bad
-        body = self.door.complain(status, problem)
+        refusal_body = self.door.complain(status, problem)
         response_head = (
             b"HTTP/1.1 %d \r\ncontent-type: %s\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         )
-        kind = b"application/json" if body.startswith(b"{") else b"text/plain"
-        self.transport.write(response_head % (status, kind, len(body)) + body)
+        content_type = b"application/json" if refusal_body.startswith(b"{") else b"text/plain"
+        self.transport.write(
+            response_head % (status, content_type, len(refusal_body)) + refusal_body
+        )
         if self._peer_closed:
             self.transport.close()
             return
         with contextlib.suppress(OSError, RuntimeError):
             self.transport.write_eof()
         self.flow.resume_reading()
-        self.loop.call_later(_LINGER, self.transport.abort)
+        self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
-    def _let_go(self, size: int) -> None:
+    def _let_go(self, byte_count: int) -> None:
         """Release bytes of bodies from the listener's count, at most those of this connection."""
-        size = min(size, self._body_bytes)
-        self._body_bytes -= size
-        self.door.all_bodies -= size
+        byte_count = min(byte_count, self._body_bytes)
+        self._body_bytes -= byte_count
+        self.door.all_bodies -= byte_count
 
 
-def _too_long(door: Listener) -> str:
-    return f"the head is too long: it may have {door.limits.head} bytes"
+def _too_long(listener: Listener) -> str:
+    return f"the head is too long: it may have {listener.limits.head} bytes"
 
 
 def who(transport: asyncio.Transport) -> tuple[int | None, str]:
@@ -258,5 +262,5 @@ def who(transport: asyncio.Transport) -> tuple[int | None, str]:
     connection = transport.get_extra_info("socket")
     if connection.family == socket.AF_UNIX:
         return peer_of(connection).uid, ""
-    peer = transport.get_extra_info("peername")
-    return None, str(peer[0]) if peer else ""
+    peer_name = transport.get_extra_info("peername")
+    return None, str(peer_name[0]) if peer_name else ""

@@ -23,22 +23,22 @@ def host_of(request: HttpRequest) -> str:
     An IPv6 address keeps its brackets. The text is empty for a request that names no host, several,
     or a malformed one.
     """
-    values = [text for key, text in request.headers if key == b"host"]
-    if len(values) != 1:
+    host_values = [value for header_name, value in request.headers if header_name == b"host"]
+    if len(host_values) != 1:
         return ""
-    match = _HOST.fullmatch(values[0].decode("latin-1").lower())
+    match = _HOST.fullmatch(host_values[0].decode("latin-1").lower())
     if match is None or int(match[2] or 0) > 65535:
         return ""
     return match[1]
 
 
-def names_this_server(request: HttpRequest, names: Collection[str]) -> bool:
+def names_this_server(request: HttpRequest, allowed_hosts: Collection[str]) -> bool:
     """Return whether a request names one of these hosts, given in lower case, or an address.
 
     An address is accepted, since no name server can make it point elsewhere.
     """
     host = host_of(request)
-    if host in names:
+    if host in allowed_hosts:
         return bool(host)
     try:
         ipaddress.ip_address(host.strip("[]"))
@@ -47,12 +47,12 @@ def names_this_server(request: HttpRequest, names: Collection[str]) -> bool:
     return host.startswith("[") == (":" in host)
 
 
-def host_port(where: str, action: str) -> tuple[str, int]:
+def host_port(address: str, purpose: str) -> tuple[str, int]:
     """Return the host and the port of HOST:PORT.
 
-    action: what the address is for, as an error names it. Raises InvalidRequest.
+    purpose: what the address is for, as an error names it. Raises InvalidRequest.
     """
-    host, _, port = where.rpartition(":")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise InvalidRequest(f"{where!r} is not HOST:PORT", operation=action)
+        raise InvalidRequest(f"{address!r} is not HOST:PORT", operation=purpose)
     return host.strip("[]"), int(port)

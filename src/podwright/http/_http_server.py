@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.http")
 
 
-def more_descriptors(wanted: int = 16384) -> None:
-    """Raise this process's limit of descriptors to `wanted`, if its hard limit allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft < target:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+def more_descriptors(wanted_limit: int = 16384) -> None:
+    """Raise this process's limit of descriptors to `wanted_limit`, if its hard limit allows."""
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    new_limit = (
+        wanted_limit if hard_limit == resource.RLIM_INFINITY else min(wanted_limit, hard_limit)
+    )
+    if soft_limit < new_limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))
 
 
 #: Connections that the kernel queues until the loop accepts them: as many as may come at once.
@@ -76,17 +78,18 @@ class HttpServer:
         self._sweeper: asyncio.Task[None] | None = None
         self._state: Any = None
 
-    async def open(self, host: str, port: int, other: str) -> int:
+    async def open(self, host: str, port: int, alternative: str) -> int:
         """Answer at an address of TCP; port 0 takes a free one. Return the port.
 
-        other: what the error suggests instead. Raises Unavailable when the address cannot be bound.
+        alternative: what the error suggests instead. Raises Unavailable when the address cannot be
+        bound.
         """
         try:
             listener = await listen(host, port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work=f"choose {other}, or 0 for a free one",
+                would_work=f"choose {alternative}, or 0 for a free one",
             ) from None
         await self.start(listener)
         return int(listener.getsockname()[1])
@@ -136,8 +139,8 @@ class HttpServer:
             visitor.shutdown()  # type: ignore[attr-defined]
         tasks = set(self._state.tasks)
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=grace)
-            for task in late:
+            _, unfinished_tasks = await asyncio.wait(tasks, timeout=grace)
+            for task in unfinished_tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # the last writes are sent in this turn
@@ -145,22 +148,22 @@ class HttpServer:
             visitor.leave()
 
     async def _sweep(self) -> None:
-        idle = self.door.limits.idle
+        idle_seconds = self.door.limits.idle
         while True:
-            await asyncio.sleep(idle / 4)
-            self.door.visitors.sweep(idle)
+            await asyncio.sleep(idle_seconds / 4)
+            self.door.visitors.sweep(idle_seconds)
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
     """Handle one request, by ASGI 3."""
     connection: Connection = scope["state"]["connection"]
-    door = connection.door
-    body = bytearray()
+    listener = connection.door
+    request_body = bytearray()
     while True:
         event = await receive()
         if event["type"] != "http.request":
             return
-        body += event["body"]
+        request_body += event["body"]
         if not event["more_body"]:
             break
     connection.silent_since = math.inf
@@ -169,39 +172,39 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
         scope["raw_path"].decode("latin-1"),
         scope["query_string"].decode("latin-1"),
         scope["headers"],
-        bytes(body),
+        bytes(request_body),
         connection.uid,
         connection.address,
     )
     try:
-        reply = await door.handler(request)
+        reply = await listener.handler(request)
     except asyncio.CancelledError:  # the server ends and waits no longer
         connection.leave()
         _nobody_left(receive)
         return
     except Exception:
         _log.exception("%s %s failed", request.method, request.path[:80])
-        reply = Reply(500, door.complain(500, "the server failed; its log says more"))
+        reply = Reply(500, listener.complain(500, "the server failed; its log says more"))
     finally:
-        connection.rest(len(body))
+        connection.rest(len(request_body))
     headers = [(b"content-type", reply.kind.encode()), *reply.headers]
-    parts = reply.body
-    if isinstance(parts, bytes):
-        headers.append((b"content-length", b"%d" % len(parts)))
-    if door.ending:
+    reply_body = reply.body
+    if isinstance(reply_body, bytes):
+        headers.append((b"content-length", b"%d" % len(reply_body)))
+    if listener.ending:
         headers.append((b"connection", b"close"))
-    start = {"type": "http.response.start", "status": reply.status, "headers": headers}
+    start_event = {"type": "http.response.start", "status": reply.status, "headers": headers}
     try:
-        await send(start)
-        if isinstance(parts, bytes):
-            await send({"type": "http.response.body", "body": parts})
+        await send(start_event)
+        if isinstance(reply_body, bytes):
+            await send({"type": "http.response.body", "body": reply_body})
             return
-        async with contextlib.aclosing(parts):
-            async for part in parts:
+        async with contextlib.aclosing(reply_body):
+            async for chunk in reply_body:
                 if connection.transport.is_closing():
                     break
-                connection.silent_since = door.clock()
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+                connection.silent_since = listener.clock()
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     except RuntimeError:  # uvloop's error for a closed connection
         if not connection.transport.is_closing():

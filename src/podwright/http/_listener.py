@@ -28,10 +28,17 @@ class HttpRequest(NamedTuple):
     uid: int | None
     address: str
 
-    def header(self, name: str) -> str:
+    def header(self, header_name: str) -> str:
         """Return a header's value; empty where there is none."""
-        wanted = name.encode()
-        return next((text.decode("latin-1") for key, text in self.headers if key == wanted), "")
+        encoded_name = header_name.encode()
+        return next(
+            (
+                header_value.decode("latin-1")
+                for key, header_value in self.headers
+                if key == encoded_name
+            ),
+            "",
+        )
 
 
 class Reply(NamedTuple):

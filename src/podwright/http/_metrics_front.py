@@ -64,17 +64,22 @@ class MetricsFront:
         await self._server.stop(1.0)
 
     async def _answer(self, request: HttpRequest) -> Reply:
-        close = ((b"connection", b"close"),)
+        close_header = ((b"connection", b"close"),)
         if request.method not in ("GET", "HEAD"):
-            return Reply(405, b"it is to be read only\n", "text/plain", close)
+            return Reply(405, b"it is to be read only\n", "text/plain", close_header)
         if request.path == "/healthz":
-            return Reply(200, b'{"status":"ok"}', headers=close)
+            return Reply(200, b'{"status":"ok"}', headers=close_header)
         if request.path == "/metrics":
-            return Reply(200, await self._now(), KIND, close)
+            return Reply(200, await self._now(), KIND, close_header)
         if probe := self._probes.get(request.path):
-            problem = probe()
-            return Reply(503 if problem else 200, (problem or "ok\n").encode(), "text/plain", close)
-        return Reply(404, b"there are /metrics and /healthz\n", "text/plain", close)
+            probe_problem = probe()
+            return Reply(
+                503 if probe_problem else 200,
+                (probe_problem or "ok\n").encode(),
+                "text/plain",
+                close_header,
+            )
+        return Reply(404, b"there are /metrics and /healthz\n", "text/plain", close_header)
 
     async def _now(self) -> bytes:
         async with self._one_at_a_time:
@@ -89,20 +94,20 @@ def text(figures: Iterable[Figure]) -> bytes:
     return metrics_text(families(figures))
 
 
-def metrics_text(gathered: Iterable[Metric], labels: Mapping[str, str] = {}) -> bytes:
+def metrics_text(metric_families: Iterable[Metric], labels: Mapping[str, str] = {}) -> bytes:
     """Return gathered families and the metrics of this process in Prometheus' text format.
 
     labels: added to each sample.
     """
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-    collected = [*gathered, *ProcessCollector(registry=None).collect()]
-    for family in collected:
+    all_families = [*metric_families, *ProcessCollector(registry=None).collect()]
+    for family in all_families:
         family.samples = [
             sample._replace(labels={**sample.labels, **labels}) for sample in family.samples
         ]
     registry = CollectorRegistry()
-    registry.register(_Ready(collected))
+    registry.register(_GatheredCollector(all_families))
     return generate_latest(registry)
 
 
@@ -114,16 +119,16 @@ def families(figures: Iterable[Figure]) -> list[Metric]:
     for figure in figures:
         family = families_by_name.get(figure.name)
         if family is None:
-            kind = CounterMetricFamily if figure.total else GaugeMetricFamily
-            labels = list(figure.labels)
-            family = families_by_name[figure.name] = kind(
-                f"podwright_{figure.name}", figure.words, labels=labels
+            family_class = CounterMetricFamily if figure.total else GaugeMetricFamily
+            label_names = list(figure.labels)
+            family = families_by_name[figure.name] = family_class(
+                f"podwright_{figure.name}", figure.words, labels=label_names
             )
         family.add_metric(list(figure.labels.values()), figure.value)
     return list(families_by_name.values())
 
 
-class _Ready:
+class _GatheredCollector:
     """A collector of families that are already gathered."""
 
     def __init__(self, families: list[Metric]) -> None:

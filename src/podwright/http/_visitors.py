@@ -44,17 +44,17 @@ class Visitors:
 
     def __init__(
         self,
-        most: int,
-        each: int,
+        max_visitors: int,
+        max_per_key: int,
         *,
         patience: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
         purpose: str = "connections",
-        unread: Callable[[Visitor], bool] = lambda _: False,
+        has_unread: Callable[[Visitor], bool] = lambda _: False,
     ) -> None:
-        self.most, self.each = most, each
+        self.most, self.each = max_visitors, max_per_key
         self._patience, self._clock, self._purpose = patience, clock, purpose
-        self._unread = unread
+        self._unread = has_unread
         self._keys: dict[Visitor, Hashable] = {}
         self._counts: Counter[Hashable] = Counter()
         self.refused = self.evicted = 0
@@ -65,27 +65,27 @@ class Visitors:
     def __iter__(self) -> Iterator[Visitor]:
         return iter(list(self._keys))
 
-    def enter(self, visitor: Visitor, key: Hashable) -> None:
+    def enter(self, visitor: Visitor, caller_key: Hashable) -> None:
         """Admit a visitor, for which another may have to go. Raises TooManyVisitors."""
-        if not self.admits(visitor, key):
+        if not self.admits(visitor, caller_key):
             self.refused += 1
-            if self._counts[key] >= self.each:
+            if self._counts[caller_key] >= self.each:
                 raise TooManyVisitors(self.each, f"{self._purpose} of one caller")
             raise TooManyVisitors(self.most, self._purpose)
 
-    def admits(self, visitor: Visitor, key: Hashable) -> bool:
+    def admits(self, visitor: Visitor, caller_key: Hashable) -> bool:
         """Admit a visitor if there is room, for which another may have to go.
 
         Return whether there was.
         """
-        if self._counts[key] >= self.each:
-            room = self._make_room(key)
+        if self._counts[caller_key] >= self.each:
+            has_room = self._make_room(caller_key)
         else:
-            room = not self.full or self._make_room(None)
-        if room:
-            self._keys[visitor] = key
-            self._counts[key] += 1
-        return room
+            has_room = not self.full or self._make_room(None)
+        if has_room:
+            self._keys[visitor] = caller_key
+            self._counts[caller_key] += 1
+        return has_room
 
     @property
     def full(self) -> bool:
@@ -95,26 +95,27 @@ class Visitors:
     def gone(self, visitor: Visitor) -> None:
         """Note that a visitor has gone. A second call does nothing."""
         if visitor in self._keys:
-            key = self._keys.pop(visitor)
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+            caller_key = self._keys.pop(visitor)
+            self._counts[caller_key] -= 1
+            if not self._counts[caller_key]:
+                del self._counts[caller_key]
 
-    def sweep(self, seconds: float) -> None:
-        """Send away every visitor that has been silent for longer than `seconds`."""
-        before = self._clock() - seconds
+    def sweep(self, silent_seconds: float) -> None:
+        """Send away every visitor that has been silent for longer than `silent_seconds`."""
+        silent_before = self._clock() - silent_seconds
         for visitor in self:
-            if visitor.silent_since < before:
+            if visitor.silent_since < silent_before:
                 self._send_away(visitor)
 
-    def _make_room(self, key: Hashable | None) -> bool:
-        before = self._clock() - self._patience
-        silent = [
+    def _make_room(self, caller_key: Hashable | None) -> bool:
+        silent_before = self._clock() - self._patience
+        silent_visitors = [
             visitor
-            for visitor, other in self._keys.items()
-            if visitor.silent_since < before and (key is None or other == key)
+            for visitor, other_key in self._keys.items()
+            if visitor.silent_since < silent_before
+            and (caller_key is None or other_key == caller_key)
         ]
-        for visitor in sorted(silent, key=lambda visitor: visitor.silent_since):
+        for visitor in sorted(silent_visitors, key=lambda visitor: visitor.silent_since):
             if not self._unread(visitor):
                 self._send_away(visitor)
                 return True

@@ -12,6 +12,6 @@ __all__ = ["Block", "Index", "NodeIndex", "Placement", "Refusal", "Request", "in
 
 def index_of(cluster: Cluster) -> Index | NodeIndex:
     """Return an index that follows the rules of the cluster's family."""
-    module, _, name = cluster.family.block_rule.index.partition(":")
-    index: Index | NodeIndex = getattr(import_module(module), name)(cluster)
+    module_name, _, class_name = cluster.family.block_rule.index.partition(":")
+    index: Index | NodeIndex = getattr(import_module(module_name), class_name)(cluster)
     return index

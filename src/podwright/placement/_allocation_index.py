@@ -9,23 +9,23 @@ def check_allocation(
     name: str,
     machines: Sequence[str],
     allocated: Collection[str],
-    known: Callable[[str], object],
-    home: Callable[[str], str],
+    check_machine: Callable[[str], object],
+    allocation_of: Callable[[str], str],
 ) -> None:
     """Raise ValueError for an allocation that cannot be defined.
 
-    allocated: the names of existing allocations. known: raises ValueError for a machine that is not
-    in the cluster. home: returns the other allocation of a machine, or "".
+    allocated: the names of existing allocations. check_machine: raises ValueError for a machine
+    that is not in the cluster. allocation_of: returns the other allocation of a machine, or "".
     """
     if name in allocated:
         raise ValueError(f"there is an allocation {name} already")
     if not machines:
         raise ValueError(f"allocation {name} has no machines")
-    seen: set[str] = set()
+    seen_machines: set[str] = set()
     for machine in machines:
-        known(machine)
-        if machine in seen:
+        check_machine(machine)
+        if machine in seen_machines:
             raise ValueError(f"machine {machine} is named twice")
-        seen.add(machine)
-        if other := home(machine):
-            raise ValueError(f"machine {machine} is in allocation {other}")
+        seen_machines.add(machine)
+        if other_allocation := allocation_of(machine):
+            raise ValueError(f"machine {machine} is in allocation {other_allocation}")

@@ -18,13 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from podwright.placement._shape_rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
-from podwright.placement._spot import ROW, ROW_BIT, Spot
+from podwright.placement._spot import HALF_BITS, HALVES_PER_ROW, Spot
 from podwright.placement._tables import (
     BEST_HOLES,
     BUDDY_SAME_FROM,
-    CRIPPLED,
+    CRIPPLED_COUNT,
     FILE_COUNT,
     FILES,
+    FILES_BY_ORDER,
     HALF_ORDER,
     JOINED,
     LARGEST_HOLES,
@@ -32,15 +33,16 @@ from podwright.placement._tables import (
     NOT_FILED,
     QUARTER,
     QUARTER_FULL,
-    TAKE,
     WHOLE_ORDER,
 )
 from podwright.placement._values import Block, Placement
 
-_BIT = [1 << file for file in range(FILE_COUNT)]
+_FILE_BITS = [1 << file for file in range(FILE_COUNT)]
 #: By order: the files whose halves take a block of that order, as bits. The last entry has the
 #: halves of link domains that are wholly free.
-_TAKES = [sum(_BIT[file] for file in files) for files in TAKE] + [_BIT[FILES[0][0][HALF_ORDER + 1]]]
+_FILES_TAKING_ORDER = [sum(_FILE_BITS[file] for file in files) for files in FILES_BY_ORDER] + [
+    _FILE_BITS[FILES[0][0][HALF_ORDER + 1]]
+]
 #: How many halves are tried for neighbours before all of them are examined.
 _TRIES = 32
 
@@ -78,36 +80,43 @@ class Pool:
         "size",
     )  # fmt: skip
 
-    def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
+    def __init__(
+        self, index: object, allocation_name: str, owned_masks: Sequence[int], *, looped: bool
+    ) -> None:
         self.index = index
-        self.name = name
-        self.domains = [domain for domain, mask in enumerate(owned) if mask]
-        self.place = {domain: i for i, domain in enumerate(self.domains)}
+        self.name = allocation_name
+        self.domains = [domain for domain, mask in enumerate(owned_masks) if mask]
+        self.place = {domain: position for position, domain in enumerate(self.domains)}
         shifts = range(0, DOMAIN, QUARTER)
-        quarters = array(
-            "H", [owned[d] >> shift & QUARTER_FULL for d in self.domains for shift in shifts]
+        quarter_masks = array(
+            "H",
+            [
+                owned_masks[owned_domain] >> shift & QUARTER_FULL
+                for owned_domain in self.domains
+                for shift in shifts
+            ],
         )
-        self._owned = quarters
-        self._free = quarters[:]  # neither taken nor drained
+        self._owned = quarter_masks
+        self._free = quarter_masks[:]  # neither taken nor drained
         self._down: dict[int, int] = {}  # quarter -> its drained devices, where it has any
         self._idle: dict[int, int] = {}  # of the drained ones, those that are not taken
         self._idle_count = 0
-        halves = range(len(quarters) // 2)
-        self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
-        self._file = [NOT_FILED for _ in halves]
+        half_indices = range(len(quarter_masks) // 2)
+        self._count = [0 if self._is_ours(half) else CRIPPLED_COUNT for half in half_indices]
+        self._file = [NOT_FILED for _ in half_indices]
         #: By row and file: the halves in it. Bits beyond the last half are in no file.
-        self.rows = [[0] * FILE_COUNT for _ in range(0, len(halves), ROW)]
-        for half in halves:
-            self.rows[half // ROW][NOT_FILED] |= ROW_BIT[half % ROW]
+        self.rows = [[0] * FILE_COUNT for _ in range(0, len(half_indices), HALVES_PER_ROW)]
+        for half in half_indices:
+            self.rows[half // HALVES_PER_ROW][NOT_FILED] |= HALF_BITS[half % HALVES_PER_ROW]
         #: By file: the rows in which it has halves.
         self._files = [0] * FILE_COUNT
         self._files[NOT_FILED] = (1 << len(self.rows)) - 1
-        self._full = _BIT[NOT_FILED]  # the files that are not empty
-        for half in halves:
+        self._full = _FILE_BITS[NOT_FILED]  # the files that are not empty
+        for half in half_indices:
             self._refile(half)
-        self._spans = Spans(self.domains, len(owned) if looped else 0)
+        self._spans = Spans(self.domains, len(owned_masks) if looped else 0)
         self._largest_ever = self.largest()
-        self.size = bits(quarters).bit_count()
+        self.size = bits(quarter_masks).bit_count()
         self.allocated = 0
         self.known: dict[Shape, list[Place | None]] = {}
         self.holders: list[Place | None] = [None] * (DOMAIN * len(self.domains))
@@ -116,175 +125,210 @@ class Pool:
 
     def find(self, order: int) -> int:
         """Return the best slot for a block of 2**order devices, or -1."""
-        usable_files = self._full & _TAKES[order]
+        usable_files = self._full & _FILES_TAKING_ORDER[order]
         if not usable_files:
             return -1
-        file = usable_files.bit_length() - 1
+        best_file = usable_files.bit_length() - 1
         rows = self.rows
-        row = len(rows) - self._files[file].bit_length()
-        half = row * ROW + ROW - rows[row][file].bit_length()
+        row_index = len(rows) - self._files[best_file].bit_length()
+        half_index = (
+            row_index * HALVES_PER_ROW + HALVES_PER_ROW - rows[row_index][best_file].bit_length()
+        )
         if order >= HALF_ORDER:
-            return half << 5
-        quarter = half + half
-        best = BEST_HOLES[order]
-        low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
-        return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
+            return half_index << 5
+        quarter_index = half_index + half_index
+        best_holes = BEST_HOLES[order]
+        low_hole, high_hole = (
+            best_holes[self._free[quarter_index]],
+            best_holes[self._free[quarter_index + 1]],
+        )
+        return (
+            half_index << 5 | low_hole & 15
+            if low_hole <= high_hole
+            else half_index << 5 | 16 | high_hole & 15
+        )
 
-    def turn(self, spot: Spot, step: int) -> None:
-        """Take a free block (`step` 1), or give a taken one back (`step` -1)."""
-        bits, quarter, half, free = spot.bits, spot.quarter, spot.half, self._free
-        if not bits:
-            self._turn_halves(spot, step)
+    def turn(self, spot: Spot, direction: int) -> None:
+        """Take a free block (`direction` 1), or give a taken one back (`direction` -1)."""
+        block_bits, quarter_index, half_index, free_masks = (
+            spot.bits,
+            spot.quarter,
+            spot.half,
+            self._free,
+        )
+        if not block_bits:
+            self._turn_halves(spot, direction)
             return
-        if quarter in self._down:
-            mask = self._turn_drained(quarter, bits, step)
+        if quarter_index in self._down:
+            free_mask = self._turn_drained(quarter_index, block_bits, direction)
         else:
-            mask = free[quarter] ^ bits
-            free[quarter] = mask
-        count, file, row = self._count, self._file, spot.row
-        own_count = count[half] + step
-        count[half] = own_count
+            free_mask = free_masks[quarter_index] ^ block_bits
+            free_masks[quarter_index] = free_mask
+        half_counts, half_files, row_files = self._count, self._file, spot.row
+        own_count = half_counts[half_index] + direction
+        half_counts[half_index] = own_count
         # The following lines repeat _refile inline, which is all that most placements need.
-        buddy = spot.buddy
-        hole = JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[spot.other_quarter]]]
-        new = FILES[own_count][count[buddy]][hole]
-        old = file[half]
-        file[half] = new
-        bit = spot.bit
-        left = row[old] ^ bit
-        row[old] = left
-        if not left:
-            self._empty(old, half)
-        target = row[new]
-        if not target:
-            self._fill(new, half)
-        row[new] = target | bit
-        if own_count <= BUDDY_SAME_FROM and file[buddy]:
-            self._refile(buddy)
+        buddy_index = spot.buddy
+        largest_hole = JOINED[LARGEST_HOLES[free_mask]][
+            LARGEST_HOLES[free_masks[spot.other_quarter]]
+        ]
+        new_file = FILES[own_count][half_counts[buddy_index]][largest_hole]
+        old_file = half_files[half_index]
+        half_files[half_index] = new_file
+        half_bit = spot.bit
+        remaining_halves = row_files[old_file] ^ half_bit
+        row_files[old_file] = remaining_halves
+        if not remaining_halves:
+            self._empty(old_file, half_index)
+        file_halves = row_files[new_file]
+        if not file_halves:
+            self._fill(new_file, half_index)
+        row_files[new_file] = file_halves | half_bit
+        if own_count <= BUDDY_SAME_FROM and half_files[buddy_index]:
+            self._refile(buddy_index)
 
-    def turn_rest(self, place: Place, step: int) -> None:
+    def turn_other_blocks(self, place: Place, direction: int) -> None:
         """Take or give back the other blocks of a place, as `turn` does."""
         for spot in place.rest:
-            self.turn(spot, step)
+            self.turn(spot, direction)
 
-    def _turn_halves(self, spot: Spot, step: int) -> None:
+    def _turn_halves(self, spot: Spot, direction: int) -> None:
         """Take or give back a block that is one half or two."""
-        free, drained_by_quarter, quarter, half = self._free, self._down, spot.quarter, spot.half
-        last = quarter + 2
+        free_masks, drained_by_quarter, quarter_index, half_index = (
+            self._free,
+            self._down,
+            spot.quarter,
+            spot.half,
+        )
+        end_quarter = quarter_index + 2
         if spot.order == WHOLE_ORDER:
-            last += 2
-            self._count[half + 1] += step
-        self._count[half] += step
-        for each in range(quarter, last):
-            if each in drained_by_quarter:
-                self._turn_drained(each, QUARTER_FULL, step)
+            end_quarter += 2
+            self._count[half_index + 1] += direction
+        self._count[half_index] += direction
+        for touched_quarter in range(quarter_index, end_quarter):
+            if touched_quarter in drained_by_quarter:
+                self._turn_drained(touched_quarter, QUARTER_FULL, direction)
             else:
-                free[each] ^= QUARTER_FULL
-        self._refile(half)
+                free_masks[touched_quarter] ^= QUARTER_FULL
+        self._refile(half_index)
         self._refile(spot.buddy)
 
-    def _turn_drained(self, quarter: int, bits: int, step: int) -> int:
+    def _turn_drained(self, quarter_index: int, block_bits: int, direction: int) -> int:
         """Take or give back devices of a quarter with drained ones.
 
         Return its free devices then.
         """
-        free, drained = self._free[quarter], self._down[quarter]
-        if step > 0:
-            free &= ~bits
-            self._idle[quarter] &= ~bits
+        free_mask, drained_mask = self._free[quarter_index], self._down[quarter_index]
+        if direction > 0:
+            free_mask &= ~block_bits
+            self._idle[quarter_index] &= ~block_bits
         else:
-            free |= bits & ~drained
-            self._idle[quarter] |= bits & drained
-        self._idle_count -= step * (bits & drained).bit_count()
-        self._free[quarter] = free
-        return free
+            free_mask |= block_bits & ~drained_mask
+            self._idle[quarter_index] |= block_bits & drained_mask
+        self._idle_count -= direction * (block_bits & drained_mask).bit_count()
+        self._free[quarter_index] = free_mask
+        return free_mask
 
-    def _refile(self, half: int) -> None:
+    def _refile(self, half_index: int) -> None:
         """File a half anew after a change of its devices, its count or its neighbour's count."""
-        free, count, quarter = self._free, self._count, half + half
-        hole = JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
-        new = FILES[count[half]][count[half ^ 1]][hole]
-        old = self._file[half]
-        if new == old:
+        free_masks, half_counts, quarter_index = self._free, self._count, half_index + half_index
+        largest_hole = JOINED[LARGEST_HOLES[free_masks[quarter_index]]][
+            LARGEST_HOLES[free_masks[quarter_index + 1]]
+        ]
+        new_file = FILES[half_counts[half_index]][half_counts[half_index ^ 1]][largest_hole]
+        old_file = self._file[half_index]
+        if new_file == old_file:
             return
-        self._file[half] = new
-        row, bit = self.rows[half // ROW], ROW_BIT[half % ROW]
-        row[old] ^= bit
-        if not row[old]:
-            self._empty(old, half)
-        if not row[new]:
-            self._fill(new, half)
-        row[new] |= bit
+        self._file[half_index] = new_file
+        row_files, half_bit = (
+            self.rows[half_index // HALVES_PER_ROW],
+            HALF_BITS[half_index % HALVES_PER_ROW],
+        )
+        row_files[old_file] ^= half_bit
+        if not row_files[old_file]:
+            self._empty(old_file, half_index)
+        if not row_files[new_file]:
+            self._fill(new_file, half_index)
+        row_files[new_file] |= half_bit
 
-    def _empty(self, file: int, half: int) -> None:
+    def _empty(self, file_number: int, half_index: int) -> None:
         """Note that the row of this half has no half left in a file."""
-        left = self._files[file] ^ 1 << len(self.rows) - 1 - half // ROW
-        self._files[file] = left
-        if not left:
-            self._full ^= _BIT[file]
+        remaining_rows = (
+            self._files[file_number] ^ 1 << len(self.rows) - 1 - half_index // HALVES_PER_ROW
+        )
+        self._files[file_number] = remaining_rows
+        if not remaining_rows:
+            self._full ^= _FILE_BITS[file_number]
 
-    def _fill(self, file: int, half: int) -> None:
+    def _fill(self, file_number: int, half_index: int) -> None:
         """Note that this half is the first of its row in a file."""
-        self._full |= _BIT[file]
-        self._files[file] |= 1 << len(self.rows) - 1 - half // ROW
+        self._full |= _FILE_BITS[file_number]
+        self._files[file_number] |= 1 << len(self.rows) - 1 - half_index // HALVES_PER_ROW
 
     # The same block in several link domains.
 
-    def find_span(self, order: int, count: int) -> list[int]:
-        """Return the slots of one block in `count` link domains, in routing order, or none."""
-        if count == 2 and order < HALF_ORDER:
-            slots = self._find_pair(order)
+    def find_span(self, order: int, domain_count: int) -> list[int]:
+        """Return the slots of one block in so many link domains in routing order, or none."""
+        if domain_count == 2 and order < HALF_ORDER:
+            slots = self._find_small_pair(order)
             if slots:
                 return slots
-        return self._spans.find(self._free, order, count)
+        return self._spans.find(self._free, order, domain_count)
 
-    def _find_pair(self, order: int) -> list[int]:
+    def _find_small_pair(self, order: int) -> list[int]:
         """Do `find_span` for two neighbours and small blocks, in the best few halves only."""
-        free, best, pairs = self._free, BEST_HOLES[order], self._spans.pairs
-        usable_files, tries = self._full & _TAKES[order], _TRIES
+        free_masks, best_holes, neighbour_pairs = self._free, BEST_HOLES[order], self._spans.pairs
+        usable_files, tries_left = self._full & _FILES_TAKING_ORDER[order], _TRIES
         while usable_files:
-            file = usable_files.bit_length() - 1
-            usable_files ^= _BIT[file]
-            for half in self._halves(file):
-                for pair, other in pairs[half >> 1]:
+            best_file = usable_files.bit_length() - 1
+            usable_files ^= _FILE_BITS[best_file]
+            for half in self._halves(best_file):
+                for first_place, second_place in neighbour_pairs[half >> 1]:
                     for quarter in (2 * (half & 1), 2 * (half & 1) + 1):
-                        hole = best[free[4 * pair + quarter] & free[4 * other + quarter]]
-                        if hole != NO_FIT:
-                            offset = quarter * QUARTER + (hole & 15)
-                            return [pair * DOMAIN + offset, other * DOMAIN + offset]
-                tries -= 1
-                if not tries:
+                        best_hole = best_holes[
+                            free_masks[4 * first_place + quarter]
+                            & free_masks[4 * second_place + quarter]
+                        ]
+                        if best_hole != NO_FIT:
+                            offset = quarter * QUARTER + (best_hole & 15)
+                            return [first_place * DOMAIN + offset, second_place * DOMAIN + offset]
+                tries_left -= 1
+                if not tries_left:
                     return []
         return []
 
-    def _halves(self, file: int) -> Iterator[int]:
+    def _halves(self, file_number: int) -> Iterator[int]:
         """Yield the halves in a file, in order."""
-        for row, files in enumerate(self.rows):
-            halves = files[file]
-            while halves:
-                bit_count = halves.bit_length()
-                halves ^= 1 << bit_count - 1
-                yield row * ROW + ROW - bit_count
+        for row_index, row_files in enumerate(self.rows):
+            half_bits = row_files[file_number]
+            while half_bits:
+                highest_bit = half_bits.bit_length()
+                half_bits ^= 1 << highest_bit - 1
+                yield row_index * HALVES_PER_ROW + HALVES_PER_ROW - highest_bit
 
     def largest(self, count: int = 1) -> int:
         """Return the order of the largest free block of `count` link domains; -1 for none."""
         if count > 1:
             return self._spans.largest(self._free, count)
         order = WHOLE_ORDER
-        while order >= 0 and not self._full & _TAKES[order]:
+        while order >= 0 and not self._full & _FILES_TAKING_ORDER[order]:
             order -= 1
         return order
 
-    def largest_ever(self, count: int = 1) -> int:
+    def largest_ever(self, domain_count: int = 1) -> int:
         """Return what `largest` would return if nothing were taken or drained."""
-        return self._spans.largest(self._owned, count) if count > 1 else self._largest_ever
+        return (
+            self._spans.largest(self._owned, domain_count)
+            if domain_count > 1
+            else self._largest_ever
+        )
 
     # Slow paths.
 
     def owns(self, domain: int, mask: int) -> bool:
         """Return whether any of these devices of a link domain belongs to this allocation."""
-        place = self.place.get(domain)
-        return place is not None and bool(_domain(self._owned, place) & mask)
+        domain_place = self.place.get(domain)
+        return domain_place is not None and bool(_domain(self._owned, domain_place) & mask)
 
     def slots(self, blocks: Sequence[Block]) -> list[int]:
         """Return the slots of equal blocks; empty unless all are wholly in this allocation."""
@@ -295,42 +339,52 @@ class Pool:
 
     def has_free(self, slots: Sequence[int], order: int, *, drained_too: bool = False) -> bool:
         """Return whether these blocks are free."""
-        idle = self._idle if drained_too else {}
-        return self._all(self._free, slots, order, idle)
+        idle_masks = self._idle if drained_too else {}
+        return self._all(self._free, slots, order, idle_masks)
 
     @staticmethod
     def _all(
-        masks: array[int], slots: Sequence[int], order: int, more: Mapping[int, int] = {}
+        quarter_masks: array[int],
+        slots: Sequence[int],
+        order: int,
+        extra_masks: Mapping[int, int] = {},
     ) -> bool:
-        block = (1 << (1 << order)) - 1
+        block_mask = (1 << (1 << order)) - 1
         return all(
-            _domain(masks, slot // DOMAIN, more) >> slot % DOMAIN & block == block for slot in slots
+            _domain(quarter_masks, slot // DOMAIN, extra_masks) >> slot % DOMAIN & block_mask
+            == block_mask
+            for slot in slots
         )
 
     def set_up(self, domain: int, mask: int, *, up: bool) -> None:
         """Drain or resume the devices `mask` of a link domain of the cluster."""
-        first = self.place[domain] * 4
-        for half in (first >> 1, (first >> 1) + 1):
+        first_quarter = self.place[domain] * 4
+        for half in (first_quarter >> 1, (first_quarter >> 1) + 1):
             was_ours = self._is_ours(half)
             for quarter in (2 * half, 2 * half + 1):
-                part = mask >> (quarter - first) * QUARTER & self._owned[quarter]
-                drained = self._down.pop(quarter, 0)
-                idle = self._idle.pop(quarter, 0)
-                untaken = self._free[quarter] | idle
-                drained = drained & ~part if up else drained | part
-                self._free[quarter] = untaken & ~drained
-                if drained:
-                    self._down[quarter] = drained
-                    self._idle[quarter] = untaken & drained
-                self._idle_count += (untaken & drained).bit_count() - idle.bit_count()
-            self._count[half] += CRIPPLED * (was_ours - self._is_ours(half))
-        self._refile(first >> 1)
-        self._refile((first >> 1) + 1)
+                changed_bits = mask >> (quarter - first_quarter) * QUARTER & self._owned[quarter]
+                drained_mask = self._down.pop(quarter, 0)
+                idle_mask = self._idle.pop(quarter, 0)
+                untaken_mask = self._free[quarter] | idle_mask
+                drained_mask = drained_mask & ~changed_bits if up else drained_mask | changed_bits
+                self._free[quarter] = untaken_mask & ~drained_mask
+                if drained_mask:
+                    self._down[quarter] = drained_mask
+                    self._idle[quarter] = untaken_mask & drained_mask
+                self._idle_count += (
+                    untaken_mask & drained_mask
+                ).bit_count() - idle_mask.bit_count()
+            self._count[half] += CRIPPLED_COUNT * (was_ours - self._is_ours(half))
+        self._refile(first_quarter >> 1)
+        self._refile((first_quarter >> 1) + 1)
 
-    def _is_ours(self, half: int) -> bool:
+    def _is_ours(self, half_index: int) -> bool:
         """Return whether a half belongs wholly to this allocation and has no drained device."""
-        both = (2 * half, 2 * half + 1)
-        return all(self._owned[q] == QUARTER_FULL and q not in self._down for q in both)
+        half_quarters = (2 * half_index, 2 * half_index + 1)
+        return all(
+            self._owned[quarter] == QUARTER_FULL and quarter not in self._down
+            for quarter in half_quarters
+        )
 
     @property
     def free(self) -> int:
@@ -338,11 +392,14 @@ class Pool:
         return self.size - self.allocated - self._idle_count
 
 
-def _domain(masks: array[int], place: int, more: Mapping[int, int] = {}) -> int:
-    """Return the mask of a whole link domain. more: further devices, by quarter."""
-    quarters = range(4 * place, 4 * place + 4)
+def _domain(
+    quarter_masks: array[int], domain_place: int, extra_masks: Mapping[int, int] = {}
+) -> int:
+    """Return the mask of a whole link domain. extra_masks: further devices, by quarter."""
+    domain_quarters = range(4 * domain_place, 4 * domain_place + 4)
     return sum(
-        (masks[quarter] | more.get(quarter, 0)) << quarter % 4 * QUARTER for quarter in quarters
+        (quarter_masks[quarter] | extra_masks.get(quarter, 0)) << quarter % 4 * QUARTER
+        for quarter in domain_quarters
     )
 
 

@@ -13,8 +13,8 @@ from podwright.fabric import ALIGNED_POWER_OF_TWO, Cluster, ClusterTopology
 from podwright.placement._allocation_index import check_allocation
 from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import refuse_named, unknown_allocation
-from podwright.placement._shape_cache import Memory, make_place
-from podwright.placement._shape_rules import Illegal, named_blocks
+from podwright.placement._shape_cache import ShapeCache, make_place
+from podwright.placement._shape_rules import IllegalShape, named_blocks
 from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Placement, Refusal, Request
 
@@ -34,10 +34,13 @@ class Index:
             raise ValueError(f"placement does not know the rules of family {cluster.family.name}")
         self.cluster = cluster
         self._machines: dict[str, tuple[int, int]] = {}
-        width = cluster.family.devices_per_machine
+        devices_per_machine = cluster.family.devices_per_machine
         for domain_index, domain in enumerate(cluster.domains):
-            for i, machine in enumerate(domain.machines):
-                self._machines[machine.name] = (domain_index, (1 << width) - 1 << i * width)
+            for machine_index, machine in enumerate(domain.machines):
+                self._machines[machine.name] = (
+                    domain_index,
+                    (1 << devices_per_machine) - 1 << machine_index * devices_per_machine,
+                )
         self._drained: set[str] = set()
         self._pools: dict[str, Pool] = {}
         self._implicit = True
@@ -59,13 +62,15 @@ class Index:
         """
         if self._implicit and any(pool.allocated for pool in self._pools.values()):
             raise ValueError("there are partitions already, outside any allocation")
-        pools = {} if self._implicit else self._pools
+        existing_pools = {} if self._implicit else self._pools
 
         def home(machine: str) -> str:
-            place = self._machine(machine)
-            return next((pool.name for pool in pools.values() if pool.owns(*place)), "")
+            domain_and_mask = self._machine(machine)
+            return next(
+                (pool.name for pool in existing_pools.values() if pool.owns(*domain_and_mask)), ""
+            )
 
-        check_allocation(name, machines, pools, self._machine, home)
+        check_allocation(name, machines, existing_pools, self._machine, home)
         if self._implicit:
             self._pools.clear()
             self._implicit = False
@@ -79,21 +84,25 @@ class Index:
         del self._pools[name]
         self._list_pools()
 
-    def _add_pool(self, name: str, machines: Sequence[str]) -> None:
-        owned = [0] * len(self.cluster.domains)
+    def _add_pool(self, allocation_name: str, machines: Sequence[str]) -> None:
+        owned_masks = [0] * len(self.cluster.domains)
         for machine in machines:
             domain, mask = self._machines[machine]
-            owned[domain] |= mask
-        pool = self._pools[name] = Pool(self, name, owned, looped=self._looped)
+            owned_masks[domain] |= mask
+        pool = self._pools[allocation_name] = Pool(
+            self, allocation_name, owned_masks, looped=self._looped
+        )
         for machine in machines:
             if machine in self._drained:
                 pool.set_up(*self._machines[machine], up=False)
         self._list_pools()
 
     def _list_pools(self) -> None:
-        pools: dict[str | None, tuple[Pool, ...]] = {None: tuple(self._pools.values())}
-        pools.update((name, (pool,)) for name, pool in self._pools.items())
-        self._memory = Memory(self.cluster, pools)
+        pools_by_allocation: dict[str | None, tuple[Pool, ...]] = {
+            None: tuple(self._pools.values())
+        }
+        pools_by_allocation.update((name, (pool,)) for name, pool in self._pools.items())
+        self._memory = ShapeCache(self.cluster, pools_by_allocation)
         self._recorded_places: dict[Placement, Place] = {}
 
     def _machine(self, name: str) -> tuple[int, int]:
@@ -101,25 +110,27 @@ class Index:
             raise ValueError(f"there is no machine {name} in cluster {self.cluster.name}")
         return self._machines[name]
 
-    def _pool(self, name: str) -> Pool:
-        if name not in self._pools:
-            raise ValueError(f"there is no allocation {name} in cluster {self.cluster.name}")
-        return self._pools[name]
+    def _pool(self, allocation_name: str) -> Pool:
+        if allocation_name not in self._pools:
+            raise ValueError(
+                f"there is no allocation {allocation_name} in cluster {self.cluster.name}"
+            )
+        return self._pools[allocation_name]
 
     def drain(self, machine: str) -> None:
         """Place nothing new on the machine. Raises ValueError for an unknown machine."""
-        self._set_up(machine, up=False)
+        self._set_up(machine, in_service=False)
 
     def resume(self, machine: str) -> None:
         """Undo `drain`. Raises ValueError for an unknown machine."""
-        self._set_up(machine, up=True)
+        self._set_up(machine, in_service=True)
 
-    def _set_up(self, machine: str, *, up: bool) -> None:
+    def _set_up(self, machine: str, *, in_service: bool) -> None:
         domain, mask = self._machine(machine)
-        (self._drained.discard if up else self._drained.add)(machine)
+        (self._drained.discard if in_service else self._drained.add)(machine)
         for pool in self._pools.values():
             if pool.owns(domain, mask):
-                pool.set_up(domain, mask, up=up)
+                pool.set_up(domain, mask, up=in_service)
 
     def free(self, allocation: str | None = None) -> int:
         """Return the number of devices that are neither taken nor drained.
@@ -159,7 +170,7 @@ class Index:
         pool.allocated += place.size
         pool.turn(place, 1)
         if place.rest:
-            pool.turn_rest(place, 1)
+            pool.turn_other_blocks(place, 1)
         return place.placement
 
     def take(self, placement: Placement) -> None:
@@ -177,7 +188,7 @@ class Index:
         pool.holders[place.slot] = place
         pool.allocated += place.size
         pool.turn(place, 1)
-        pool.turn_rest(place, 1)
+        pool.turn_other_blocks(place, 1)
 
     def placements(self) -> list[Placement]:
         """Return all placements that hold devices now."""
@@ -193,7 +204,7 @@ class Index:
         request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
         try:
             shape, blocks = named_blocks(self.cluster, request)
-        except Illegal as illegal:
+        except IllegalShape as illegal:
             raise ValueError(illegal.rule) from None
         slots = pool.slots(blocks)
         if not slots:
@@ -219,7 +230,7 @@ class Index:
         pool.allocated -= place.size
         pool.turn(place, -1)
         if place.rest:
-            pool.turn_rest(place, -1)
+            pool.turn_other_blocks(place, -1)
 
     def _holder(self, placement: Placement) -> Place:
         """Return the place that holds the devices of an equal placement of this index."""
@@ -234,28 +245,32 @@ class Index:
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
             return self._find_named(request)
-        kind = (request.size, request.domains, request.gcds, request.allocation)
-        memory = self._memory
+        request_kind = (request.size, request.domains, request.gcds, request.allocation)
+        shape_cache = self._memory
         try:
-            options = memory.options[kind]
+            shape_options = shape_cache.options[request_kind]
         except KeyError:
-            options = memory.learn(kind)
-        for option in options:
-            _, count, order, pool, known = option
-            if count == 1:
+            shape_options = shape_cache.learn(request_kind)
+        for shape_option in shape_options:
+            _, domain_count, order, pool, known_places = shape_option
+            if domain_count == 1:
                 slot = pool.find(order)
                 if slot >= 0:
-                    return (known and known[slot >> order]) or memory.place(option, (slot,))
+                    return (known_places and known_places[slot >> order]) or shape_cache.place(
+                        shape_option, (slot,)
+                    )
             else:
-                slots = pool.find_span(order, count)
+                slots = pool.find_span(order, domain_count)
                 if slots:
-                    return (known and known[slots[0] >> order]) or memory.place(option, slots)
+                    return (known_places and known_places[slots[0] >> order]) or shape_cache.place(
+                        shape_option, slots
+                    )
         return None
 
     def _find_named(self, request: Request) -> Place | None:
         try:
             shape, blocks = named_blocks(self.cluster, request)
-        except Illegal:
+        except IllegalShape:
             return None
         for pool in self._memory.pools.get(request.allocation, ()):
             slots = pool.slots(blocks)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._free_pool import Pool
-from podwright.placement._shape_rules import Illegal, Shape, named_blocks, shapes, sizes
+from podwright.placement._shape_rules import IllegalShape, Shape, named_blocks, shapes, sizes
 from podwright.placement._tables import WHOLE_ORDER
 from podwright.placement._values import Refusal, Request, are
 
@@ -18,7 +18,7 @@ from podwright.placement._values import Refusal, Request, are
 _REFUSALS_MAX = 1 << 8
 
 
-class Reasons:
+class RefusalReasons:
     """The obstacles for requests of one size, with their link domains and GCDs, in these pools."""
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], request: Request) -> None:
@@ -28,7 +28,7 @@ class Reasons:
         self.looped = cluster.topology is ClusterTopology.LOOPED
         domains, gcds = request.domains, request.gcds
         #: The sizes of the same kind that these pools can hold, with their shapes, largest first.
-        self.ladder = [
+        self.feasible_sizes = [
             (size, fitting_shapes)
             for size in sorted(sizes(cluster, domains, gcds), reverse=True)
             for fitting_shapes in (shapes(cluster, size, domains, gcds),)
@@ -37,66 +37,75 @@ class Reasons:
         self.nearest: tuple[int, ...] = ()
         self.never = ""
         #: The number of link domains, if it is the same for all shapes of the ladder; else 0.
-        counts = {shape.domains for _, fitting_shapes in self.ladder for shape in fitting_shapes}
-        self.count = counts.pop() if len(counts) == 1 else 0
+        domain_counts = {
+            shape.domains for _, fitting_shapes in self.feasible_sizes for shape in fitting_shapes
+        }
+        self.count = domain_counts.pop() if len(domain_counts) == 1 else 0
         #: In that case: the largest size, by the order of the largest free block (-1 for none).
-        self.by_order = [
-            max([size for size, ((_, order, _),) in self.ladder if order <= largest], default=0)
-            for largest in (*range(WHOLE_ORDER + 1), -1)
+        self.largest_size_by_order = [
+            max(
+                [size for size, ((_, order, _),) in self.feasible_sizes if order <= largest_order],
+                default=0,
+            )
+            for largest_order in (*range(WHOLE_ORDER + 1), -1)
             if self.count
         ]
         self.refusals: dict[tuple[int, int], Refusal] = {}
         try:
             fitting_shapes = shapes(cluster, request.size, domains, gcds)
-        except Illegal as illegal:
+        except IllegalShape as illegal:
             self.never = illegal.rule
             self.nearest = self._nearest() if illegal.of_size else ()
             return
         self.form = f"aligned block of {1 << fitting_shapes[0].order}"
         if fitting_shapes[0].domains > 1:
-            adjacent = " side by side" if self.looped else ""
-            self.form += f" at one offset of {fitting_shapes[0].domains} link domains{adjacent}"
-        if all(size != request.size for size, _ in self.ladder):
-            where = " or ".join(pool.name for pool in pools)
-            self.never = f"allocation {where} has no {self.form}"
+            adjacent_text = " side by side" if self.looped else ""
+            self.form += (
+                f" at one offset of {fitting_shapes[0].domains} link domains{adjacent_text}"
+            )
+        if all(size != request.size for size, _ in self.feasible_sizes):
+            pool_names = " or ".join(pool.name for pool in pools)
+            self.never = f"allocation {pool_names} has no {self.form}"
             self.nearest = self._nearest()
 
     def refuse(self) -> Refusal:
         """Return the refusal for the present state. The request must have no place."""
-        free = 0
+        free_devices = 0
         for pool in self.pools:
-            free += pool.free
-        key = free, self.largest()
+            free_devices += pool.free
+        refusal_key = free_devices, self.largest()
         try:
-            return self.refusals[key]
+            return self.refusals[refusal_key]
         except KeyError:
             if len(self.refusals) >= _REFUSALS_MAX:
                 self.refusals.clear()
-            refusal = self.refusals[key] = Refusal(
-                bool(self.never), self.never or self._rule(free), *key, self.nearest
+            refusal = self.refusals[refusal_key] = Refusal(
+                bool(self.never), self.never or self._rule(free_devices), *refusal_key, self.nearest
             )
             return refusal
 
-    def _rule(self, free: int) -> str:
-        if free < self.size:
-            return f"{are(self.size, self.noun)} asked for and {are(free)} free"
-        return f"{are(free, self.noun)} free, but no {self.form} is"
+    def _rule(self, free_devices: int) -> str:
+        if free_devices < self.size:
+            return f"{are(self.size, self.noun)} asked for and {are(free_devices)} free"
+        return f"{are(free_devices, self.noun)} free, but no {self.form} is"
 
     def largest(self) -> int:
         """Return the largest size of this kind that has a place now, or 0."""
         if self.count:
-            largest = -1
+            largest_order = -1
             for pool in self.pools:
                 order = pool.largest(self.count)
-                if order > largest:
-                    largest = order
-            return self.by_order[largest]
-        orders: dict[int, int] = {}
-        for size, fitting_shapes in self.ladder:
-            for count, order, _ in fitting_shapes:
-                if count not in orders:
-                    orders[count] = max([pool.largest(count) for pool in self.pools])
-                if order <= orders[count]:
+                if order > largest_order:
+                    largest_order = order
+            return self.largest_size_by_order[largest_order]
+        largest_orders: dict[int, int] = {}
+        for size, fitting_shapes in self.feasible_sizes:
+            for domain_count, order, _ in fitting_shapes:
+                if domain_count not in largest_orders:
+                    largest_orders[domain_count] = max(
+                        [pool.largest(domain_count) for pool in self.pools]
+                    )
+                if order <= largest_orders[domain_count]:
                     return size
         return 0
 
@@ -109,30 +118,37 @@ class Reasons:
 
     def _nearest(self) -> tuple[int, ...]:
         """Return the next smaller and the next larger size that these pools can ever hold."""
-        below = [size for size, _ in self.ladder if size < self.size]
-        above = [size for size, _ in self.ladder if size > self.size]
-        return (*below[:1], *above[-1:])
+        smaller_sizes = [size for size, _ in self.feasible_sizes if size < self.size]
+        larger_sizes = [size for size, _ in self.feasible_sizes if size > self.size]
+        return (*smaller_sizes[:1], *larger_sizes[-1:])
 
 
 def unknown_allocation(cluster: Cluster, name: str | None) -> Refusal:
     """Return the refusal for an allocation that does not exist."""
-    named = f" {name}" if name is not None else ""
-    return Refusal(True, f"there is no allocation{named} in cluster {cluster.name}")
+    name_text = f" {name}" if name is not None else ""
+    return Refusal(True, f"there is no allocation{name_text} in cluster {cluster.name}")
 
 
 def refuse_named(cluster: Cluster, pools: Sequence[Pool], request: Request) -> Refusal:
     """Return the refusal of a request for exactly the devices in `request.blocks`."""
-    free = sum(pool.free for pool in pools)
-    largest = Reasons(cluster, pools, request).largest()
+    free_devices = sum(pool.free for pool in pools)
+    largest_size = RefusalReasons(cluster, pools, request).largest()
     try:
         shape, blocks = named_blocks(cluster, request)
-    except Illegal as illegal:
-        return Refusal(True, illegal.rule, free, largest)
+    except IllegalShape as illegal:
+        return Refusal(True, illegal.rule, free_devices, largest_size)
     for pool in pools:
         slots = pool.slots(blocks)
         if slots:
-            drained = pool.has_free(slots, shape.order, drained_too=True)
-            state = "on a drained machine" if drained else "taken"
-            return Refusal(False, f"some of the devices named are {state}", free, largest)
-    where = " or ".join(pool.name for pool in pools)
-    return Refusal(True, f"the devices named are not all in allocation {where}", free, largest)
+            is_drained = pool.has_free(slots, shape.order, drained_too=True)
+            state_text = "on a drained machine" if is_drained else "taken"
+            return Refusal(
+                False, f"some of the devices named are {state_text}", free_devices, largest_size
+            )
+    pool_names = " or ".join(pool.name for pool in pools)
+    return Refusal(
+        True,
+        f"the devices named are not all in allocation {pool_names}",
+        free_devices,
+        largest_size,
+    )

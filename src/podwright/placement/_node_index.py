@@ -14,10 +14,10 @@ from dataclasses import replace
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._allocation_index import check_allocation
 from podwright.placement._infeasible import unknown_allocation
-from podwright.placement._node_pool import Harm, NodePool, best_first, spread
-from podwright.placement._node_rules import NodeShape, best_runs, node_shape
+from podwright.placement._node_pool import Harm, NodePool, least_harmful_first, spread
+from podwright.placement._node_rules import NodeShape, best_device_runs, node_shape
 from podwright.placement._node_slices import Slices, check_slices
-from podwright.placement._shape_rules import Illegal
+from podwright.placement._shape_rules import IllegalShape
 from podwright.placement._values import Block, Placement, Refusal, Request, are
 
 
@@ -28,7 +28,7 @@ class NodeIndex:
         self.cluster = cluster
         self._per = cluster.family.devices_per_machine
         self._full = (1 << self._per) - 1
-        names = [
+        machine_places = [
             (domain_index, machine_index)
             for domain_index, domain in enumerate(cluster.domains)
             for machine_index in range(len(domain.machines))
@@ -39,16 +39,18 @@ class NodeIndex:
                 domain_index,
                 machine_index,
             )
-            for domain_index, machine_index in names
+            for domain_index, machine_index in machine_places
         }
-        self._names = {place: name for name, place in self._machines.items()}
-        self._untaken = dict.fromkeys(self._machines, self._full)
+        self._names = {
+            machine_place: machine_name for machine_name, machine_place in self._machines.items()
+        }
+        self._untaken_masks = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
-        self._avoided: dict[str, int] = {}  # machine -> its devices that are ill, if any
+        self._avoided_masks: dict[str, int] = {}  # machine -> its devices that are ill, if any
         self._slices = Slices()
         self._open = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
         self._now = dict.fromkeys(self._machines, 0)  # of these, the whole devices
-        self._home: dict[str, NodePool] = {}
+        self._pool_by_machine: dict[str, NodePool] = {}
         self._pools: dict[str, NodePool] = {}
         self._add_pool(cluster.name, self._machines)
         self._implicit = True
@@ -65,36 +67,47 @@ class NodeIndex:
         """Set machines apart under a name. See `Index.define_allocation`."""
         if self._implicit and self._held:
             raise ValueError("there are partitions already, outside any allocation")
-        pools = {} if self._implicit else self._pools
+        existing_pools = {} if self._implicit else self._pools
 
         def home(machine: str) -> str:
-            return next((other for other, pool in pools.items() if machine in pool.places), "")
+            return next(
+                (
+                    allocation_name
+                    for allocation_name, pool in existing_pools.items()
+                    if machine in pool.places
+                ),
+                "",
+            )
 
-        check_allocation(name, machines, pools, self._known, home)
+        check_allocation(name, machines, existing_pools, self._known, home)
         if self._implicit:
             self._pools.clear()
-            self._home.clear()
+            self._pool_by_machine.clear()
         self._add_pool(name, machines)
         self._implicit = False
 
-    def _add_pool(self, name: str, machines: Iterable[str]) -> None:
-        places = {machine: self._machines[machine] for machine in machines}
-        pool = self._pools[name] = NodePool(places, self._per, len(self.cluster.domains))
-        for machine in places:
-            self._home[machine] = pool
+    def _add_pool(self, allocation_name: str, machines: Iterable[str]) -> None:
+        machine_places = {machine: self._machines[machine] for machine in machines}
+        pool = self._pools[allocation_name] = NodePool(
+            machine_places, self._per, len(self.cluster.domains)
+        )
+        for machine in machine_places:
+            self._pool_by_machine[machine] = pool
             self._now[machine] = 0
             self._refile(machine)
 
     def _refile(self, machine: str) -> None:
         """File a machine anew after its free devices may have changed."""
-        now = self._untaken[machine] & ~self._avoided.get(machine, 0)
+        free_mask = self._untaken_masks[machine] & ~self._avoided_masks.get(machine, 0)
         if machine in self._drained:
-            now = 0
-        self._open[machine] = now
-        now &= ~self._slices.of(machine)
-        before, self._now[machine] = self._now[machine], now
-        if before != now and machine in self._home:
-            self._home[machine].refile(machine, before.bit_count(), now.bit_count())
+            free_mask = 0
+        self._open[machine] = free_mask
+        free_mask &= ~self._slices.of(machine)
+        previous_mask, self._now[machine] = self._now[machine], free_mask
+        if previous_mask != free_mask and machine in self._pool_by_machine:
+            self._pool_by_machine[machine].refile(
+                machine, previous_mask.bit_count(), free_mask.bit_count()
+            )
 
     def remove_allocation(self, name: str) -> None:
         """Undo `define_allocation`. Raises ValueError if something is placed in it."""
@@ -102,7 +115,7 @@ class NodeIndex:
         if any(placement.allocation == name for placement in self._held):
             raise ValueError(f"allocation {name} has partitions")
         for machine in pool.places:
-            del self._home[machine]
+            del self._pool_by_machine[machine]
         del self._pools[name]
 
     def drain(self, machine: str) -> None:
@@ -120,10 +133,12 @@ class NodeIndex:
 
         Raises ValueError for an unknown machine.
         """
-        mask = sum(1 << index for index in set(devices) if index < self._per)
-        self._avoided.pop(self._known(machine), None)
-        if mask:
-            self._avoided[machine] = mask
+        avoided_mask = sum(
+            1 << device_index for device_index in set(devices) if device_index < self._per
+        )
+        self._avoided_masks.pop(self._known(machine), None)
+        if avoided_mask:
+            self._avoided_masks[machine] = avoided_mask
         self._refile(machine)
 
     def cut(self, machine: str, profiles: Mapping[int, str]) -> None:
@@ -149,15 +164,17 @@ class NodeIndex:
     def _of(self, allocation: str | None) -> list[NodePool]:
         return [*self._pools.values()] if allocation is None else [self._pool(allocation)]
 
-    def _pool(self, name: str) -> NodePool:
-        if name not in self._pools:
-            raise ValueError(f"there is no allocation {name} in cluster {self.cluster.name}")
-        return self._pools[name]
+    def _pool(self, allocation_name: str) -> NodePool:
+        if allocation_name not in self._pools:
+            raise ValueError(
+                f"there is no allocation {allocation_name} in cluster {self.cluster.name}"
+            )
+        return self._pools[allocation_name]
 
-    def _known(self, name: str) -> str:
-        if name not in self._machines:
-            raise ValueError(f"there is no machine {name} in cluster {self.cluster.name}")
-        return name
+    def _known(self, machine_name: str) -> str:
+        if machine_name not in self._machines:
+            raise ValueError(f"there is no machine {machine_name} in cluster {self.cluster.name}")
+        return machine_name
 
     # Placements.
 
@@ -180,11 +197,13 @@ class NodeIndex:
             if request.profile:
                 return self._find_slices(request)
             shape = node_shape(self.cluster, request)
-        except Illegal:
+        except IllegalShape:
             return None
-        for name, pool in self._pools.items():
-            if request.allocation in (None, name) and (blocks := self._search(pool, shape)):
-                return _placement(name, blocks, shape.gcd)
+        for allocation_name, pool in self._pools.items():
+            if request.allocation in (None, allocation_name) and (
+                blocks := self._search(pool, shape)
+            ):
+                return _placement(allocation_name, blocks, shape.gcd)
         return None
 
     def take(self, placement: Placement) -> None:
@@ -193,23 +212,26 @@ class NodeIndex:
         Raises ValueError, and changes nothing, when some of it is taken or outside its allocation.
         """
         pool = self._pool(placement.allocation)
-        bits = self._bits(placement.blocks)
-        if not bits or not pool.places.keys() >= bits.keys():
+        masks_by_machine = self._bits(placement.blocks)
+        if not masks_by_machine or not pool.places.keys() >= masks_by_machine.keys():
             raise ValueError(f"some of the devices are not in allocation {placement.allocation}")
-        if placement in self._held or any(m & ~self._untaken[name] for name, m in bits.items()):
+        if placement in self._held or any(
+            block_mask & ~self._untaken_masks[machine_name]
+            for machine_name, block_mask in masks_by_machine.items()
+        ):
             raise ValueError("some of the devices are taken")
-        for name, mask in bits.items():
-            self._untaken[name] ^= mask
-            self._refile(name)
+        for machine_name, taken_mask in masks_by_machine.items():
+            self._untaken_masks[machine_name] ^= taken_mask
+            self._refile(machine_name)
         self._held[placement] = placement.size
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
         if self._held.pop(placement, None) is None:
             raise ValueError("that placement is not held")
-        for name, mask in self._bits(placement.blocks).items():
-            self._untaken[name] |= mask
-            self._refile(name)
+        for machine_name, freed_mask in self._bits(placement.blocks).items():
+            self._untaken_masks[machine_name] |= freed_mask
+            self._refile(machine_name)
 
     def placements(self) -> list[Placement]:
         """Return all placements that hold devices now."""
@@ -217,15 +239,21 @@ class NodeIndex:
 
     def _bits(self, blocks: Sequence[Block]) -> dict[str, int]:
         """Return blocks as masks by machine; empty if they leave the cluster or overlap."""
-        out: dict[str, int] = {}
+        masks_by_machine: dict[str, int] = {}
         for domain, offset, size in blocks:
-            for slot in range(offset, offset + size):
-                place, index = divmod(slot, self._per)
-                name = self._names.get((domain, place))
-                if name is None or size <= 0 or out.get(name, 0) >> index & 1:
+            for device_offset in range(offset, offset + size):
+                machine_index, device_index = divmod(device_offset, self._per)
+                machine_name = self._names.get((domain, machine_index))
+                if (
+                    machine_name is None
+                    or size <= 0
+                    or masks_by_machine.get(machine_name, 0) >> device_index & 1
+                ):
                     return {}
-                out[name] = out.get(name, 0) | 1 << index
-        return out
+                masks_by_machine[machine_name] = (
+                    masks_by_machine.get(machine_name, 0) | 1 << device_index
+                )
+        return masks_by_machine
 
     # The search for the devices of a shape.
 
@@ -233,29 +261,38 @@ class NodeIndex:
         if shape.rest:
             return self._trimmed(pool, shape)
         if shape.machines:
-            return self._whole_machines(pool, shape)
+            return self._find_whole_machines(pool, shape)
 
-        def harm(name: str) -> Harm:
-            place = pool.places[name]
-            return pool.full_machines[place[0]], place
+        def harm(machine_name: str) -> Harm:
+            machine_place = pool.places[machine_name]
+            return pool.full_machines[machine_place[0]], machine_place
 
-        for names in pool.filed[shape.size :]:
-            for name in best_first(names, harm):
-                runs = best_runs(self._now[name], shape.size, shape.gcd, self._per)
+        for machine_names in pool.machines_by_free_count[shape.size :]:
+            for machine_name in least_harmful_first(machine_names, harm):
+                runs = best_device_runs(self._now[machine_name], shape.size, shape.gcd, self._per)
                 if runs:
-                    domain, place = pool.places[name]
-                    return [Block(domain, place * self._per + offset, n) for offset, n in runs]
+                    domain, machine_place = pool.places[machine_name]
+                    return [
+                        Block(domain, machine_place * self._per + run_start, run_length)
+                        for run_start, run_length in runs
+                    ]
         return []
 
-    def _whole_machines(self, pool: NodePool, shape: NodeShape) -> list[Block]:
-        if len(pool.filed[self._per]) < shape.machines:
+    def _find_whole_machines(self, pool: NodePool, shape: NodeShape) -> list[Block]:
+        if len(pool.machines_by_free_count[self._per]) < shape.machines:
             return []
-        by_domain: dict[int, list[int]] = {}
-        for domain, place in sorted(pool.places[name] for name in pool.filed[self._per]):
-            by_domain.setdefault(domain, []).append(place)
-        chosen = spread(by_domain, shape.machines, shape.domains)
-        per = self._per
-        return [Block(d, place * per, per) for d in sorted(chosen) for place in chosen[d]]
+        places_by_domain: dict[int, list[int]] = {}
+        for domain, machine_place in sorted(
+            pool.places[machine_name] for machine_name in pool.machines_by_free_count[self._per]
+        ):
+            places_by_domain.setdefault(domain, []).append(machine_place)
+        chosen_places = spread(places_by_domain, shape.machines, shape.domains)
+        devices_per_machine = self._per
+        return [
+            Block(chosen_domain, machine_place * devices_per_machine, devices_per_machine)
+            for chosen_domain in sorted(chosen_places)
+            for machine_place in chosen_places[chosen_domain]
+        ]
 
     def _trimmed(self, pool: NodePool, shape: NodeShape) -> list[Block]:
         """Return whole machines of a link domain and a part of one more.
@@ -263,42 +300,66 @@ class NodeIndex:
         The part is taken from a machine that is already partly used, if there is one, so that as
         few machines as possible are broken.
         """
-        per, by_domain = self._per, dict[int, list[tuple[int, int, str]]]()
-        for count, names in enumerate(pool.filed[shape.rest :], shape.rest):
-            for name in names:
-                domain, place = pool.places[name]
-                by_domain.setdefault(domain, []).append((count, place, name))
-        best: tuple[tuple[bool, int, int], list[Block]] | None = None
-        for domain, free_counts in by_domain.items():
-            full_machines = sorted(place for count, place, _ in free_counts if count == per)
+        devices_per_machine, machines_by_domain = self._per, dict[int, list[tuple[int, int, str]]]()
+        for free_count, machine_names in enumerate(
+            pool.machines_by_free_count[shape.rest :], shape.rest
+        ):
+            for machine_name in machine_names:
+                domain, machine_place = pool.places[machine_name]
+                machines_by_domain.setdefault(domain, []).append(
+                    (free_count, machine_place, machine_name)
+                )
+        best_choice: tuple[tuple[bool, int, int], list[Block]] | None = None
+        for domain, domain_machines in machines_by_domain.items():
+            full_machines = sorted(
+                machine_place
+                for free_count, machine_place, _ in domain_machines
+                if free_count == devices_per_machine
+            )
             if len(full_machines) < shape.machines:
                 continue
-            chosen = full_machines[: shape.machines]
-            for count, place, name in sorted(free_counts):
-                runs = best_runs(self._now[name], shape.rest, shape.gcd, per)
-                if runs and place not in chosen:
-                    key = count == per, len(full_machines), domain
-                    parts = [(offset * per, per) for offset in chosen]
-                    parts += [(place * per + offset, n) for offset, n in runs]
-                    blocks = [Block(domain, offset, n) for offset, n in sorted(parts)]
-                    best = min(best or (key, blocks), (key, blocks))
+            chosen_places = full_machines[: shape.machines]
+            for free_count, machine_place, machine_name in sorted(domain_machines):
+                runs = best_device_runs(
+                    self._now[machine_name], shape.rest, shape.gcd, devices_per_machine
+                )
+                if runs and machine_place not in chosen_places:
+                    choice_rank = free_count == devices_per_machine, len(full_machines), domain
+                    part_runs = [
+                        (offset * devices_per_machine, devices_per_machine)
+                        for offset in chosen_places
+                    ]
+                    part_runs += [
+                        (machine_place * devices_per_machine + offset, run_length)
+                        for offset, run_length in runs
+                    ]
+                    blocks = [
+                        Block(domain, offset, run_length)
+                        for offset, run_length in sorted(part_runs)
+                    ]
+                    best_choice = min(best_choice or (choice_rank, blocks), (choice_rank, blocks))
                     break
-        return best[1] if best else []
+        return best_choice[1] if best_choice else []
 
     def _find_named(self, request: Request) -> Placement | None:
-        bits, shape = self._named(request)
-        for name, pool in self._pools.items():
-            in_pool = request.allocation in (None, name) and pool.places.keys() >= bits.keys()
-            if in_pool and not any(mask & ~self._open[m] for m, mask in bits.items()):
-                return _placement(name, self._blocks(bits), shape.gcd)
+        masks_by_machine, shape = self._named(request)
+        for allocation_name, pool in self._pools.items():
+            lies_in_pool = (
+                request.allocation in (None, allocation_name)
+                and pool.places.keys() >= masks_by_machine.keys()
+            )
+            if lies_in_pool and not any(
+                mask & ~self._open[machine_name] for machine_name, mask in masks_by_machine.items()
+            ):
+                return _placement(allocation_name, self._blocks(masks_by_machine), shape.gcd)
         return None
 
     def _find_slices(self, request: Request) -> Placement | None:
         check_slices(request)
-        for name, pool in self._pools.items():
-            bits = self._slices.pick(request, pool.places, self._open)
-            if request.allocation in (None, name) and bits:
-                return _placement(name, self._blocks(bits), 1)
+        for allocation_name, pool in self._pools.items():
+            masks_by_machine = self._slices.pick(request, pool.places, self._open)
+            if request.allocation in (None, allocation_name) and masks_by_machine:
+                return _placement(allocation_name, self._blocks(masks_by_machine), 1)
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
@@ -306,80 +367,109 @@ class NodeIndex:
 
         They may be any devices of any machines: where Slurm gave them out, the choice is Slurm's.
         """
-        bits = self._bits(request.blocks or ())
-        total = sum(mask.bit_count() for mask in bits.values())
-        if not bits:
-            raise Illegal("the devices named are not all there, or one is named twice")
-        if request.size not in (0, total):
-            raise Illegal(f"{total} devices are named where {request.size} are asked for")
-        domains = len({self._machines[name][0] for name in bits})
-        if request.domains not in (None, domains):
-            raise Illegal(f"the devices named lie in {domains} link domains")
-        if request.gcds <= 0 or total % request.gcds:
-            raise Illegal(f"{total} devices do not divide evenly into {request.gcds} GCDs")
-        shape = NodeShape(0, total, total // request.gcds, None)
-        if any(block.size % shape.gcd for block in self._blocks(bits)):
-            raise Illegal(f"a GCD is a run of {shape.gcd} neighbours")
-        return bits, shape
+        masks_by_machine = self._bits(request.blocks or ())
+        device_count = sum(mask.bit_count() for mask in masks_by_machine.values())
+        if not masks_by_machine:
+            raise IllegalShape("the devices named are not all there, or one is named twice")
+        if request.size not in (0, device_count):
+            raise IllegalShape(
+                f"{device_count} devices are named where {request.size} are asked for"
+            )
+        domain_count = len({self._machines[machine_name][0] for machine_name in masks_by_machine})
+        if request.domains not in (None, domain_count):
+            raise IllegalShape(f"the devices named lie in {domain_count} link domains")
+        if request.gcds <= 0 or device_count % request.gcds:
+            raise IllegalShape(
+                f"{device_count} devices do not divide evenly into {request.gcds} GCDs"
+            )
+        shape = NodeShape(0, device_count, device_count // request.gcds, None)
+        if any(block.size % shape.gcd for block in self._blocks(masks_by_machine)):
+            raise IllegalShape(f"a GCD is a run of {shape.gcd} neighbours")
+        return masks_by_machine, shape
 
-    def _blocks(self, bits: dict[str, int]) -> list[Block]:
+    def _blocks(self, masks_by_machine: dict[str, int]) -> list[Block]:
         blocks = []
-        for name in sorted(bits, key=self._machines.__getitem__):
-            domain, place = self._machines[name]
-            runs = best_runs(bits[name], bits[name].bit_count(), 1, self._per)
-            blocks += [Block(domain, place * self._per + first, n) for first, n in runs]
+        for machine_name in sorted(masks_by_machine, key=self._machines.__getitem__):
+            domain, machine_place = self._machines[machine_name]
+            runs = best_device_runs(
+                masks_by_machine[machine_name],
+                masks_by_machine[machine_name].bit_count(),
+                1,
+                self._per,
+            )
+            blocks += [
+                Block(domain, machine_place * self._per + run_start, run_length)
+                for run_start, run_length in runs
+            ]
         return blocks
 
     # The reasons of a refusal.
 
     def _refuse(self, request: Request) -> Refusal:
-        pools = [p for name, p in self._pools.items() if request.allocation in (None, name)]
+        pools = [
+            candidate_pool
+            for name, candidate_pool in self._pools.items()
+            if request.allocation in (None, name)
+        ]
         if not pools:
             return unknown_allocation(self.cluster, request.allocation)
-        noun = self.cluster.family.device_noun
-        free, largest = sum(pool.free for pool in pools), self._largest(request, pools)
+        device_noun = self.cluster.family.device_noun
+        free_devices, largest_size = sum(pool.free for pool in pools), self._largest(request, pools)
         try:
             if request.blocks is not None:
-                bits, _ = self._named(request)
-                in_one_pool = any(pool.places.keys() >= bits.keys() for pool in pools)
+                masks_by_machine, _ = self._named(request)
+                in_one_pool = any(pool.places.keys() >= masks_by_machine.keys() for pool in pools)
                 rule = "some of the devices named are taken, or on a drained machine"
                 if not in_one_pool:
                     rule = "the devices named are not all in one allocation"
-                return Refusal(not in_one_pool, rule, free, largest)
+                return Refusal(not in_one_pool, rule, free_devices, largest_size)
             if request.profile:
                 check_slices(request)
-                places = [name for pool in pools for name in pool.places]
-                return self._slices.refuse(request, places, self._open)
+                machine_names = [name for pool in pools for name in pool.places]
+                return self._slices.refuse(request, machine_names, self._open)
             shape = node_shape(self.cluster, request)
-        except Illegal as illegal:
-            nearest = self._nearest(request.size, pools) if illegal.of_size else ()
-            return Refusal(True, illegal.rule, free, largest, nearest)
-        room = max(len(pool.places) for pool in pools)
-        machines = shape.machines + bool(shape.rest)
-        if machines > room:
-            rule = f"the largest allocation has {room} machines, not {machines}"
-            return Refusal(True, rule, free, largest, self._nearest(request.size, pools))
-        if free < request.size:
-            rule = f"{are(request.size, noun)} asked for and {are(free)} free"
+        except IllegalShape as illegal:
+            nearest_sizes = self._nearest(request.size, pools) if illegal.of_size else ()
+            return Refusal(True, illegal.rule, free_devices, largest_size, nearest_sizes)
+        largest_pool = max(len(pool.places) for pool in pools)
+        machine_count = shape.machines + bool(shape.rest)
+        if machine_count > largest_pool:
+            rule = f"the largest allocation has {largest_pool} machines, not {machine_count}"
+            return Refusal(
+                True, rule, free_devices, largest_size, self._nearest(request.size, pools)
+            )
+        if free_devices < request.size:
+            rule = f"{are(request.size, device_noun)} asked for and {are(free_devices)} free"
         elif shape.rest:
             rule = (
-                f"{are(free, noun)} free, but no {shape.machines} whole machines and "
-                f"{shape.rest} {noun}s of one more of their link domain are"
+                f"{are(free_devices, device_noun)} free, but no {shape.machines} whole machines "
+                "and "
+                f"{shape.rest} {device_noun}s of one more of their link domain are"
             )
         elif shape.machines:
-            rule = f"{are(free, noun)} free, but no {shape.machines} whole machines are"
+            rule = (
+                f"{are(free_devices, device_noun)} free, but no {shape.machines} whole machines are"
+            )
         else:
-            rule = f"{are(free, noun)} free, but no {shape.gcd} side by side in one machine"
-        return Refusal(False, rule, free, largest)
+            rule = (
+                f"{are(free_devices, device_noun)} free, but no {shape.gcd} side by side in one "
+                "machine"
+            )
+        return Refusal(False, rule, free_devices, largest_size)
 
     def _largest(self, request: Request, pools: Sequence[NodePool]) -> int:
         """Return the largest size of a request of the same kind that has a place now."""
-        apart = self.cluster.topology is ClusterTopology.NONE
+        domains_unlinked = self.cluster.topology is ClusterTopology.NONE
         full_machines = max(
-            max(pool.full_machines) if apart else sum(pool.full_machines) for pool in pools
+            max(pool.full_machines) if domains_unlinked else sum(pool.full_machines)
+            for pool in pools
         )
-        rests = range(self._per - 1 if self.cluster.family.block_rule.trims else 0, -1, -1)
-        for size in (self._per * n + rest for n in range(full_machines, 0, -1) for rest in rests):
+        remainders = range(self._per - 1 if self.cluster.family.block_rule.trims else 0, -1, -1)
+        for size in (
+            self._per * machine_count + remainder
+            for machine_count in range(full_machines, 0, -1)
+            for remainder in remainders
+        ):
             if self.find(replace(request, size=size, blocks=None, gcds=size)):
                 return size
         gcds = request.gcds if request.size < self._per else 1
@@ -389,15 +479,19 @@ class NodeIndex:
         return 0
 
     def _nearest(self, size: int, pools: Sequence[NodePool]) -> tuple[int, ...]:
-        largest_pool = max(len(pool.places) for pool in pools) * self._per
-        below = min(size // self._per * self._per, largest_pool)
-        return tuple(n for n in (below, below + self._per) if 0 < n <= largest_pool)
+        largest_pool_devices = max(len(pool.places) for pool in pools) * self._per
+        smaller_size = min(size // self._per * self._per, largest_pool_devices)
+        return tuple(
+            near_size
+            for near_size in (smaller_size, smaller_size + self._per)
+            if 0 < near_size <= largest_pool_devices
+        )
 
 
-def _placement(allocation: str, blocks: Sequence[Block], gcd: int) -> Placement:
+def _placement(allocation: str, blocks: Sequence[Block], gcd_size: int) -> Placement:
     gcds = tuple(
-        Block(domain, gcd_offset, gcd)
+        Block(domain, gcd_offset, gcd_size)
         for domain, offset, size in blocks
-        for gcd_offset in range(offset, offset + size, gcd)
+        for gcd_offset in range(offset, offset + size, gcd_size)
     )
     return Placement(allocation, tuple(blocks), gcds)

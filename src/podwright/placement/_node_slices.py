@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podwright.placement._shape_rules import Illegal
+from podwright.placement._shape_rules import IllegalShape
 from podwright.placement._values import Refusal, Request
 
 
 def check_slices(request: Request) -> None:
     """Raise Illegal for a shape that slices cannot have."""
     if request.size <= 0:
-        raise Illegal("a partition has at least one device", of_size=True)
+        raise IllegalShape("a partition has at least one device", of_size=True)
     if request.gcds != request.size:
-        raise Illegal("a program uses one slice: there are as many GCDs as slices")
+        raise IllegalShape("a program uses one slice: there are as many GCDs as slices")
     if request.domains not in (None, 1):
-        raise Illegal("the slices of a partition lie in one machine, so in one link domain")
+        raise IllegalShape("the slices of a partition lie in one machine, so in one link domain")
 
 
 class Slices:
@@ -34,51 +34,71 @@ class Slices:
 
         profiles: device index -> profile; all other devices are whole.
         """
-        masks = self._masks[machine] = {}
-        for index, profile in profiles.items():
-            masks[profile] = masks.get(profile, 0) | 1 << index
-        if not masks:
+        masks_by_profile = self._masks[machine] = {}
+        for device_index, profile in profiles.items():
+            masks_by_profile[profile] = masks_by_profile.get(profile, 0) | 1 << device_index
+        if not masks_by_profile:
             del self._masks[machine]
 
     def of(self, machine: str) -> int:
         """Return the mask of all slices of a machine."""
-        masks = self._masks.get(machine)
-        return sum(masks.values()) if masks else 0
+        masks_by_profile = self._masks.get(machine)
+        return sum(masks_by_profile.values()) if masks_by_profile else 0
 
     def pick(
-        self, request: Request, machines: Iterable[str], free: Mapping[str, int]
+        self, request: Request, machines: Iterable[str], free_masks: Mapping[str, int]
     ) -> dict[str, int]:
         """Return the slices for a request as a mask of one machine; empty if there are too few."""
         candidates = [
             (mask.bit_count(), machine, mask)
             for machine in machines
-            if (mask := self._of(machine, request.profile) & free[machine]).bit_count()
+            if (mask := self._of(machine, request.profile) & free_masks[machine]).bit_count()
             >= request.size
         ]
         if not candidates:
             return {}
-        count, machine, mask = min(candidates)
-        for _ in range(count - request.size):
+        free_count, machine, mask = min(candidates)
+        for _ in range(free_count - request.size):
             mask &= ~(1 << (mask.bit_length() - 1))
         return {machine: mask}
 
-    def refuse(self, request: Request, machines: Iterable[str], free: Mapping[str, int]) -> Refusal:
+    def refuse(
+        self, request: Request, machines: Iterable[str], free_masks: Mapping[str, int]
+    ) -> Refusal:
         """Return why there is no place for a request."""
         all_machines, profile = list(machines), request.profile
-        free_counts = [self._of(machine, profile).bit_count() for machine in all_machines]
-        now = [(self._of(machine, profile) & free[machine]).bit_count() for machine in all_machines]
-        most_free, largest = max(free_counts, default=0), max(now, default=0)
-        kinds = sorted({kind for machine in all_machines for kind in self._masks.get(machine, ())})
-        if not most_free:
+        slice_counts = [self._of(machine, profile).bit_count() for machine in all_machines]
+        free_slice_counts = [
+            (self._of(machine, profile) & free_masks[machine]).bit_count()
+            for machine in all_machines
+        ]
+        most_slices, most_free_slices = (
+            max(slice_counts, default=0),
+            max(free_slice_counts, default=0),
+        )
+        all_profiles = sorted(
+            {
+                cut_profile
+                for machine in all_machines
+                for cut_profile in self._masks.get(machine, ())
+            }
+        )
+        if not most_slices:
             rule = (
-                f"no GPU is cut into slices of {profile}; there are: {', '.join(kinds) or 'none'}"
+                f"no GPU is cut into slices of {profile}; there are: "
+                f"{', '.join(all_profiles) or 'none'}"
             )
-            return Refusal(True, rule, sum(now), largest)
-        if most_free < request.size:
-            rule = f"no machine has more than {most_free} slice{'s' * (most_free > 1)} of {profile}"
-            return Refusal(True, rule, sum(now), largest, (most_free,))
+            return Refusal(True, rule, sum(free_slice_counts), most_free_slices)
+        if most_slices < request.size:
+            rule = (
+                f"no machine has more than {most_slices} slice{'s' * (most_slices > 1)} of "
+                f"{profile}"
+            )
+            return Refusal(True, rule, sum(free_slice_counts), most_free_slices, (most_slices,))
         rule = f"{request.size} slices of {profile} are asked for, and no machine has more than "
-        return Refusal(False, f"{rule}{largest} free", sum(now), largest)
+        return Refusal(
+            False, f"{rule}{most_free_slices} free", sum(free_slice_counts), most_free_slices
+        )
 
     def _of(self, machine: str, profile: str) -> int:
         return self._masks.get(machine, {}).get(profile, 0)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._free_pool import Place, Pool
-from podwright.placement._infeasible import Reasons
-from podwright.placement._shape_rules import Illegal, Shape, shapes
+from podwright.placement._infeasible import RefusalReasons
+from podwright.placement._shape_rules import IllegalShape, Shape, shapes
 from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Block, Placement, Request
 
@@ -28,81 +28,83 @@ Kind = tuple[int, int | None, int, str | None]
 Option = tuple[Shape, int, int, Pool, "list[Place | None] | None"]
 
 
-class Memory:
+class ShapeCache:
     """What is kept between two changes of the allocations. pools: by allocation; None for all."""
 
-    def __init__(self, cluster: Cluster, pools: dict[str | None, tuple[Pool, ...]]) -> None:
+    def __init__(
+        self, cluster: Cluster, pools_by_allocation: dict[str | None, tuple[Pool, ...]]
+    ) -> None:
         self._cluster = cluster
-        self.pools = pools
+        self.pools = pools_by_allocation
         self.options: dict[Kind, tuple[Option, ...]] = {}
-        self._reasons: dict[Kind, Reasons] = {}
+        self._reasons: dict[Kind, RefusalReasons] = {}
         #: The list and the block of each place that is kept, the oldest first.
         self._places: deque[tuple[list[Place | None], int]] = deque()
         self._places_max = max(_PLACES_MAX, cluster.size // 2)
 
-    def learn(self, kind: Kind) -> tuple[Option, ...]:
+    def learn(self, request_kind: Kind) -> tuple[Option, ...]:
         """Return the shapes and pools that would fulfil a request, best first.
 
-        Keep them in `options`.
+        Keep them in `shape_options`.
 
         An illegal request has none and is not kept.
         """
-        size, domains, gcds, name = kind
+        size, domains, gcds, allocation_name = request_kind
         try:
             fitting_shapes = shapes(self._cluster, size, domains, gcds)
-        except Illegal:
+        except IllegalShape:
             return ()
         if len(self.options) >= _KINDS_MAX:
             self.options.clear()
-        options = self.options[kind] = tuple(
+        shape_options = self.options[request_kind] = tuple(
             (shape, shape.domains, shape.order, pool, self._cached_places(pool, shape))
             for shape in fitting_shapes
-            for pool in self.pools.get(name, ())
+            for pool in self.pools.get(allocation_name, ())
         )
-        return options
+        return shape_options
 
     def _cached_places(self, pool: Pool, shape: Shape) -> list[Place | None] | None:
-        looped = self._cluster.topology is ClusterTopology.LOOPED
-        if shape.domains > 2 or (shape.domains == 2 and not looped):
+        is_looped = self._cluster.topology is ClusterTopology.LOOPED
+        if shape.domains > 2 or (shape.domains == 2 and not is_looped):
             return None  # the first block does not tell the others, or there are too many
         if shape not in pool.known:
             pool.known[shape] = [None] * (len(pool.holders) >> shape.order)
         return pool.known[shape]
 
-    def place(self, option: Option, slots: Sequence[int]) -> Place:
+    def place(self, shape_option: Option, slots: Sequence[int]) -> Place:
         """Return the place of a shape at these slots. It is made now and kept."""
-        shape, _, order, pool, known = option
-        if known is None:
+        shape, _, order, pool, known_places = shape_option
+        if known_places is None:
             return make_place(pool, shape, slots)
         if len(self._places) >= self._places_max:
-            oldest, index = self._places.popleft()
-            oldest[index] = None
-        first = slots[0] >> order
-        self._places.append((known, first))
-        place = known[first] = make_place(pool, shape, slots)
+            oldest_places, oldest_index = self._places.popleft()
+            oldest_places[oldest_index] = None
+        block_index = slots[0] >> order
+        self._places.append((known_places, block_index))
+        place = known_places[block_index] = make_place(pool, shape, slots)
         return place
 
-    def reasons(self, request: Request, pools: Sequence[Pool]) -> Reasons:
+    def reasons(self, request: Request, pools: Sequence[Pool]) -> RefusalReasons:
         """Return the obstacles for requests of this kind."""
-        kind = (request.size, request.domains, request.gcds, request.allocation)
-        reasons = self._reasons.get(kind)
+        request_kind = (request.size, request.domains, request.gcds, request.allocation)
+        reasons = self._reasons.get(request_kind)
         if reasons is None:
             if len(self._reasons) >= _KINDS_MAX:
                 self._reasons.clear()
-            reasons = self._reasons[kind] = Reasons(self._cluster, pools, request)
+            reasons = self._reasons[request_kind] = RefusalReasons(self._cluster, pools, request)
         return reasons
 
 
 def make_place(pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
     """Return the placement of a shape at these slots, with its blocks in the pool."""
-    _, order, gcd = shape
-    part = 1 << order
-    blocks = tuple(Block(pool.domains[slot // DOMAIN], slot % DOMAIN, part) for slot in slots)
+    _, order, gcd_size = shape
+    block_size = 1 << order
+    blocks = tuple(Block(pool.domains[slot // DOMAIN], slot % DOMAIN, block_size) for slot in slots)
     gcds = blocks
-    if gcd < part:
+    if gcd_size < block_size:
         gcds = tuple(
-            Block(domain, gcd_offset, gcd)
+            Block(domain, gcd_offset, gcd_size)
             for domain, offset, _ in blocks
-            for gcd_offset in range(offset, offset + part, gcd)
+            for gcd_offset in range(offset, offset + block_size, gcd_size)
         )
     return Place(Placement(pool.name, blocks, gcds), pool, slots, order)

@@ -26,7 +26,7 @@ class Shape(NamedTuple):
         return self.domains << self.order
 
 
-class Illegal(Exception):
+class IllegalShape(Exception):
     """No hardware of this kind has the shape. of_size: the size alone is already illegal."""
 
     def __init__(self, rule: str, *, of_size: bool = False) -> None:
@@ -40,86 +40,106 @@ def _listing(sizes: tuple[int, ...]) -> str:
 
 
 def _check_size(family: Family, size: int) -> None:
-    legal, domain_limit = family.partition_sizes_in_domain, family.max_domain_devices
-    if size not in legal and (size <= domain_limit or size % domain_limit):
-        noun = family.device_noun
-        rule = f"a partition has {_listing(legal)} {noun}s, or a multiple of {domain_limit}"
-        raise Illegal(rule, of_size=True)
+    legal_sizes, devices_per_domain = family.partition_sizes_in_domain, family.max_domain_devices
+    if size not in legal_sizes and (size <= devices_per_domain or size % devices_per_domain):
+        device_noun = family.device_noun
+        rule = (
+            f"a partition has {_listing(legal_sizes)} {device_noun}s, or a multiple of "
+            f"{devices_per_domain}"
+        )
+        raise IllegalShape(rule, of_size=True)
 
 
 def _check_gcds(family: Family, size: int, gcds: int) -> None:
-    noun = family.device_noun
+    device_noun = family.device_noun
     if gcds <= 0:
-        raise Illegal("a partition has at least one GCD")
+        raise IllegalShape("a partition has at least one GCD")
     if size % gcds:
-        raise Illegal(f"{size} {noun}s do not divide evenly into {gcds} GCDs")
+        raise IllegalShape(f"{size} {device_noun}s do not divide evenly into {gcds} GCDs")
     if size // gcds not in family.gcd_sizes:
-        raise Illegal(
-            f"a GCD lies in one link domain and has {_listing(family.gcd_sizes)} {noun}s, "
+        raise IllegalShape(
+            f"a GCD lies in one link domain and has {_listing(family.gcd_sizes)} {device_noun}s, "
             f"but {size} in {gcds} make {size // gcds}"
         )
 
 
-def _domain_counts(cluster: Cluster, size: int, gcds: int, requested: int | None) -> list[int]:
-    domain_size, domain_limit = cluster.family.max_domain_devices, len(cluster.domains)
-    if requested is not None and requested <= 0:
-        raise Illegal("a partition lies in at least one link domain")
-    if size > domain_size:
-        counts = [size // domain_size]
+def _domain_counts(
+    cluster: Cluster, size: int, gcds: int, requested_domains: int | None
+) -> list[int]:
+    devices_per_domain, cluster_domains = cluster.family.max_domain_devices, len(cluster.domains)
+    if requested_domains is not None and requested_domains <= 0:
+        raise IllegalShape("a partition lies in at least one link domain")
+    if size > devices_per_domain:
+        domain_counts = [size // devices_per_domain]
     elif size < cluster.family.devices_per_machine:
-        counts = [1]
+        domain_counts = [1]
     else:
-        counts = [1 << i for i in range(size.bit_length())]
-    if requested is not None and requested not in counts:
-        if size > domain_size:
-            raise Illegal(
-                f"more than {domain_size} {cluster.family.device_noun}s take whole link domains: "
-                f"{size} take {counts[0]}"
+        domain_counts = [1 << exponent for exponent in range(size.bit_length())]
+    if requested_domains is not None and requested_domains not in domain_counts:
+        if size > devices_per_domain:
+            raise IllegalShape(
+                f"more than {devices_per_domain} {cluster.family.device_noun}s take whole link "
+                "domains: "
+                f"{size} take {domain_counts[0]}"
             )
-        if counts == [1]:
-            raise Illegal(f"a partition of {size} lies in one machine")
-        raise Illegal(f"{size} do not divide over {requested} link domains into aligned blocks")
-    counts = [count for count in counts if requested in (None, count)]
-    even = [count for count in counts if gcds % count == 0]
-    if not even:
-        raise Illegal(f"a GCD lies in one link domain: {gcds} do not divide over {counts[0]}")
-    fit = [count for count in even if count <= domain_limit]
-    if not fit:
-        raise Illegal(
-            f"cluster {cluster.name} has {domain_limit} link domains, not {even[0]}",
-            of_size=requested is None,
+        if domain_counts == [1]:
+            raise IllegalShape(f"a partition of {size} lies in one machine")
+        raise IllegalShape(
+            f"{size} do not divide over {requested_domains} link domains into aligned blocks"
+        )
+    domain_counts = [
+        domain_count for domain_count in domain_counts if requested_domains in (None, domain_count)
+    ]
+    even_counts = [domain_count for domain_count in domain_counts if gcds % domain_count == 0]
+    if not even_counts:
+        raise IllegalShape(
+            f"a GCD lies in one link domain: {gcds} do not divide over {domain_counts[0]}"
+        )
+    fitting_counts = [
+        domain_count for domain_count in even_counts if domain_count <= cluster_domains
+    ]
+    if not fitting_counts:
+        raise IllegalShape(
+            f"cluster {cluster.name} has {cluster_domains} link domains, not {even_counts[0]}",
+            of_size=requested_domains is None,
         )
     if cluster.topology is ClusterTopology.NONE:
-        if fit[0] > 1:
-            raise Illegal(
+        if fitting_counts[0] > 1:
+            raise IllegalShape(
                 f"no links join the link domains of cluster {cluster.name}",
-                of_size=requested is None,
+                of_size=requested_domains is None,
             )
-        return fit[:1]
-    return fit
+        return fitting_counts[:1]
+    return fitting_counts
 
 
 def shapes(cluster: Cluster, size: int, domains: int | None, gcds: int) -> tuple[Shape, ...]:
     """Return the shapes that fulfil a request, fewest link domains first. Raises Illegal."""
     family = cluster.family
     if size <= 0:
-        raise Illegal("a partition has at least one device", of_size=True)
+        raise IllegalShape("a partition has at least one device", of_size=True)
     _check_size(family, size)
     _check_gcds(family, size, gcds)
-    counts = _domain_counts(cluster, size, gcds, domains)
-    return tuple(Shape(k, (size // k).bit_length() - 1, size // gcds) for k in counts)
+    domain_counts = _domain_counts(cluster, size, gcds, domains)
+    return tuple(
+        Shape(domain_count, (size // domain_count).bit_length() - 1, size // gcds)
+        for domain_count in domain_counts
+    )
 
 
 def sizes(cluster: Cluster, domains: int | None, gcds: int) -> Iterator[int]:
     """Yield every size that `shapes` accepts with these link domains and GCDs, smallest first."""
     family = cluster.family
-    domain_limit = family.max_domain_devices
-    small = (size for size in family.partition_sizes_in_domain if size <= cluster.size)
-    large = (domain_limit * k for k in range(2, min(gcds, len(cluster.domains)) + 1))
-    for size in (*small, *large):
+    devices_per_domain = family.max_domain_devices
+    sizes_in_domain = (size for size in family.partition_sizes_in_domain if size <= cluster.size)
+    sizes_over_domains = (
+        devices_per_domain * domain_count
+        for domain_count in range(2, min(gcds, len(cluster.domains)) + 1)
+    )
+    for size in (*sizes_in_domain, *sizes_over_domains):
         try:
             shapes(cluster, size, domains, gcds)
-        except Illegal:
+        except IllegalShape:
             continue
         yield size
 
@@ -133,42 +153,52 @@ def named_blocks(cluster: Cluster, request: Request) -> tuple[Shape, tuple[Block
     for block in sorted(request.blocks or ()):
         domain, offset, size = block
         if not 0 <= domain < len(cluster.domains):
-            raise Illegal(f"cluster {cluster.name} has no link domain {domain}")
+            raise IllegalShape(f"cluster {cluster.name} has no link domain {domain}")
         if size <= 0 or offset < 0 or offset + size > cluster.domain_size(domain):
-            raise Illegal(
+            raise IllegalShape(
                 f"link domain {domain} has no devices {offset} to {offset + size - 1}, "
                 f"only 0 to {cluster.domain_size(domain) - 1}"
             )
-        last = merged[-1] if merged else None
-        if last is not None and last.domain == domain and last.offset + last.size >= offset:
-            if last.offset + last.size > offset:
-                raise Illegal(f"device {offset} of link domain {domain} is named twice")
-            merged[-1] = Block(domain, last.offset, last.size + size)
+        last_block = merged[-1] if merged else None
+        if (
+            last_block is not None
+            and last_block.domain == domain
+            and last_block.offset + last_block.size >= offset
+        ):
+            if last_block.offset + last_block.size > offset:
+                raise IllegalShape(f"device {offset} of link domain {domain} is named twice")
+            merged[-1] = Block(domain, last_block.offset, last_block.size + size)
         else:
             merged.append(Block(domain, offset, size))
-    total = sum(block.size for block in merged)
-    if request.size not in (0, total):
-        raise Illegal(f"{total} devices are named where {request.size} are asked for")
-    count = len({block.domain for block in merged})
-    if request.domains not in (None, count):
-        raise Illegal(f"the devices named lie in {count} link domains, not {request.domains}")
-    (shape,) = shapes(cluster, total, count, request.gcds)
-    part = 1 << shape.order
-    if len({(block.offset, block.size) for block in merged}) != 1 or merged[0].offset % part:
-        raise Illegal(
-            f"in each link domain the devices are one aligned block of {part}, "
+    device_count = sum(block.size for block in merged)
+    if request.size not in (0, device_count):
+        raise IllegalShape(f"{device_count} devices are named where {request.size} are asked for")
+    domain_count = len({block.domain for block in merged})
+    if request.domains not in (None, domain_count):
+        raise IllegalShape(
+            f"the devices named lie in {domain_count} link domains, not {request.domains}"
+        )
+    (shape,) = shapes(cluster, device_count, domain_count, request.gcds)
+    block_size = 1 << shape.order
+    if len({(block.offset, block.size) for block in merged}) != 1 or merged[0].offset % block_size:
+        raise IllegalShape(
+            f"in each link domain the devices are one aligned block of {block_size}, "
             "everywhere at the same offset"
         )
     return shape, tuple(_in_loop_order(cluster, merged))
 
 
 def _in_loop_order(cluster: Cluster, blocks: list[Block]) -> list[Block]:
-    count, counts = len(blocks), len(cluster.domains)
-    if cluster.topology is not ClusterTopology.LOOPED or count == counts:
+    block_count, domain_count = len(blocks), len(cluster.domains)
+    if cluster.topology is not ClusterTopology.LOOPED or block_count == domain_count:
         return blocks
-    by_domain = {block.domain: block for block in blocks}
-    for start in by_domain:
-        run = [(start + i) % counts for i in range(count)]
-        if by_domain.keys() == set(run):
-            return [by_domain[domain] for domain in run]
-    raise Illegal(f"link domains {_listing(tuple(sorted(by_domain)))} do not lie side by side")
+    blocks_by_domain = {block.domain: block for block in blocks}
+    for start_domain in blocks_by_domain:
+        domain_run = [
+            (start_domain + domain_step) % domain_count for domain_step in range(block_count)
+        ]
+        if blocks_by_domain.keys() == set(domain_run):
+            return [blocks_by_domain[domain] for domain in domain_run]
+    raise IllegalShape(
+        f"link domains {_listing(tuple(sorted(blocks_by_domain)))} do not lie side by side"
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from podwright.placement._tables import HALF_ORDER, QUARTER_ORDER
 
 #: The number of halves in a row. It is so low that an integer of their bits is copied quickly.
-ROW = 256
+HALVES_PER_ROW = 256
 #: The bit of a half, by its place in its row.
-ROW_BIT = [1 << ROW - 1 - i for i in range(ROW)]
+HALF_BITS = [1 << HALVES_PER_ROW - 1 - i for i in range(HALVES_PER_ROW)]
 
 
 class Spot:
@@ -40,6 +40,6 @@ class Spot:
         self.buddy = self.half ^ 1
         self.quarter = slot >> QUARTER_ORDER
         self.other_quarter = self.quarter ^ 1
-        self.row = rows[self.half // ROW]
-        self.bit = ROW_BIT[self.half % ROW]
+        self.row = rows[self.half // HALVES_PER_ROW]
+        self.bit = HALF_BITS[self.half % HALVES_PER_ROW]
         self.bits = 0 if order > QUARTER_ORDER else (1 << (1 << order)) - 1 << (slot & 15)

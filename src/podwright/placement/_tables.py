@@ -15,51 +15,52 @@ QUARTER_FULL = (1 << QUARTER) - 1
 QUARTER_ORDER, HALF_ORDER, WHOLE_ORDER = 4, 5, 6
 #: Added to the partition count of a half that can never be whole, because some of it is drained or
 #: belongs to another allocation. Small partitions do least harm there.
-CRIPPLED = 16
+CRIPPLED_COUNT = 16
 #: From this number on, further partitions beside a half make no difference to it.
 BUDDY_SAME_FROM = 2
 
 NO_FIT = 255
 _HALF_SAME_FROM = 7
-_COUNTS = 64  # the partitions in a half, plus CRIPPLED, stay below this
+_COUNTS = 64  # the partitions in a half, plus CRIPPLED_COUNT, stay below this
 
 
-_SAME = bytes(range(256))
+_IDENTITY_TABLE = bytes(range(256))
 
 
-def _lower(code: int) -> bytes:
+def _lower(hole_code: int) -> bytes:
     """Return a bytes.translate table that turns every code into the lower of it and this one."""
-    return _SAME[:code] + bytes((code,)) * (256 - code)
+    return _IDENTITY_TABLE[:hole_code] + bytes((hole_code,)) * (256 - hole_code)
 
 
-def _higher(code: int) -> bytes:
-    return bytes((code,)) * code + _SAME[code:]
+def _higher_table(hole_code: int) -> bytes:
+    return bytes((hole_code,)) * hole_code + _IDENTITY_TABLE[hole_code:]
 
 
-def _join(table: bytes, pick: Callable[[int], bytes], shift: int) -> bytes:
+def _join(entry_table: bytes, pick_table: Callable[[int], bytes], shift: int) -> bytes:
     """Return the table over masks of twice the width, from the better of both parts' entries.
 
     shift: added to an entry of the upper part, unless that entry means "none".
     """
     return b"".join(
-        table.translate(pick(code + shift if code != NO_FIT else code)) for code in table
+        entry_table.translate(pick_table(hole_code + shift if hole_code != NO_FIT else hole_code))
+        for hole_code in entry_table
     )
 
 
 def _best_holes(order: int) -> bytes:
-    table = bytes((NO_FIT, 0 if order == 0 else NO_FIT))
+    hole_table = bytes((NO_FIT, 0 if order == 0 else NO_FIT))
     for width_order in range(QUARTER_ORDER):
-        table = _join(table, _lower, 1 << width_order)[:-1]
+        hole_table = _join(hole_table, _lower, 1 << width_order)[:-1]
         widest_order = width_order + 1
-        table += bytes((widest_order << 4 if widest_order >= order else NO_FIT,))
-    return table
+        hole_table += bytes((widest_order << 4 if widest_order >= order else NO_FIT,))
+    return hole_table
 
 
 def _largest_holes() -> bytes:
-    table = bytes((0, 1))
+    hole_table = bytes((0, 1))
     for width_order in range(QUARTER_ORDER):
-        table = _join(table, _higher, 0)[:-1] + bytes((width_order + 2,))
-    return table
+        hole_table = _join(hole_table, _higher_table, 0)[:-1] + bytes((width_order + 2,))
+    return hole_table
 
 
 #: BEST_HOLES[order][mask of the free devices]: the smallest hole, the lowest such, that takes an
@@ -84,30 +85,33 @@ def _harm(half_count: int, buddy_count: int) -> float:
     less harm: the chance falls by a factor with each. The factors, and the weight of a whole link
     domain against a half, are those that refused least in simulation; the optimum is flat.
     """
-    half = 0.5**half_count * (1 - 0.5) if half_count < _HALF_SAME_FROM else 0.0
-    spoilt = half_count >= _HALF_SAME_FROM or buddy_count >= BUDDY_SAME_FROM
-    domain = 0.0 if spoilt else 0.55 ** (half_count + buddy_count) * (1 - 0.55)
-    return half + 1.5 * domain
+    half_harm = 0.5**half_count * (1 - 0.5) if half_count < _HALF_SAME_FROM else 0.0
+    domain_is_spoilt = half_count >= _HALF_SAME_FROM or buddy_count >= BUDDY_SAME_FROM
+    domain_harm = 0.0 if domain_is_spoilt else 0.55 ** (half_count + buddy_count) * (1 - 0.55)
+    return half_harm + 1.5 * domain_harm
 
 
 def _files() -> list[list[list[int]]]:
-    same_limit, most_buddy = _HALF_SAME_FROM, BUDDY_SAME_FROM
-    classes = [
+    half_limit, buddy_limit = _HALF_SAME_FROM, BUDDY_SAME_FROM
+    count_pairs = [
         (half_count, buddy_count)
-        for half_count in range(same_limit + 1)
-        for buddy_count in range(most_buddy + 1)
+        for half_count in range(half_limit + 1)
+        for buddy_count in range(buddy_limit + 1)
     ]
-    by_harm = sorted(classes, key=lambda pair: (-_harm(*pair), pair))
-    holes = range(HALF_ORDER + 2)
-    files = {
-        pair: [rank * len(holes) + len(holes) - hole if hole else NOT_FILED for hole in holes]
-        for rank, pair in enumerate(by_harm)
+    pairs_by_harm = sorted(count_pairs, key=lambda count_pair: (-_harm(*count_pair), count_pair))
+    hole_sizes = range(HALF_ORDER + 2)
+    files_by_pair = {
+        count_pair: [
+            harm_rank * len(hole_sizes) + len(hole_sizes) - hole_size if hole_size else NOT_FILED
+            for hole_size in hole_sizes
+        ]
+        for harm_rank, count_pair in enumerate(pairs_by_harm)
     }
-    rows = [
-        [files[half_count, min(buddy_count, most_buddy)] for buddy_count in range(_COUNTS)]
-        for half_count in range(same_limit + 1)
+    file_rows = [
+        [files_by_pair[half_count, min(buddy_count, buddy_limit)] for buddy_count in range(_COUNTS)]
+        for half_count in range(half_limit + 1)
     ]
-    return rows + rows[-1:] * (_COUNTS - len(rows))
+    return file_rows + file_rows[-1:] * (_COUNTS - len(file_rows))
 
 
 #: FILES[half_count][buddy_count][JOINED of a half] is the number of the half's file, where the
@@ -116,8 +120,8 @@ def _files() -> list[list[list[int]]]:
 NOT_FILED = 0
 FILES = _files()
 #: By order: the numbers of the files whose halves take a block of 2**order devices.
-TAKE = [
+FILES_BY_ORDER = [
     sorted({row[hole] for rows in FILES for row in rows for hole in range(order + 1, 7)})
     for order in range(HALF_ORDER + 1)
 ]
-FILE_COUNT = TAKE[0][-1] + 1
+FILE_COUNT = FILES_BY_ORDER[0][-1] + 1

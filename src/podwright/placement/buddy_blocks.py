@@ -16,144 +16,154 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 
-class Blocks:
+class BuddyBlocks:
     """The usable devices of one pod.
 
     capacity: all devices, as bits. grid: another object of the same length, whose tables are
     shared.
     """
 
-    def __init__(self, capacity: int, *, grid: Blocks | None = None) -> None:
+    def __init__(self, capacity: int, *, shared_grid: BuddyBlocks | None = None) -> None:
         self.capacity = capacity
         self.free = capacity
-        length = capacity.bit_length()
+        device_count = capacity.bit_length()
         self._grid: list[int] = (
-            grid._grid if grid else [every(order, length) for order in range(64)]
+            shared_grid._grid
+            if shared_grid
+            else [every(order, device_count) for order in range(64)]
         )
         self.orders = len(self._levels(capacity))
 
     def whole(self, order: int) -> int:
         """Return the number of devices that lie in free blocks of 2**order."""
-        levels = self._levels(self.free)
-        return levels[order].bit_count() << order if order < len(levels) else 0
+        free_levels = self._levels(self.free)
+        return free_levels[order].bit_count() << order if order < len(free_levels) else 0
 
     def wholes(self) -> list[int]:
         """Return `whole` of each order that the pod has."""
-        levels = self._levels(self.free)
-        counts = [level.bit_count() << order for order, level in enumerate(levels)]
-        return counts + [0] * (self.orders - len(counts))
+        free_levels = self._levels(self.free)
+        device_counts = [
+            level_starts.bit_count() << order for order, level_starts in enumerate(free_levels)
+        ]
+        return device_counts + [0] * (self.orders - len(device_counts))
 
     def find(self, order: int) -> int | None:
         """Return where the block for a job of 2**order devices begins, or None.
 
         It lies in the smallest free block that holds it; of equal ones, in the lowest.
         """
-        levels = self._levels(self.free)
-        for level in range(order, len(levels)):
-            starts = levels[level]
-            if level + 1 < len(levels):
-                larger = levels[level + 1]
-                starts &= ~(larger | larger << (1 << level))
-            if starts:
-                return (starts & -starts).bit_length() - 1
+        free_levels = self._levels(self.free)
+        for block_order in range(order, len(free_levels)):
+            block_starts = free_levels[block_order]
+            if block_order + 1 < len(free_levels):
+                larger_starts = free_levels[block_order + 1]
+                block_starts &= ~(larger_starts | larger_starts << (1 << block_order))
+            if block_starts:
+                return (block_starts & -block_starts).bit_length() - 1
         return None
 
-    def take(self, start: int, order: int) -> None:
+    def take(self, block_start: int, order: int) -> None:
         """Take a block."""
-        self.free &= ~block(start, order)
+        self.free &= ~block(block_start, order)
 
-    def give(self, start: int, order: int) -> None:
+    def give(self, block_start: int, order: int) -> None:
         """Give a block back, except for devices that the pod lacks."""
-        self.free |= block(start, order) & self.capacity
+        self.free |= block(block_start, order) & self.capacity
 
-    def _levels(self, free: int) -> list[int]:
+    def _levels(self, free_bits: int) -> list[int]:
         """Return the starts of free blocks as bits, for each order up to the last with any."""
-        levels = []
+        level_starts = []
         order = 0
-        while free:
-            levels.append(free)
-            free &= free >> (1 << order) & self._grid[order + 1]
+        while free_bits:
+            level_starts.append(free_bits)
+            free_bits &= free_bits >> (1 << order) & self._grid[order + 1]
             order += 1
-        return levels
+        return level_starts
 
 
-def fit(blocks: Blocks, orders: Sequence[int]) -> bool:
+def fit(blocks: BuddyBlocks, orders: Sequence[int]) -> bool:
     """Return whether blocks of all these orders fit into what is free together.
 
     orders: the largest first. Placing the largest first makes the answer exact, since blocks are
     aligned powers of two.
     """
-    trial = Blocks(blocks.capacity, grid=blocks)
-    trial.free = blocks.free
+    trial_blocks = BuddyBlocks(blocks.capacity, shared_grid=blocks)
+    trial_blocks.free = blocks.free
     for order in orders:
-        start = trial.find(order)
-        if start is None:
+        block_start = trial_blocks.find(order)
+        if block_start is None:
             return False
-        trial.take(start, order)
+        trial_blocks.take(block_start, order)
     return True
 
 
 def soonest(
     capacity: int,
-    unusable: int,
+    unusable_bits: int,
     occupied: Iterable[tuple[int, Any]],
-    orders: Sequence[int],
+    block_orders: Sequence[int],
     *,
     first: Any,
 ) -> int:
     """Return the blocks of these orders whose jobs end soonest, as bits; 0 if there are too few.
 
-    capacity: all devices. unusable: devices that nobody can use. occupied: the devices of each job,
-    and its end, as values that can be compared. orders: the largest first. first: an end before all
-    others. Of blocks that end together, the one with fewer occupied devices is taken, then the
-    lowest. Since larger blocks are chosen first, each block of an order leaves equally much for the
-    orders that follow.
+    capacity: all devices. unusable_bits: devices that nobody can use. occupied: the devices of each
+    job, and its end, as values that can be compared. block_orders: the largest first. first: an end
+    before all others. Of blocks that end together, the one with fewer occupied devices is taken,
+    then the lowest. Since larger blocks are chosen first, each block of an order leaves equally
+    much for the orders that follow.
     """
-    jobs = list(occupied)
-    chosen = 0
-    for order in orders:
+    occupying_jobs = list(occupied)
+    chosen_bits = 0
+    for order in block_orders:
         ends_by_block: dict[int, tuple[Any, int]] = {}
-        for bits_, end in jobs:
-            low = (bits_ & -bits_).bit_length() - 1 >> order
-            for block_index in range(low, (bits_.bit_length() - 1 >> order) + 1):
+        for job_bits, job_end in occupying_jobs:
+            first_block = (job_bits & -job_bits).bit_length() - 1 >> order
+            for block_index in range(first_block, (job_bits.bit_length() - 1 >> order) + 1):
                 occupied_count = (
-                    bits_ >> (block_index << order) & ((1 << (1 << order)) - 1)
+                    job_bits >> (block_index << order) & ((1 << (1 << order)) - 1)
                 ).bit_count()
                 if occupied_count:
-                    last, count = ends_by_block.get(block_index, (first, 0))
-                    ends_by_block[block_index] = max(last, end), count + occupied_count
-        best: tuple[Any, int, int] | None = None
-        barred = ~capacity | unusable | chosen
+                    last_end, occupied_devices = ends_by_block.get(block_index, (first, 0))
+                    ends_by_block[block_index] = (
+                        max(last_end, job_end),
+                        occupied_devices + occupied_count,
+                    )
+        best_block: tuple[Any, int, int] | None = None
+        barred_bits = ~capacity | unusable_bits | chosen_bits
         for block_index in range(-(-capacity.bit_length() >> order) or 1):
-            if not barred >> (block_index << order) & ((1 << (1 << order)) - 1):
-                last, count = ends_by_block.get(block_index, (first, 0))
-                best = min(best or (last, count, block_index), (last, count, block_index))
-        if best is None:
+            if not barred_bits >> (block_index << order) & ((1 << (1 << order)) - 1):
+                last_end, occupied_devices = ends_by_block.get(block_index, (first, 0))
+                best_block = min(
+                    best_block or (last_end, occupied_devices, block_index),
+                    (last_end, occupied_devices, block_index),
+                )
+        if best_block is None:
             return 0
-        chosen |= block(best[2] << order, order)
-    return chosen
+        chosen_bits |= block(best_block[2] << order, order)
+    return chosen_bits
 
 
-def block(start: int, order: int) -> int:
+def block(block_start: int, order: int) -> int:
     """Return the devices of a block, as bits."""
-    return ((1 << (1 << order)) - 1) << start
+    return ((1 << (1 << order)) - 1) << block_start
 
 
-def every(order: int, length: int) -> int:
-    """Return the multiples of 2**order below `length`, as bits."""
+def every(order: int, bit_length: int) -> int:
+    """Return the multiples of 2**order below `bit_length`, as bits."""
     step = 1 << order
-    if step >= length:
+    if step >= bit_length:
         return 1
-    grid, done = 1, 1
-    while done * step < length:
-        grid |= grid << done * step
-        done *= 2
-    return grid
+    multiples, multiple_count = 1, 1
+    while multiple_count * step < bit_length:
+        multiples |= multiples << multiple_count * step
+        multiple_count *= 2
+    return multiples
 
 
-def bits(places: Iterable[int]) -> int:
+def bits(positions: Iterable[int]) -> int:
     """Return a set of places as bits."""
-    out = 0
-    for place in places:
-        out |= 1 << place
-    return out
+    bit_set = 0
+    for position in positions:
+        bit_set |= 1 << position
+    return bit_set

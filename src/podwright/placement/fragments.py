@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from podwright.fabric import Family
-from podwright.placement.buddy_blocks import Blocks
+from podwright.placement.buddy_blocks import BuddyBlocks
 
 
 class SizeFit(NamedTuple):
@@ -31,40 +31,49 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
     domains: for each part, whether each device is free. One request may have only devices of one
     part: of a link domain, or of an allocation's share of it.
     """
-    aligned, per = family.block_rule.aligned, family.devices_per_machine
-    counts: dict[int, int] = {}
-    free = 0
-    for domain in domains:
-        free += sum(domain)
-        places = _aligned(domain) if aligned else _machines(domain, per)
-        for order, count in enumerate(places):
-            counts[order] = counts.get(order, 0) + count
-    legal = family.sizes(1 << max(counts, default=0))
+    is_aligned, devices_per_machine = family.block_rule.aligned, family.devices_per_machine
+    counts_by_order: dict[int, int] = {}
+    free_devices = 0
+    for free_flags in domains:
+        free_devices += sum(free_flags)
+        block_counts = (
+            _aligned(free_flags) if is_aligned else _machines(free_flags, devices_per_machine)
+        )
+        for order, block_count in enumerate(block_counts):
+            counts_by_order[order] = counts_by_order.get(order, 0) + block_count
+    legal_sizes = family.sizes(1 << max(counts_by_order, default=0))
     return [
-        SizeFit(1 << order, count, free - (count << order))
-        for order, count in sorted(counts.items())
-        if 1 << order in legal
+        SizeFit(1 << order, block_count, free_devices - (block_count << order))
+        for order, block_count in sorted(counts_by_order.items())
+        if 1 << order in legal_sizes
     ]
 
 
 @lru_cache(maxsize=64)
-def _empty(length: int) -> Blocks:
-    return Blocks((1 << length) - 1)
+def _empty(device_count: int) -> BuddyBlocks:
+    return BuddyBlocks((1 << device_count) - 1)
 
 
-def _aligned(domain: Sequence[bool]) -> list[int]:
+def _aligned(free_flags: Sequence[bool]) -> list[int]:
     """Return, by order, the number of free blocks whose start is a multiple of their size."""
-    grid = _empty(len(domain))
-    blocks = Blocks(grid.capacity, grid=grid)
-    blocks.free = sum(1 << place for place, free in enumerate(domain) if free)
-    return [full_blocks >> order for order, full_blocks in enumerate(blocks.wholes())]
+    empty_blocks = _empty(len(free_flags))
+    domain_blocks = BuddyBlocks(empty_blocks.capacity, shared_grid=empty_blocks)
+    domain_blocks.free = sum(
+        1 << device_index for device_index, is_free in enumerate(free_flags) if is_free
+    )
+    return [whole_devices >> order for order, whole_devices in enumerate(domain_blocks.wholes())]
 
 
-def _machines(domain: Sequence[bool], per: int) -> list[int]:
+def _machines(free_flags: Sequence[bool], devices_per_machine: int) -> list[int]:
     """Return, by order, the number of free blocks inside one machine, or of whole machines."""
-    free = [sum(domain[start : start + per]) for start in range(0, len(domain), per)]
-    full_machines = sum(count == per for count in free)
+    free_counts = [
+        sum(free_flags[machine_start : machine_start + devices_per_machine])
+        for machine_start in range(0, len(free_flags), devices_per_machine)
+    ]
+    full_machines = sum(free_count == devices_per_machine for free_count in free_counts)
     return [
-        sum(count // size for count in free) if size <= per else full_machines * per // size
-        for size in (1 << order for order in range(len(domain).bit_length()))
+        sum(free_count // block_size for free_count in free_counts)
+        if block_size <= devices_per_machine
+        else full_machines * devices_per_machine // block_size
+        for block_size in (1 << order for order in range(len(free_flags).bit_length()))
     ]

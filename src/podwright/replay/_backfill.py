@@ -28,28 +28,35 @@ class Profile:
         """The units that are free at the beginning."""
         return self._free[0]
 
-    def earliest(self, units: int, length: float, until: float) -> float:
+    def earliest(self, units: int, duration_s: float, latest_start: float) -> float:
         """Return when `units` are first free for the whole length; infinite if not before
-        `until`.
+        `latest_start`.
         """
-        times, free = self._times, self._free
-        index = 0
-        while index < len(times) and times[index] <= until:
-            if free[index] < units:
-                index += 1
+        times, free_units = self._times, self._free
+        start_index = 0
+        while start_index < len(times) and times[start_index] <= latest_start:
+            if free_units[start_index] < units:
+                start_index += 1
                 continue
-            end, stop = times[index] + length, index + 1
-            while stop < len(times) and times[stop] < end and free[stop] >= units:
-                stop += 1
-            if stop == len(times) or times[stop] >= end:
-                return times[index]
-            index = stop
+            interval_end, stop_index = times[start_index] + duration_s, start_index + 1
+            while (
+                stop_index < len(times)
+                and times[stop_index] < interval_end
+                and free_units[stop_index] >= units
+            ):
+                stop_index += 1
+            if stop_index == len(times) or times[stop_index] >= interval_end:
+                return times[start_index]
+            start_index = stop_index
         return math.inf
 
     def reserve(self, begin: float, end: float, units: int) -> None:
         """Take these units out of the profile for that time."""
-        first, last = self._cut(begin), self._cut(end) if end < math.inf else len(self._times)
-        for index in range(first, last):
+        first_index, end_index = (
+            self._cut(begin),
+            self._cut(end) if end < math.inf else len(self._times),
+        )
+        for index in range(first_index, end_index):
             self._free[index] -= units
 
     def _cut(self, time: float) -> int:

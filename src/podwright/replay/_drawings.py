@@ -19,7 +19,7 @@ mpl.rcParams["svg.fonttype"] = "none"
 _DAY, _HOUR = 86400.0, 3600.0
 #: The limit of jobs that are drawn one by one. A longer trace is drawn only for its first days that
 #: have at most that many.
-_GANTT = 3000
+_GANTT_BAR_LIMIT = 3000
 
 
 def used(report: Report) -> Figure:
@@ -27,55 +27,68 @@ def used(report: Report) -> Figure:
     outcomes = report.outcomes
     figure = Figure(figsize=(10, 1.7 * len(outcomes) + 0.6), layout="constrained")
     axes = figure.subplots(len(outcomes), 1, sharex=True, squeeze=False)[:, 0]
-    last = int(report.trace.span / outcomes[0].series.width) + 1
-    for axis, out in zip(axes, outcomes, strict=True):
-        width = out.series.width
-        parts = [np.asarray(part)[:last] / width for part in _parts(out)]
-        days = (np.arange(len(parts[0])) + 0.5) * width / _DAY
+    bin_count = int(report.trace.span / outcomes[0].series.width) + 1
+    for axis, outcome in zip(axes, outcomes, strict=True):
+        bin_seconds = outcome.series.width
+        device_areas = [np.asarray(area)[:bin_count] / bin_seconds for area in _parts(outcome)]
+        bin_days = (np.arange(len(device_areas[0])) + 0.5) * bin_seconds / _DAY
         axis.stackplot(
-            days,
-            *parts,
+            bin_days,
+            *device_areas,
             labels=("asked for and in use", "rounded up", "free, of no use"),
             colors=("#2a6f97", "#a9d6e5", "#e07a5f"),
             linewidth=0,
         )
-        axis.axhline(out.size, color="#444", linewidth=0.8)
-        axis.set_title(out.way, loc="left", fontsize=10)
-        axis.set_ylim(0, out.size * 1.05)
+        axis.axhline(outcome.size, color="#444", linewidth=0.8)
+        axis.set_title(outcome.way, loc="left", fontsize=10)
+        axis.set_ylim(0, outcome.size * 1.05)
         axis.set_ylabel("devices")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
-    axes[-1].set_xlim(0, last * outcomes[0].series.width / _DAY)
+    axes[-1].set_xlim(0, bin_count * outcomes[0].series.width / _DAY)
     axes[-1].set_xlabel("days")
     return figure
 
 
-def _parts(out: Outcome) -> list[Any]:
-    useful = np.asarray(out.series.useful)
-    occupied = np.asarray(out.series.occupied)
-    return [useful, np.maximum(0.0, occupied - useful), np.asarray(out.series.stuck)]
+def _parts(outcome: Outcome) -> list[Any]:
+    useful = np.asarray(outcome.series.useful)
+    occupied = np.asarray(outcome.series.occupied)
+    return [useful, np.maximum(0.0, occupied - useful), np.asarray(outcome.series.stuck)]
 
 
 def waits(report: Report) -> Figure:
     """Draw the median and the 95th percentile of the waits of each size of jobs."""
-    rows = report.figures["ways"]
-    sizes = sorted({size["to"] for row in rows for size in row["by_size"]})
+    way_rows = report.figures["ways"]
+    upper_sizes = sorted({size["to"] for way_row in way_rows for size in way_row["by_size"]})
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     axis = figure.subplots()
-    broad = 0.8 / len(rows)
-    for row_index, row in enumerate(rows):
-        known = {size["to"]: size["wait"] for size in row["by_size"]}
-        for key, alpha in (("p95", 0.45), ("p50", 1.0)):
-            heights = [known[s][key] / _HOUR if s in known else 0.0 for s in sizes]
-            places = np.arange(len(sizes)) - 0.4 + (row_index + 0.5) * broad
-            label = f"{row['way']}, {key}"
-            axis.bar(places, heights, broad * 0.9, color=f"C{row_index}", alpha=alpha, label=label)
+    bar_width = 0.8 / len(way_rows)
+    for way_index, way_row in enumerate(way_rows):
+        waits_by_size = {size["to"]: size["wait"] for size in way_row["by_size"]}
+        for percentile, alpha in (("p95", 0.45), ("p50", 1.0)):
+            wait_hours = [
+                waits_by_size[upper_size][percentile] / _HOUR
+                if upper_size in waits_by_size
+                else 0.0
+                for upper_size in upper_sizes
+            ]
+            bar_positions = np.arange(len(upper_sizes)) - 0.4 + (way_index + 0.5) * bar_width
+            bar_label = f"{way_row['way']}, {percentile}"
+            axis.bar(
+                bar_positions,
+                wait_hours,
+                bar_width * 0.9,
+                color=f"C{way_index}",
+                alpha=alpha,
+                label=bar_label,
+            )
     axis.set_xticks(
-        range(len(sizes)), [f"up to {size}" if size > 2 else str(size) for size in sizes]
+        range(len(upper_sizes)),
+        [f"up to {size}" if size > 2 else str(size) for size in upper_sizes],
     )
     axis.set_yscale("symlog", linthresh=0.1)
     axis.set_xlabel("devices")
     axis.set_ylabel("hours")
-    figure.legend(loc="outside upper left", fontsize=8, ncols=len(rows))
+    figure.legend(loc="outside upper left", fontsize=8, ncols=len(way_rows))
     return figure
 
 
@@ -84,59 +97,75 @@ def distribution(report: Report) -> Figure:
     way.
     """
     figure = Figure(figsize=(10, 3.6), layout="constrained")
-    ways, sizes = figure.subplots(1, 2, sharey=True)
-    eligible = np.asarray(report.trace.eligible)
-    for out in report.outcomes:
-        _share(ways, np.asarray(out.start_times) - eligible, out.way)
-    first = report.outcomes[0]
-    waited = np.asarray(first.start_times) - eligible
-    devices = np.asarray(report.trace.devices)
-    for size in report.figures["ways"][0]["by_size"]:
-        of_size = (devices >= size["from"]) & (devices <= size["to"])
-        _share(sizes, waited[of_size], size_range(size))
-    for axis in (ways, sizes):
+    way_axis, size_axis = figure.subplots(1, 2, sharey=True)
+    eligible_times = np.asarray(report.trace.eligible)
+    for outcome in report.outcomes:
+        _share(way_axis, np.asarray(outcome.start_times) - eligible_times, outcome.way)
+    first_outcome = report.outcomes[0]
+    first_waits = np.asarray(first_outcome.start_times) - eligible_times
+    job_devices = np.asarray(report.trace.devices)
+    for size_row in report.figures["ways"][0]["by_size"]:
+        size_mask = (job_devices >= size_row["from"]) & (job_devices <= size_row["to"])
+        _share(size_axis, first_waits[size_mask], size_range(size_row))
+    for axis in (way_axis, size_axis):
         axis.set_xscale("log")
         axis.set_xlabel("hours of waiting, at most")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
-    ways.set_ylabel("% of the jobs")
-    ways.set_title("all jobs", loc="left", fontsize=10)
-    sizes.set_title(f"by devices, {first.way}", loc="left", fontsize=10)
+    way_axis.set_ylabel("% of the jobs")
+    way_axis.set_title("all jobs", loc="left", fontsize=10)
+    size_axis.set_title(f"by devices, {first_outcome.way}", loc="left", fontsize=10)
     return figure
 
 
-def _share(axis: Any, waits: Any, label: str) -> None:
-    values = np.sort(np.maximum(waits[~np.isnan(waits)], 1.0)) / _HOUR
-    if not len(values):
+def _share(axis: Any, waits: Any, curve_label: str) -> None:
+    wait_hours = np.sort(np.maximum(waits[~np.isnan(waits)], 1.0)) / _HOUR
+    if not len(wait_hours):
         return
-    points = np.linspace(0, len(values) - 1, min(500, len(values))).astype(int)
-    axis.plot(values[points], 100 * (points + 1) / len(values), label=label)
+    sample_indices = np.linspace(0, len(wait_hours) - 1, min(500, len(wait_hours))).astype(int)
+    axis.plot(
+        wait_hours[sample_indices], 100 * (sample_indices + 1) / len(wait_hours), label=curve_label
+    )
 
 
 def gantt(report: Report) -> Figure:
     """Draw devices by time, with a bar for each job, as wide as its devices."""
-    out, trace = report.outcomes[0], report.trace
-    where = np.asarray(out.where).reshape(-1, 3)[:_GANTT]
-    when = np.asarray(out.when).reshape(-1, 2)[:_GANTT] / _DAY
-    jobs, left, right = where[:, 0], when[:, 0], when[:, 1]
-    low, high = where[:, 1], where[:, 1] + where[:, 2]
-    corners = np.stack(
-        [np.stack(xy, axis=1) for xy in ((left, low), (right, low), (right, high), (left, high))],
+    outcome, trace = report.outcomes[0], report.trace
+    device_rows = np.asarray(outcome.where).reshape(-1, 3)[:_GANTT_BAR_LIMIT]
+    time_rows = np.asarray(outcome.when).reshape(-1, 2)[:_GANTT_BAR_LIMIT] / _DAY
+    jobs, begin_days, end_days = device_rows[:, 0], time_rows[:, 0], time_rows[:, 1]
+    first_device, end_device = device_rows[:, 1], device_rows[:, 1] + device_rows[:, 2]
+    bar_corners = np.stack(
+        [
+            np.stack(corner, axis=1)
+            for corner in (
+                (begin_days, first_device),
+                (end_days, first_device),
+                (end_days, end_device),
+                (begin_days, end_device),
+            )
+        ],
         axis=1,
     )
-    users = np.asarray(trace.user)[jobs]
+    user_indices = np.asarray(trace.user)[jobs]
     figure = Figure(figsize=(10, 5), layout="constrained")
     axis = figure.subplots()
-    colours = mpl.colormaps["tab20"](users % 20)
+    bar_colours = mpl.colormaps["tab20"](user_indices % 20)
     axis.add_collection(
-        PolyCollection(list(corners), facecolors=colours, edgecolors="white", linewidths=0.2)
+        PolyCollection(
+            list(bar_corners), facecolors=bar_colours, edgecolors="white", linewidths=0.2
+        )
     )
-    axis.set_xlim(float(np.nanmin(left)), float(np.nanmax(right)))
-    axis.set_ylim(0, out.size)
-    axis.set_xlabel("days; a colour for each user" + _first(len(out.where) // 3))
+    axis.set_xlim(float(np.nanmin(begin_days)), float(np.nanmax(end_days)))
+    axis.set_ylim(0, outcome.size)
+    axis.set_xlabel("days; a colour for each user" + _first(len(outcome.where) // 3))
     axis.set_ylabel("device")
     return figure
 
 
-def _first(bars: int) -> str:
-    return f"; the first {_GANTT} of {bars} bars" if bars > _GANTT else ""
+def _first(bar_count: int) -> str:
+    return (
+        f"; the first {_GANTT_BAR_LIMIT} of {bar_count} bars"
+        if bar_count > _GANTT_BAR_LIMIT
+        else ""
+    )

@@ -12,54 +12,58 @@ from podwright.replay.traces._trace import Trace
 #: A shorter run time counts as this many seconds in a bounded slowdown (Feitelson's, 10 s).
 _BOUND_S = 10.0
 _PERCENT = (50, 95, 99)
-_USER_JOBS = 5
+_MIN_USER_JOBS = 5
 
 
-def figures(trace: Trace, out: Outcome) -> WayFigures:
+def figures(trace: Trace, outcome: Outcome) -> WayFigures:
     """Return all figures of a way.
 
     Shares are of the way's devices until the last submission. Times are in seconds.
     """
-    eligible = trace.eligible if out.eligible is None else out.eligible
-    ran = [job for job, began in enumerate(out.start_times) if not math.isnan(began)]
-    waits = [max(0.0, out.start_times[job] - eligible[job]) for job in ran]
-    series = out.series
-    window = max(trace.span, 1.0)
-    area = out.size * window
-    values: WayFigures = {
-        "way": out.way,
-        "devices": out.size,
-        "jobs": len(ran),
-        "refused": dict(sorted(out.refused.items())),
-        "refused_device_hours": out.refused_seconds / 3600,
-        "used": until(series.useful, series.width, window) / area,
-        "held": until(series.occupied, series.width, window) / area,
-        "free_of_no_use": until(series.stuck, series.width, window) / area,
-        "makespan_s": max((end for end in out.end_times if not math.isnan(end)), default=0.0),
+    eligible = trace.eligible if outcome.eligible is None else outcome.eligible
+    ran_jobs = [
+        job for job, start_time in enumerate(outcome.start_times) if not math.isnan(start_time)
+    ]
+    waits = [max(0.0, outcome.start_times[job] - eligible[job]) for job in ran_jobs]
+    series = outcome.series
+    window_s = max(trace.span, 1.0)
+    device_seconds = outcome.size * window_s
+    way_figures: WayFigures = {
+        "way": outcome.way,
+        "devices": outcome.size,
+        "jobs": len(ran_jobs),
+        "refused": dict(sorted(outcome.refused.items())),
+        "refused_device_hours": outcome.refused_seconds / 3600,
+        "used": until(series.useful, series.width, window_s) / device_seconds,
+        "held": until(series.occupied, series.width, window_s) / device_seconds,
+        "free_of_no_use": until(series.stuck, series.width, window_s) / device_seconds,
+        "makespan_s": max(
+            (end_time for end_time in outcome.end_times if not math.isnan(end_time)), default=0.0
+        ),
         "wait": spread(waits),
-        "bounded_slowdown": spread(bounded_slowdowns(trace, ran, waits)),
-        "by_size": by_size(trace, ran, waits),
-        "users": by_user(trace, ran, waits),
-        "events": out.events,
-        "simpler": list(out.simpler),
+        "bounded_slowdown": spread(bounded_slowdowns(trace, ran_jobs, waits)),
+        "by_size": by_size(trace, ran_jobs, waits),
+        "users": by_user(trace, ran_jobs, waits),
+        "events": outcome.events,
+        "simpler": list(outcome.simpler),
     }
-    if out.moves:
-        values["moves"] = out.moves
-        values["moved_device_hours"] = out.moved_seconds / 3600
-    if out.failed:
-        values["ended_by_failures"] = out.failed
-    if out.wide_jobs:
-        values["extra_link_domains"] = out.extra_domains / out.wide_jobs
-    return values
+    if outcome.moves:
+        way_figures["moves"] = outcome.moves
+        way_figures["moved_device_hours"] = outcome.moved_seconds / 3600
+    if outcome.failed:
+        way_figures["ended_by_failures"] = outcome.failed
+    if outcome.wide_jobs:
+        way_figures["extra_link_domains"] = outcome.extra_domains / outcome.wide_jobs
+    return way_figures
 
 
-def until(values: Sequence[float], width: float, window: float) -> float:
+def until(bin_areas: Sequence[float], bin_seconds: float, window_s: float) -> float:
     """Return the area of a series before a moment."""
-    full_windows = int(window / width)
-    total = sum(values[:full_windows])
-    if full_windows < len(values):
-        total += values[full_windows] * (window - full_windows * width) / width
-    return total
+    full_bins = int(window_s / bin_seconds)
+    total_area = sum(bin_areas[:full_bins])
+    if full_bins < len(bin_areas):
+        total_area += bin_areas[full_bins] * (window_s - full_bins * bin_seconds) / bin_seconds
+    return total_area
 
 
 def bounded_slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float]) -> list[float]:
@@ -72,23 +76,25 @@ def bounded_slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float])
 
 def spread(values: Iterable[float]) -> Spread:
     """Return the mean and the percentiles, interpolated linearly between neighbours."""
-    order = sorted(values)
-    if not order:
-        return {"mean": 0.0, **{f"p{p}": 0.0 for p in _PERCENT}}
-    out = {"mean": math.fsum(order) / len(order)}
+    sorted_values = sorted(values)
+    if not sorted_values:
+        return {"mean": 0.0, **{f"p{percentile}": 0.0 for percentile in _PERCENT}}
+    spread_values = {"mean": math.fsum(sorted_values) / len(sorted_values)}
     for percent in _PERCENT:
-        place = percent / 100 * (len(order) - 1)
-        low = int(place)
-        high = min(low + 1, len(order) - 1)
-        out[f"p{percent}"] = order[low] + (order[high] - order[low]) * (place - low)
-    return out
+        position = percent / 100 * (len(sorted_values) - 1)
+        lower_index = int(position)
+        upper_index = min(lower_index + 1, len(sorted_values) - 1)
+        spread_values[f"p{percent}"] = sorted_values[lower_index] + (
+            sorted_values[upper_index] - sorted_values[lower_index]
+        ) * (position - lower_index)
+    return spread_values
 
 
-def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[SizeFigures]:
+def by_size(trace: Trace, ran_jobs: Sequence[int], waits: Sequence[float]) -> list[SizeFigures]:
     """Return the figures of jobs of 1, 2, 3 to 4, 5 to 8 ... devices."""
-    levels: dict[int, list[tuple[int, float]]] = {}
-    for job, wait in zip(ran, waits, strict=True):
-        levels.setdefault((trace.devices[job] - 1).bit_length(), []).append((job, wait))
+    waits_by_level: dict[int, list[tuple[int, float]]] = {}
+    for job, wait in zip(ran_jobs, waits, strict=True):
+        waits_by_level.setdefault((trace.devices[job] - 1).bit_length(), []).append((job, wait))
     return [
         {
             "from": (1 << level - 1) + 1 if level > 1 else 1 << level,
@@ -97,50 +103,60 @@ def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[Si
             "device_hours": sum(trace.devices[job] * trace.runtime[job] for job, _ in waits) / 3600,
             "wait": spread(wait for _, wait in waits),
         }
-        for level, waits in sorted(levels.items())
+        for level, waits in sorted(waits_by_level.items())
     ]
 
 
 def by_user(
-    trace: Trace, ran: Sequence[int], waits: Sequence[float], count: int = 5
+    trace: Trace, ran_jobs: Sequence[int], waits: Sequence[float], user_limit: int = 5
 ) -> list[UserFigures]:
     """Return the users with the longest mean waits, among those with five jobs or more."""
     if len(trace.users) < 2:
         return []
-    jobs = [0] * len(trace.users)
-    waited, used = [0.0] * len(jobs), [0.0] * len(jobs)
-    for job, wait in zip(ran, waits, strict=True):
+    job_counts = [0] * len(trace.users)
+    wait_totals_s, device_hours = [0.0] * len(job_counts), [0.0] * len(job_counts)
+    for job, wait in zip(ran_jobs, waits, strict=True):
         user = trace.user[job]
-        jobs[user] += 1
-        waited[user] += wait
-        used[user] += trace.devices[job] * trace.runtime[job] / 3600
-    many = [user for user, number in enumerate(jobs) if number >= _USER_JOBS]
+        job_counts[user] += 1
+        wait_totals_s[user] += wait
+        device_hours[user] += trace.devices[job] * trace.runtime[job] / 3600
+    frequent_users = [
+        user for user, job_count in enumerate(job_counts) if job_count >= _MIN_USER_JOBS
+    ]
     return [
         {
             "user": trace.users[user],
-            "jobs": jobs[user],
-            "device_hours": used[user],
-            "mean_wait_s": waited[user] / jobs[user],
+            "jobs": job_counts[user],
+            "device_hours": device_hours[user],
+            "mean_wait_s": wait_totals_s[user] / job_counts[user],
         }
-        for user in sorted(many, key=lambda user: (-waited[user] / jobs[user], user))[:count]
+        for user in sorted(
+            frequent_users, key=lambda user: (-wait_totals_s[user] / job_counts[user], user)
+        )[:user_limit]
     ]
 
 
-def distance(trace: Trace, replayed: WayFigures) -> Distance:
+def distance(trace: Trace, simulated_figures: WayFigures) -> Distance:
     """Return how far a simulation is from the record: each recorded value beside the
     simulated one.
     """
-    ran = [job for job, start in enumerate(trace.start) if not math.isnan(start)]
-    waits = [max(0.0, trace.start[job] - trace.eligible[job]) for job in ran]
-    span = max(trace.span, 1.0)
-    used = 0.0
-    for job in ran:
+    ran_jobs = [job for job, start_time in enumerate(trace.start) if not math.isnan(start_time)]
+    waits = [max(0.0, trace.start[job] - trace.eligible[job]) for job in ran_jobs]
+    span_s = max(trace.span, 1.0)
+    used_device_s = 0.0
+    for job in ran_jobs:
         begin, end = trace.start[job], trace.start[job] + trace.runtime[job]
-        used += max(0.0, min(end, span) - max(begin, 0.0)) * trace.devices[job]
-    recorded, slow = spread(waits), spread(bounded_slowdowns(trace, ran, waits))
+        used_device_s += max(0.0, min(end, span_s) - max(begin, 0.0)) * trace.devices[job]
+    recorded_waits, recorded_slowdowns = (
+        spread(waits),
+        spread(bounded_slowdowns(trace, ran_jobs, waits)),
+    )
     return {
-        "wait_p50_s": [recorded["p50"], replayed["wait"]["p50"]],
-        "wait_p95_s": [recorded["p95"], replayed["wait"]["p95"]],
-        "bounded_slowdown_mean": [slow["mean"], replayed["bounded_slowdown"]["mean"]],
-        "used": [used / span / replayed["devices"], replayed["used"]],
+        "wait_p50_s": [recorded_waits["p50"], simulated_figures["wait"]["p50"]],
+        "wait_p95_s": [recorded_waits["p95"], simulated_figures["wait"]["p95"]],
+        "bounded_slowdown_mean": [
+            recorded_slowdowns["mean"],
+            simulated_figures["bounded_slowdown"]["mean"],
+        ],
+        "used": [used_device_s / span_s / simulated_figures["devices"], simulated_figures["used"]],
     }

@@ -25,31 +25,36 @@ class Series:
     stuck: array[float] = field(default_factory=lambda: array("d"))
 
     @classmethod
-    def over(cls, span: float) -> Self:
+    def over(cls, span_s: float) -> Self:
         """Return bins for this many seconds, and one for everything later."""
-        width = max(60.0, span / _BINS)
-        return cls(width, int(span / width) + 2)
+        bin_seconds = max(60.0, span_s / _BINS)
+        return cls(bin_seconds, int(span_s / bin_seconds) + 2)
 
     def add(self, begin: float, end: float, useful: float, occupied: float, stuck: float) -> None:
         """Add these numbers of devices for the time between two moments."""
         if end <= begin:
             return
-        width, late = self.width, self.bins - 1
-        bucket, last = min(late, int(begin / width)), min(late, int(end / width))
-        while len(self.useful) <= last:
+        bin_seconds, last_bin = self.width, self.bins - 1
+        bin_index, end_bin = (
+            min(last_bin, int(begin / bin_seconds)),
+            min(last_bin, int(end / bin_seconds)),
+        )
+        while len(self.useful) <= end_bin:
             self.useful.append(0.0)
             self.occupied.append(0.0)
             self.stuck.append(0.0)
         while begin < end:
-            step = (end if bucket >= late else min(end, (bucket + 1) * width)) - begin
-            if step > 0:
-                self.useful[bucket] += step * useful
-                self.occupied[bucket] += step * occupied
-                self.stuck[bucket] += step * stuck
-            begin += step
-            bucket += 1
-            if step <= 0:  # rounding: the step ended on a bin's edge
-                begin = max(begin, bucket * width)
+            step_seconds = (
+                end if bin_index >= last_bin else min(end, (bin_index + 1) * bin_seconds)
+            ) - begin
+            if step_seconds > 0:
+                self.useful[bin_index] += step_seconds * useful
+                self.occupied[bin_index] += step_seconds * occupied
+                self.stuck[bin_index] += step_seconds * stuck
+            begin += step_seconds
+            bin_index += 1
+            if step_seconds <= 0:  # rounding: the step ended on a bin's edge
+                begin = max(begin, bin_index * bin_seconds)
 
 
 @dataclass
@@ -82,11 +87,11 @@ class Outcome:
     wide_jobs: int = 0
     simpler: tuple[str, ...] = ()
 
-    def leaves(self, job: int, row: int, time: float) -> None:
-        """Note that a job leaves at `time` the devices that it has had since that row of
-        `where`.
+    def leaves(self, job: int, row_index: int, leave_time: float) -> None:
+        """Note that a job leaves at `leave_time` the devices that it has had since that row of
+        `device_rows`.
         """
-        where, when = self.where, self.when
-        while 3 * row < len(where) and where[3 * row] == job:
-            when[2 * row + 1] = time
-            row += 1
+        device_rows, time_rows = self.where, self.when
+        while 3 * row_index < len(device_rows) and device_rows[3 * row_index] == job:
+            time_rows[2 * row_index + 1] = leave_time
+            row_index += 1

@@ -97,31 +97,31 @@ def run_each(
     processes: how many run at once; 0: as many as cores. Raises SimulationFailed. The processes end
     with this call, however it ends.
     """
-    at_once = max(1, min(processes or os.cpu_count() or 1, len(simulations)))
-    if at_once == 1:
+    process_count = max(1, min(processes or os.cpu_count() or 1, len(simulations)))
+    if process_count == 1:
         return _one_by_one(simulations, progress)
-    return _Pool(simulations, at_once, progress).run()
+    return _Pool(simulations, process_count, progress).run()
 
 
 def _one_by_one(simulations: Sequence[Simulation[R]], progress: Progress | None) -> list[R]:
     results: list[R] = []
-    total, before = sum(simulation.jobs for simulation in simulations), 0
+    total_jobs, jobs_before = sum(simulation.jobs for simulation in simulations), 0
     for simulation in simulations:
 
-        def report(done: int, _: int, before: int = before) -> None:
+        def report(done: int, _: int, jobs_before: int = jobs_before) -> None:
             if progress:
-                progress(before + done, total)
+                progress(jobs_before + done, total_jobs)
 
         results.append(simulation.run(report))
-        before += simulation.jobs
+        jobs_before += simulation.jobs
     return results
 
 
 class _Pool(Generic[R]):
     def __init__(
-        self, simulations: Sequence[Simulation[R]], at_once: int, progress: Progress | None
+        self, simulations: Sequence[Simulation[R]], process_count: int, progress: Progress | None
     ) -> None:
-        self._simulations, self._at_once = simulations, at_once
+        self._simulations, self._at_once = simulations, process_count
         self._progress = progress
         self._done = [0] * len(simulations)
         self._context = multiprocessing.get_context("spawn")
@@ -129,71 +129,75 @@ class _Pool(Generic[R]):
 
     def run(self) -> list[R]:
         results: dict[int, R] = {}
-        waiting = list(range(len(self._simulations)))[::-1]
+        waiting_indices = list(range(len(self._simulations)))[::-1]
         try:
-            while waiting or self._running:
-                while waiting and len(self._running) < self._at_once:
-                    self._begin(waiting.pop())
+            while waiting_indices or self._running:
+                while waiting_indices and len(self._running) < self._at_once:
+                    self._begin(waiting_indices.pop())
                 for connection in wait(list(self._running)):
                     assert isinstance(connection, Connection)
-                    number, process = self._running[connection]
+                    simulation_index, process = self._running[connection]
                     try:
-                        message = connection.recv()
+                        pipe_message = connection.recv()
                     except (EOFError, ConnectionError):
-                        raise self._failed(number, process) from None
-                    if isinstance(message, int):
-                        self._report(number, message)
-                    elif isinstance(message, str):
-                        raise SimulationFailed(message)
+                        raise self._failed(simulation_index, process) from None
+                    if isinstance(pipe_message, int):
+                        self._report(simulation_index, pipe_message)
+                    elif isinstance(pipe_message, str):
+                        raise SimulationFailed(pipe_message)
                     else:
-                        results[number] = message
+                        results[simulation_index] = pipe_message
                         del self._running[connection]
                         connection.close()
                         process.join()
-                        self._report(number, self._simulations[number].jobs)
+                        self._report(simulation_index, self._simulations[simulation_index].jobs)
         finally:
             for _, process in self._running.values():
                 process.terminate()
             for _, process in self._running.values():
                 process.join()
-        return [results[number] for number in range(len(self._simulations))]
+        return [results[simulation_index] for simulation_index in range(len(self._simulations))]
 
-    def _begin(self, number: int) -> None:
-        own_end, theirs = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(theirs,), daemon=True)
+    def _begin(self, simulation_index: int) -> None:
+        parent_end, child_end = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(child_end,), daemon=True)
         # Ctrl-C reaches the whole process group, and a process that has just begun would die of it
         # with a traceback. The tracker is started before, because starting it unblocks the signal.
         resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        former_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
-            self._running[own_end] = number, process
+            self._running[parent_end] = simulation_index, process
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, former_mask)
+        child_end.close()
         # The task does not travel as an argument: a large one does not fit into the pipe, and the
         # parent would wait for ever if the process ended before it read the pipe.
         try:
-            own_end.send(self._simulations[number])
+            parent_end.send(self._simulations[simulation_index])
         except ConnectionError:
-            raise self._failed(number, process) from None
+            raise self._failed(simulation_index, process) from None
 
-    def _failed(self, number: int, process: BaseProcess) -> SimulationFailed:
+    def _failed(self, simulation_index: int, process: BaseProcess) -> SimulationFailed:
         process.join()
-        name = self._simulations[number].name
-        return SimulationFailed(f"the simulation of {name} ended with {process.exitcode}")
+        simulation_name = self._simulations[simulation_index].name
+        return SimulationFailed(
+            f"the simulation of {simulation_name} ended with {process.exitcode}"
+        )
 
-    def _report(self, number: int, done: int) -> None:
-        self._done[number] = done
+    def _report(self, simulation_index: int, finished_jobs: int) -> None:
+        self._done[simulation_index] = finished_jobs
         if self._progress:
-            self._progress(sum(self._done), sum(each.jobs for each in self._simulations))
+            self._progress(
+                sum(self._done), sum(simulation.jobs for simulation in self._simulations)
+            )
 
 
 def _work(pipe: Connection) -> None:
     """Run the simulation of a process. Ctrl-C is blocked here, since the parent handles it."""
     simulation = pipe.recv()
     try:
-        pipe.send(simulation.run(lambda done, _: pipe.send(done)))
+        pipe.send(simulation.run(lambda finished_jobs, _: pipe.send(finished_jobs)))
     except Exception as error:
         pipe.send(f"the simulation of {simulation.name} failed: {type(error).__name__}: {error}")
         raise

@@ -14,33 +14,35 @@ Key = tuple[float, int]
 class Priorities:
     """The keys of jobs, and the decayed usage of users. size: devices of the site."""
 
-    def __init__(self, slurm: SlurmModel, size: int, users: int) -> None:
-        self._slurm, self._size = slurm, max(1, size)
-        self._used = [0.0] * users
-        self._factor = [1.0] * users
-        self._running = [0.0] * users  # the devices that each user has now
+    def __init__(self, slurm_model: SlurmModel, size: int, user_count: int) -> None:
+        self._slurm, self._size = slurm_model, max(1, size)
+        self._used = [0.0] * user_count
+        self._fair_share_factors = [1.0] * user_count
+        self._running = [0.0] * user_count  # the devices that each user has now
         self._since = 0.0
-        self._ranked = -1.0
+        self._ranked_at = -1.0
 
     def key(self, job: int, eligible: float, devices: int, user: int, now: float) -> Key:
         """Return the sort key of a job in the queue."""
-        slurm = self._slurm
-        if not slurm.ranks:
+        slurm_model = self._slurm
+        if not slurm_model.ranks:
             return eligible, job
-        size = devices / self._size
-        if slurm.favor_small:
-            size = 1 - size
-        age = min(1.0, (now - eligible) / slurm.max_age) if slurm.max_age > 0 else 1.0
-        worth = (
-            slurm.weight_age * age
-            + slurm.weight_size * size
-            + slurm.weight_fairshare * self._factor[user]
+        size_factor = devices / self._size
+        if slurm_model.favor_small:
+            size_factor = 1 - size_factor
+        age_factor = (
+            min(1.0, (now - eligible) / slurm_model.max_age) if slurm_model.max_age > 0 else 1.0
         )
-        return -worth, job
+        priority = (
+            slurm_model.weight_age * age_factor
+            + slurm_model.weight_size * size_factor
+            + slurm_model.weight_fairshare * self._fair_share_factors[user]
+        )
+        return -priority, job
 
     def is_stale(self, now: float) -> bool:
         """Return whether the keys must be computed anew (PriorityCalcPeriod)."""
-        return self._slurm.ranks and now - self._ranked >= self._slurm.calc_period
+        return self._slurm.ranks and now - self._ranked_at >= self._slurm.calc_period
 
     def job_began(self, user: int, devices: int, now: float) -> None:
         """Note that a job of this user has begun to use these devices."""
@@ -56,22 +58,26 @@ class Priorities:
 
     def rank(self, now: float) -> None:
         """Compute the factors of fair share."""
-        self._ranked = now
+        self._ranked_at = now
         if not self._slurm.weight_fairshare:
             return
         self._decay(now)
-        order = sorted(range(len(self._used)), key=lambda user: (self._used[user], user))
-        for place, user in enumerate(order):
-            same = place and self._used[user] == self._used[order[place - 1]]
-            self._factor[user] = self._factor[order[place - 1]] if same else 1 - place / len(order)
+        users_by_usage = sorted(range(len(self._used)), key=lambda user: (self._used[user], user))
+        for position, user in enumerate(users_by_usage):
+            is_tie = position and self._used[user] == self._used[users_by_usage[position - 1]]
+            self._fair_share_factors[user] = (
+                self._fair_share_factors[users_by_usage[position - 1]]
+                if is_tie
+                else 1 - position / len(users_by_usage)
+            )
 
     def _decay(self, now: float) -> None:
-        passed = now - self._since
-        if passed <= 0:
+        elapsed_s = now - self._since
+        if elapsed_s <= 0:
             return
-        half = self._slurm.half_life
-        factor = 0.5 ** (passed / half) if half > 0 else 1.0
+        half_life_s = self._slurm.half_life
+        decay_factor = 0.5 ** (elapsed_s / half_life_s) if half_life_s > 0 else 1.0
         for user, devices in enumerate(self._running):
             if devices or self._used[user]:
-                self._used[user] = self._used[user] * factor + devices * passed
+                self._used[user] = self._used[user] * decay_factor + devices * elapsed_s
         self._since = now

@@ -53,11 +53,11 @@ def clearly_better(first: Measures, second: Measures, noise: Measures) -> tuple[
 def winner(candidates: Sequence[Measures], noise: Measures) -> int | None:
     """Return the index of the clear winner; None when there is none."""
     for index, candidate in enumerate(candidates):
-        rivals = [other for place, other in enumerate(candidates) if place != index]
+        rivals = [rival for rival_index, rival in enumerate(candidates) if rival_index != index]
         if rivals and all(
-            any(clearly_better(candidate, other, noise))
-            and not any(clearly_better(other, candidate, noise))
-            for other in rivals
+            any(clearly_better(candidate, rival, noise))
+            and not any(clearly_better(rival, candidate, noise))
+            for rival in rivals
         ):
             return index
     return None
@@ -65,7 +65,9 @@ def winner(candidates: Sequence[Measures], noise: Measures) -> int | None:
 
 def differ(candidates: Sequence[Measures], noise: Measures) -> bool:
     """Return whether any two ways differ by more than the noise in any measure."""
-    return any(any(clearly_better(a, b, noise)) for a in candidates for b in candidates)
+    return any(
+        any(clearly_better(first, second, noise)) for first in candidates for second in candidates
+    )
 
 
 def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> Measures:
@@ -75,12 +77,14 @@ def trace_noise(trace: Trace, outcomes: Sequence[Outcome]) -> Measures:
     part. The standard error of these differences is the noise of the pair, and the noisiest pair
     counts. Jobs that a way of the pair refuses are left out.
     """
-    waits, slowdowns = _LEAST_WAIT_S, _LEAST_SLOWDOWN
+    wait_noise_s, slowdown_noise = _LEAST_WAIT_S, _LEAST_SLOWDOWN
     for index, first in enumerate(outcomes):
         for second in outcomes[index + 1 :]:
-            waits = max(waits, _error(_pairs(trace, first, second, slowdown=False)))
-            slowdowns = max(slowdowns, _error(_pairs(trace, first, second, slowdown=True)))
-    return Measures(_LEAST_USED, waits, slowdowns)
+            wait_noise_s = max(wait_noise_s, _error(_pairs(trace, first, second, slowdown=False)))
+            slowdown_noise = max(
+                slowdown_noise, _error(_pairs(trace, first, second, slowdown=True))
+            )
+    return Measures(_LEAST_USED, wait_noise_s, slowdown_noise)
 
 
 def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> list[float]:
@@ -90,19 +94,22 @@ def _pairs(trace: Trace, first: Outcome, second: Outcome, *, slowdown: bool) -> 
         for job in range(len(trace))
         if not math.isnan(first.start_times[job]) and not math.isnan(second.start_times[job])
     ]
-    columns = []
+    values_by_way = []
     for outcome in (first, second):
         eligible = trace.eligible if outcome.eligible is None else outcome.eligible
         waits = [max(0.0, outcome.start_times[job] - eligible[job]) for job in jobs]
-        columns.append(bounded_slowdowns(trace, jobs, waits) if slowdown else waits)
-    return [left - right for left, right in zip(*columns, strict=True)]
+        values_by_way.append(bounded_slowdowns(trace, jobs, waits) if slowdown else waits)
+    return [
+        first_value - second_value for first_value, second_value in zip(*values_by_way, strict=True)
+    ]
 
 
 def _error(differences: Sequence[float]) -> float:
-    size = len(differences) // _PARTS
-    if not size:
+    part_size = len(differences) // _PARTS
+    if not part_size:
         return math.inf if any(differences) else 0.0
-    means = [
-        math.fsum(differences[part * size : (part + 1) * size]) / size for part in range(_PARTS)
+    part_means = [
+        math.fsum(differences[part_index * part_size : (part_index + 1) * part_size]) / part_size
+        for part_index in range(_PARTS)
     ]
-    return _ERRORS * stdev(means) / math.sqrt(_PARTS)
+    return _ERRORS * stdev(part_means) / math.sqrt(_PARTS)

@@ -53,7 +53,7 @@ def replay(
     SimulationFailed.
     """
     tasks = [ReplayTask(ways_row, slurm, chances) for ways_row in ways]
-    base = next(
+    base_index = next(
         (
             row_index
             for row_index, ways_row in enumerate(ways)
@@ -61,65 +61,84 @@ def replay(
         ),
         0,
     )
-    tried = _what_if(ways[base], slurm, chances) if what_if else {}
-    tasks += tried.values()
-    before = recorded(trace, ways[0].ground()) if trace.has_starts else None
-    if before:
-        counted = ReplayWay("as recorded", "native", before["peak"], "no-shape")
-        unbroken = replace(chances, mtbf_s=math.inf)  # the recorded runs include failures already
-        tasks.append(ReplayTask(counted, replace(slurm, room_s=0.0), unbroken))
+    changed_tasks = _what_if(ways[base_index], slurm, chances) if what_if else {}
+    tasks += changed_tasks.values()
+    recorded_figures = recorded(trace, ways[0].ground()) if trace.has_starts else None
+    if recorded_figures:
+        recorded_way = ReplayWay("as recorded", "native", recorded_figures["peak"], "no-shape")
+        failure_free_chances = replace(
+            chances, mtbf_s=math.inf
+        )  # the recorded runs include failures already
+        tasks.append(ReplayTask(recorded_way, replace(slurm, room_s=0.0), failure_free_chances))
     outcomes = run_all(trace, tasks, processes=processes, progress=progress)
-    rows = [figures(trace, out) for out in outcomes[: len(ways)]]
-    changed = {
-        words: figures(trace, out) for words, out in zip(tried, outcomes[len(ways) :], strict=False)
+    way_rows = [figures(trace, outcome) for outcome in outcomes[: len(ways)]]
+    changed_figures = {
+        description: figures(trace, outcome)
+        for description, outcome in zip(changed_tasks, outcomes[len(ways) :], strict=False)
     }
-    summary: ReportFigures = {
+    report_figures: ReportFigures = {
         "trace": _about(trace),
-        "recorded": before,
-        "distance": distance(trace, figures(trace, outcomes[-1])) if before else None,
+        "recorded": recorded_figures,
+        "distance": distance(trace, figures(trace, outcomes[-1])) if recorded_figures else None,
         "slurm": asdict(slurm),
-        "chances": {k: v for k, v in asdict(chances).items() if v < math.inf},
-        "ways": rows,
-        "what_if": {words: _short(row) for words, row in changed.items()},
+        "chances": {
+            chance_name: chance_value
+            for chance_name, chance_value in asdict(chances).items()
+            if chance_value < math.inf
+        },
+        "ways": way_rows,
+        "what_if": {
+            description: _short(way_row) for description, way_row in changed_figures.items()
+        },
         "what_to_change": advice(
             trace,
-            rows,
-            changed,
-            rows[base],
+            way_rows,
+            changed_figures,
+            way_rows[base_index],
             noise=trace_noise(trace, outcomes[: len(ways)]),
             rounds=ways[0].cluster is None,
         ),
         "deviations": [
-            words for kind, words in DEVIATIONS.items() if kind in {name.kind for name in ways}
+            description
+            for way_kind, description in DEVIATIONS.items()
+            if way_kind in {name.kind for name in ways}
         ],
         "simpler": list(
-            dict.fromkeys([*SIMPLER, *(name for row in rows for name in row["simpler"])])
+            dict.fromkeys(
+                [*SIMPLER, *(name for way_row in way_rows for name in way_row["simpler"])]
+            )
         ),
     }
-    return Report(trace, outcomes[: len(ways)], summary)
+    return Report(trace, outcomes[: len(ways)], report_figures)
 
 
-def _what_if(variant: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
+def _what_if(base_way: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
     """Return simulations with one thing changed each, by a description of the change."""
-    if variant.cluster is not None or variant.kind not in ("native", "plugin"):
+    if base_way.cluster is not None or base_way.kind not in ("native", "plugin"):
         return {}
-    larger = replace(variant, name="larger", size=2 * variant.size)
-    free = replace(variant, name="no shape", policy="no-shape")
-    out = {}
-    if variant.size >= 64:
-        out[f"With a pod of {2 * variant.size} devices"] = ReplayTask(larger, slurm, chances)
-    if slurm.room_s > 0:
-        roomless = replace(slurm, room_s=0.0)
-        out["With --room-after 0, so that small jobs may pass large ones for ever"] = ReplayTask(
-            variant, roomless, chances
+    larger_way = replace(base_way, name="larger", size=2 * base_way.size)
+    shapeless_way = replace(base_way, name="no shape", policy="no-shape")
+    changed_tasks = {}
+    if base_way.size >= 64:
+        changed_tasks[f"With a pod of {2 * base_way.size} devices"] = ReplayTask(
+            larger_way, slurm, chances
         )
-    if variant.policy != "no-shape":
-        out["Without shape, any devices as good as others"] = ReplayTask(free, slurm, chances)
-    if variant.policy == "best-fit":
-        moved = replace(variant, name="moves", policy="moves")
-        words = f"If {chances.movable:.0%} of the jobs could be moved ({chances.move_s:g} s each)"
-        out[words] = ReplayTask(moved, slurm, chances)
-    return out
+    if slurm.room_s > 0:
+        roomless_model = replace(slurm, room_s=0.0)
+        changed_tasks["With --room-after 0, so that small jobs may pass large ones for ever"] = (
+            ReplayTask(base_way, roomless_model, chances)
+        )
+    if base_way.policy != "no-shape":
+        changed_tasks["Without shape, any devices as good as others"] = ReplayTask(
+            shapeless_way, slurm, chances
+        )
+    if base_way.policy == "best-fit":
+        moving_way = replace(base_way, name="moves", policy="moves")
+        change_text = (
+            f"If {chances.movable:.0%} of the jobs could be moved ({chances.move_s:g} s each)"
+        )
+        changed_tasks[change_text] = ReplayTask(moving_way, slurm, chances)
+    return changed_tasks
 
 
 def _about(trace: Trace) -> TraceFigures:
@@ -135,10 +154,10 @@ def _about(trace: Trace) -> TraceFigures:
     }
 
 
-def _short(row: WayFigures) -> ChangedFigures:
+def _short(way_row: WayFigures) -> ChangedFigures:
     return {
-        "devices": row["devices"],
-        "used": row["used"],
-        "held": row["held"],
-        "wait": row["wait"],
+        "devices": way_row["devices"],
+        "used": way_row["used"],
+        "held": way_row["held"],
+        "wait": way_row["wait"],
     }

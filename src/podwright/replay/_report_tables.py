@@ -15,39 +15,42 @@ WAYS = [
 DISTANCE = ["figure", "recorded", "simulated"]
 
 
-def way_cells(rows: Iterable[WayFigures]) -> Iterator[Cells]:
+def way_cells(way_rows: Iterable[WayFigures]) -> Iterator[Cells]:
     """Yield a row for each way, below WAYS."""
-    for row in rows:
+    for way_row in way_rows:
         yield [
-            row["way"],
-            row["devices"],
-            row["jobs"],
-            sum(row["refused"].values()),
-            *(f"{share:.1%}" for share in (row["used"], row["held"], row["free_of_no_use"])),
-            *(duration(row["wait"][key]) for key in ("mean", "p50", "p95", "p99")),
-            f"{row['bounded_slowdown']['mean']:.1f}",
-            row.get("moves", 0),
+            way_row["way"],
+            way_row["devices"],
+            way_row["jobs"],
+            sum(way_row["refused"].values()),
+            *(
+                f"{used_share:.1%}"
+                for used_share in (way_row["used"], way_row["held"], way_row["free_of_no_use"])
+            ),
+            *(duration(way_row["wait"][wait_key]) for wait_key in ("mean", "p50", "p95", "p99")),
+            f"{way_row['bounded_slowdown']['mean']:.1f}",
+            way_row.get("moves", 0),
         ]
 
 
-def size_cells(rows: Iterable[WayFigures], waits: Iterable[str]) -> Iterator[Cells]:
-    """Yield a row for each range of sizes under each way. waits: those of a wait's figures that
+def size_cells(way_rows: Iterable[WayFigures], wait_keys: Iterable[str]) -> Iterator[Cells]:
+    """Yield a row for each range of sizes under each way. wait_keys: those of a wait's figures that
     stand at its end.
     """
-    for row in rows:
-        for size in row["by_size"]:
+    for way_row in way_rows:
+        for size_row in way_row["by_size"]:
             yield [
-                row["way"],
-                size_range(size),
-                size["jobs"],
-                f"{size['device_hours']:,.0f}",
-                *(duration(size["wait"][key]) for key in waits),
+                way_row["way"],
+                size_range(size_row),
+                size_row["jobs"],
+                f"{size_row['device_hours']:,.0f}",
+                *(duration(size_row["wait"][wait_key]) for wait_key in wait_keys),
             ]
 
 
-def size_range(size: SizeFigures) -> str:
+def size_range(size_row: SizeFigures) -> str:
     """Return the sizes of a row: `8`, `3-4`."""
-    low, high = size["from"], size["to"]
+    low, high = size_row["from"], size_row["to"]
     return str(high) if low == high else f"{low}-{high}"
 
 
@@ -56,6 +59,9 @@ def distance_cells(distance: Distance) -> list[Cells]:
     return [
         ["wait p50", *map(duration, distance["wait_p50_s"])],
         ["wait p95", *map(duration, distance["wait_p95_s"])],
-        ["bounded slowdown, mean", *(f"{v:.1f}" for v in distance["bounded_slowdown_mean"])],
-        ["used", *(f"{v:.1%}" for v in distance["used"])],
+        [
+            "bounded slowdown, mean",
+            *(f"{figure_value:.1f}" for figure_value in distance["bounded_slowdown_mean"]),
+        ],
+        ["used", *(f"{figure_value:.1%}" for figure_value in distance["used"])],
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from heapq import heappush
 
-from podwright.placement.move_plans import MovePlan, likely_end, may_be_asked, plan_moves
+from podwright.placement.move_plans import MovePlan, likely_end_time, may_be_asked, plan_moves
 from podwright.replay._run_state import SimulationState
 from podwright.replay.grounds._pod_ground import Counted, PodGround
 
@@ -21,9 +21,9 @@ class RoomMaker:
     are under way; there is one plan at a time.
     """
 
-    def __init__(self, state: SimulationState, pod: PodGround | Counted | None) -> None:
-        """pod: the ground of `state` if it is a pod; room is made on no other."""
-        self._state, self._pod = state, pod
+    def __init__(self, state: SimulationState, pod_ground: PodGround | Counted | None) -> None:
+        """pod_ground: the ground of `state` if it is a pod; room is made on no other."""
+        self._state, self._pod = state, pod_ground
         self._first, self._first_since = -1, 0.0
         self.changed, self.moving = True, False
 
@@ -34,112 +34,137 @@ class RoomMaker:
         Returns whether a closed block was opened again, so that the main scheduler must run at
         once.
         """
-        pod = self._pod
-        if pod is None:
+        pod_ground = self._pod
+        if pod_ground is None:
             return False
-        first = min((heap[0] for heap in self._state.backlog.heaps.values() if heap), default=None)
-        if first is None:
+        first_entry = min(
+            (demand_heap[0] for demand_heap in self._state.backlog.heaps.values() if demand_heap),
+            default=None,
+        )
+        if first_entry is None:
             self._first = -1
-            if pod.closed:
-                pod.open()
+            if pod_ground.closed:
+                pod_ground.open()
             return False
-        job = first[1]
-        if pod.closed and pod.closed_for != job and not self.moving:
-            pod.open()
+        first_job = first_entry[1]
+        if pod_ground.closed and pod_ground.closed_for != first_job and not self.moving:
+            pod_ground.open()
             return True
-        if job != self._first:
-            sweep = self._state.slurm.sweep_s
-            self._first = job
-            self._first_since = math.ceil(now / sweep) * sweep if sweep else now
+        if first_job != self._first:
+            sweep_s = self._state.slurm.sweep_s
+            self._first = first_job
+            self._first_since = math.ceil(now / sweep_s) * sweep_s if sweep_s else now
             if self._state.slurm.room_s > 0:
                 self._state.events.add(self._due(), "room")
-        demand = pod.demand(self._state.trace.devices[job], 0, 0, 0)
+        demand = pod_ground.demand(self._state.trace.devices[first_job], 0, 0, 0)
         if self._moves(now):
             return False
-        if self._state.slurm.room_s <= 0 or pod.closed or now < self._due():
+        if self._state.slurm.room_s <= 0 or pod_ground.closed or now < self._due():
             return False
-        if not pod.fits(demand):
-            pod.close(job, demand, self._likely_ends(now))
+        if not pod_ground.fits(demand):
+            pod_ground.close(first_job, demand, self._likely_ends(now))
         return False
 
     def _due(self) -> float:
         """Return when room is made for the first job of the queue: at a sweep of the service."""
-        due, sweep = self._first_since + self._state.slurm.room_s, self._state.slurm.sweep_s
-        return math.ceil(due / sweep) * sweep if sweep else due
+        due_time, sweep_s = self._first_since + self._state.slurm.room_s, self._state.slurm.sweep_s
+        return math.ceil(due_time / sweep_s) * sweep_s if sweep_s else due_time
 
     def _moves(self, now: float) -> bool:
         """Move the jobs that block the first waiting job with enough free devices, but no free
         block.
         """
-        pod = self._pod
+        pod_ground = self._pod
         if (
-            not isinstance(pod, PodGround)
-            or pod.policy != "moves"
+            not isinstance(pod_ground, PodGround)
+            or pod_ground.policy != "moves"
             or self.moving
             or not self.changed
         ):
             return False
         self.changed = False
-        able: dict[int, float] | None = None
+        movable_jobs: dict[int, float] | None = None
         occupied: dict[int, tuple[int, float]] = {}
-        for _, job in sorted(heap[0] for heap in self._state.backlog.heaps.values() if heap):
-            demand = pod.demand(self._state.trace.devices[job], 0, 0, 0)
-            free = pod.free.bit_count() if pod.closed_for == job else pod.blocks.free.bit_count()
-            if free < 1 << demand or pod.fits(demand):
+        for _, job in sorted(
+            demand_heap[0] for demand_heap in self._state.backlog.heaps.values() if demand_heap
+        ):
+            demand = pod_ground.demand(self._state.trace.devices[job], 0, 0, 0)
+            free_devices = (
+                pod_ground.free.bit_count()
+                if pod_ground.closed_for == job
+                else pod_ground.blocks.free.bit_count()
+            )
+            if free_devices < 1 << demand or pod_ground.fits(demand):
                 continue
-            if pod.closed_for == job:
-                pod.open()
-            elif pod.closed:
+            if pod_ground.closed_for == job:
+                pod_ground.open()
+            elif pod_ground.closed:
                 continue
-            if able is None:  # the same for all candidates
-                able = self._able(now)
-                end_times = self._likely_ends(now) if able else {}
+            if movable_jobs is None:  # the same for all candidates
+                movable_jobs = self._seconds_by_movable_job(now)
+                end_times = self._likely_ends(now) if movable_jobs else {}
                 occupied = (
-                    {job: (pod.jobs[job][0], end_times[job]) for job in pod.jobs} if able else {}
+                    {job: (pod_ground.jobs[job][0], end_times[job]) for job in pod_ground.jobs}
+                    if movable_jobs
+                    else {}
                 )
-            plan = plan_moves(pod.blocks, demand, occupied, able, now=now, unusable=pod.unusable)
-            if plan is not None:
-                self._move(job, plan, now)
+            move_plan = plan_moves(
+                pod_ground.blocks,
+                demand,
+                occupied,
+                movable_jobs,
+                now=now,
+                unusable_bits=pod_ground.unusable,
+            )
+            if move_plan is not None:
+                self._move(job, move_plan, now)
                 return True
         return False
 
-    def _move(self, job: int, plan: MovePlan, now: float) -> None:
+    def _move(self, job: int, move_plan: MovePlan, now: float) -> None:
         """Begin the moves of a plan, which makes room for this job."""
-        pod, state, outcome = self._pod, self._state, self._state.outcome
-        assert isinstance(pod, PodGround)
-        pod.closed, pod.closed_for = plan.devices, job
-        pod.blocks.free &= ~plan.devices
-        lost = state.chances.move_s
-        for other, order in plan.jobs:
-            pod.move(other, order)
+        pod_ground, state, outcome = self._pod, self._state, self._state.outcome
+        assert isinstance(pod_ground, PodGround)
+        pod_ground.closed, pod_ground.closed_for = move_plan.devices, job
+        pod_ground.blocks.free &= ~move_plan.devices
+        lost_seconds = state.chances.move_s
+        for moved_job, size_order in move_plan.jobs:
+            pod_ground.move(moved_job, size_order)
             outcome.moves += 1
-            outcome.moved_seconds += lost * (1 << order)
-            self._delay(other, lost, now)
+            outcome.moved_seconds += lost_seconds * (1 << size_order)
+            self._delay(moved_job, lost_seconds, now)
             # While a job moves, its devices do no work.
-            outcome.series.add(now, now + lost, -state.trace.devices[other], 0, 0)
-            state.events.add(now + lost, "left", other)
-            outcome.leaves(other, state.jobs.rows[other], now + lost)
-            state.draw(other, now)
+            outcome.series.add(now, now + lost_seconds, -state.trace.devices[moved_job], 0, 0)
+            state.events.add(now + lost_seconds, "left", moved_job)
+            outcome.leaves(moved_job, state.jobs.rows[moved_job], now + lost_seconds)
+            state.draw(moved_job, now)
         self.moving = True
 
     def _likely_ends(self, now: float) -> dict[int, float]:
         """Return when running jobs end, as far as Slurm can tell."""
-        began, until = self._state.outcome.start_times, self._state.jobs.until
-        return {job: likely_end(end, began[job], now)[0] for job, (end, _) in until.items()}
+        start_times, limits_by_job = self._state.outcome.start_times, self._state.jobs.until
+        return {
+            job: likely_end_time(limit_end, start_times[job], now)[0]
+            for job, (limit_end, _) in limits_by_job.items()
+        }
 
-    def _able(self, now: float) -> dict[int, float]:
+    def _seconds_by_movable_job(self, now: float) -> dict[int, float]:
         """Return the jobs that can be moved now, with the seconds that each loses."""
         assert isinstance(self._pod, PodGround)
-        jobs, lost = self._state.jobs, self._state.chances.move_s
-        able = (job for job in self._pod.jobs if jobs.movable[job])
-        return {job: lost for job in able if may_be_asked(jobs.moved_at.get(job, ()), now)}
+        job_states, lost_seconds = self._state.jobs, self._state.chances.move_s
+        movable_jobs = (job for job in self._pod.jobs if job_states.movable[job])
+        return {
+            job: lost_seconds
+            for job in movable_jobs
+            if may_be_asked(job_states.moved_at.get(job, ()), now)
+        }
 
-    def _delay(self, job: int, lost: float, now: float) -> None:
+    def _delay(self, job: int, lost_seconds: float, now: float) -> None:
         """Delay the end of a job that moves by these seconds."""
-        state, jobs = self._state, self._state.jobs
-        jobs.end_revision[job] += 1
-        runs = state.trace.runtime[job] + state.slurm.overhead_s
-        moved = jobs.moved_at.setdefault(job, [])
-        moved.append(now)
-        end = state.outcome.start_times[job] + runs + lost * len(moved)
-        heappush(state.events.job_ends, (end, job, jobs.end_revision[job]))
+        state, job_states = self._state, self._state.jobs
+        job_states.end_revision[job] += 1
+        run_seconds = state.trace.runtime[job] + state.slurm.overhead_s
+        move_times = job_states.moved_at.setdefault(job, [])
+        move_times.append(now)
+        end_time = state.outcome.start_times[job] + run_seconds + lost_seconds * len(move_times)
+        heappush(state.events.job_ends, (end_time, job, job_states.end_revision[job]))

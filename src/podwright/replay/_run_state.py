@@ -67,9 +67,11 @@ class JobStates:
     @classmethod
     def of(cls, trace: Trace, movable: bytes) -> Self:
         """Return the states before anything has happened."""
-        jobs = len(trace)
-        eligible, end_revision = array("d", trace.eligible), array("i", bytes(4 * jobs))
-        return cls(eligible, array("q", [-1]) * jobs, bytearray(jobs), end_revision, movable)
+        job_count = len(trace)
+        eligible, end_revision = array("d", trace.eligible), array("i", bytes(4 * job_count))
+        return cls(
+            eligible, array("q", [-1]) * job_count, bytearray(job_count), end_revision, movable
+        )
 
 
 @dataclass(slots=True)
@@ -97,10 +99,10 @@ class Events:
     timers: list[tuple[float, int, str, int]] = field(default_factory=list)
     number: int = 0
 
-    def add(self, time: float, kind: str, subject: int = 0) -> None:
+    def add(self, due_time: float, timer_kind: str, timer_subject: int = 0) -> None:
         """Set a timer."""
         self.number += 1
-        heappush(self.timers, (time, self.number, kind, subject))
+        heappush(self.timers, (due_time, self.number, timer_kind, timer_subject))
 
 
 @dataclass(slots=True)
@@ -120,6 +122,6 @@ class SimulationState:
         """Note the devices of a job from now on, for the report's drawings."""
         outcome = self.outcome
         self.jobs.rows[job] = len(outcome.where) // 3
-        for first, count in self.ground.spans(job):
-            outcome.where.extend((job, first, count))
+        for first_device, device_count in self.ground.spans(job):
+            outcome.where.extend((job, first_device, device_count))
             outcome.when.extend((now, math.nan))

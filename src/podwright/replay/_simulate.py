@@ -40,7 +40,7 @@ from podwright.replay.traces._trace import Trace
 Progress = Callable[[int, int], None]
 #: How often a failing job is started. Slurm would restart it without a limit.
 _LIVES = 10
-_GIVEN_UP = f"ended {_LIVES} times by machines that failed"
+_GIVEN_UP_REASON = f"ended {_LIVES} times by machines that failed"
 
 
 def simulate(
@@ -67,11 +67,11 @@ class _Run:
         progress: Progress | None,
     ) -> None:
         self.trace, self.ground, self.slurm, self.chances = trace, ground, slurm, chances
-        inner = ground.inner if isinstance(ground, Hosts) else ground
-        self.pod = inner if isinstance(inner, PodGround | Counted) else None
-        nothing = array("d", [math.nan]) * len(trace)
+        inner_ground = ground.inner if isinstance(ground, Hosts) else ground
+        self.pod = inner_ground if isinstance(inner_ground, PodGround | Counted) else None
+        nan_times = array("d", [math.nan]) * len(trace)
         series = Series.over(trace.span)
-        self.out = Outcome(ground.name, ground.size, nothing, array("d", nothing), series)
+        self.out = Outcome(ground.name, ground.size, nan_times, array("d", nan_times), series)
         self.out.simpler = ground.simpler
         self.priorities = Priorities(slurm, ground.size, len(trace.users))
         self.rng = random.Random(chances.seed)
@@ -85,7 +85,7 @@ class _Run:
         self.useful = 0
         self.last = 0.0
         self.backfill_due = False
-        self.backfilled = -math.inf
+        self.backfilled_at = -math.inf
         self.done = 0
         self.progress = progress
 
@@ -97,11 +97,15 @@ class _Run:
         if self.chances.mtbf_s < math.inf:
             for machine in range(self.ground.machines):
                 self.events.add(self.rng.expovariate(1 / self.chances.mtbf_s), "fail", machine)
-        eligible, end_events, timers = self.jobs.eligible, self.events.job_ends, self.events.timers
+        eligible_times, end_events, timers = (
+            self.jobs.eligible,
+            self.events.job_ends,
+            self.events.timers,
+        )
         while arrivals or end_events or self.backlog.waiting:
             now = math.inf
             if arrivals:
-                now = eligible[arrivals[-1]]
+                now = eligible_times[arrivals[-1]]
             if end_events and end_events[0][0] < now:
                 now = end_events[0][0]
             if timers and timers[0][0] < now:
@@ -113,13 +117,13 @@ class _Run:
                 _, job, end_revision = heappop(end_events)
                 if self.jobs.end_revision[job] == end_revision and self.jobs.state[job] == RUNS:
                     self._end(job, now)
-            while arrivals and eligible[arrivals[-1]] <= now:
+            while arrivals and eligible_times[arrivals[-1]] <= now:
                 self._push(arrivals.pop(), now)
             backfill_due = False
             while timers and timers[0][0] <= now:
-                _, _, kind, subject = heappop(timers)
-                backfill_due |= kind == "backfill"
-                self._tick(kind, subject, now)
+                _, _, timer_kind, timer_subject = heappop(timers)
+                backfill_due |= timer_kind == "backfill"
+                self._tick(timer_kind, timer_subject, now)
             if self.priorities.is_stale(now):
                 self._rank(now)
             self._main(now)
@@ -136,10 +140,10 @@ class _Run:
 
         Refused jobs, and jobs that wait for others, are not among them.
         """
-        trace, order = self.trace, []
-        kinds: dict[tuple[int, int, int, int], int | str] = {}
+        trace, job_order = self.trace, []
+        demands_by_request: dict[tuple[int, int, int, int], int | str] = {}
         for job in range(len(trace)):
-            demand = self._demand(job, kinds)
+            demand = self._demand(job, demands_by_request)
             if demand < 0:
                 self.jobs.state[job] = OVER
                 continue
@@ -147,50 +151,55 @@ class _Run:
         for job in range(len(trace)):
             if self.jobs.state[job] == OVER:
                 continue
-            before = trace.after[job]
-            if before >= 0 and self.jobs.state[before] != OVER:
-                self.jobs.after.setdefault(before, []).append(job)
+            earlier_job = trace.after[job]
+            if earlier_job >= 0 and self.jobs.state[earlier_job] != OVER:
+                self.jobs.after.setdefault(earlier_job, []).append(job)
             else:
-                order.append(job)
-        eligible = self.jobs.eligible
-        if any(eligible[order[i]] > eligible[order[i + 1]] for i in range(len(order) - 1)):
-            order.sort(key=lambda job: (eligible[job], job))
-        return order
+                job_order.append(job)
+        eligible_times = self.jobs.eligible
+        if any(
+            eligible_times[job_order[i]] > eligible_times[job_order[i + 1]]
+            for i in range(len(job_order) - 1)
+        ):
+            job_order.sort(key=lambda job: (eligible_times[job], job))
+        return job_order
 
-    def _demand(self, job: int, kinds: dict[tuple[int, int, int, int], int | str]) -> int:
+    def _demand(
+        self, job: int, demands_by_request: dict[tuple[int, int, int, int], int | str]
+    ) -> int:
         """Return the demand of a job on the ground; -1 if the ground never has room for its
         kind.
         """
         trace = self.trace
         devices = trace.devices[job]
-        key = (devices, trace.nodes[job], trace.cpus[job], trace.memory[job])
-        kind = kinds.get(key)
-        if kind is None:
+        request_key = (devices, trace.nodes[job], trace.cpus[job], trace.memory[job])
+        demand_or_reason = demands_by_request.get(request_key)
+        if demand_or_reason is None:
             try:
-                kind = self.ground.demand(*key)
+                demand_or_reason = self.ground.demand(*request_key)
             except Unfit as unfit:
-                kind = unfit.reason
-            kinds[key] = kind
-        if isinstance(kind, int):
-            return kind
-        self.out.refused[kind] = self.out.refused.get(kind, 0) + 1
+                demand_or_reason = unfit.reason
+            demands_by_request[request_key] = demand_or_reason
+        if isinstance(demand_or_reason, int):
+            return demand_or_reason
+        self.out.refused[demand_or_reason] = self.out.refused.get(demand_or_reason, 0) + 1
         self.out.refused_seconds += devices * trace.runtime[job]
         return -1
 
-    def _tick(self, kind: str, subject: int, now: float) -> None:
-        if kind == "backfill":
+    def _tick(self, timer_kind: str, timer_subject: int, now: float) -> None:
+        if timer_kind == "backfill":
             self.backfill_due = False
-        elif kind == "left":
+        elif timer_kind == "left":
             assert isinstance(self.pod, PodGround)
-            self.pod.left(subject)
+            self.pod.left(timer_subject)
             self.room.moving = False
-        elif kind == "fail":
-            self._fail(subject, now)
-        elif kind == "repair":
-            self.ground.repair(subject)
+        elif timer_kind == "fail":
+            self._fail(timer_subject, now)
+        elif timer_kind == "repair":
+            self.ground.repair(timer_subject)
             if self.backlog.waiting or self.jobs.until:
                 self.events.add(
-                    now + self.rng.expovariate(1 / self.chances.mtbf_s), "fail", subject
+                    now + self.rng.expovariate(1 / self.chances.mtbf_s), "fail", timer_subject
                 )
 
     # -- jobs ------------------------------------------------------------------------------------
@@ -201,34 +210,36 @@ class _Run:
         self.jobs.state[job] = WAITS
         self.room.changed = True
         self.backlog.waiting[devices] = self.backlog.waiting.get(devices, 0) + 1
-        key = self.priorities.key(job, self.jobs.eligible[job], devices, trace.user[job], now)
-        heappush(self.backlog.heaps.setdefault(self.jobs.demands[job], []), key)
+        priority_key = self.priorities.key(
+            job, self.jobs.eligible[job], devices, trace.user[job], now
+        )
+        heappush(self.backlog.heaps.setdefault(self.jobs.demands[job], []), priority_key)
         if self.ground.plans:
-            insort(self.backlog.line, key)
+            insort(self.backlog.line, priority_key)
             self._plan(now)
 
     def _start(self, job: int, demand: int, now: float) -> StartAnswer:
         trace = self.trace
-        limit = trace.limit[job]
-        until = now + limit if limit == limit else math.inf  # NaN: the limit is not known
-        answer = self.ground.take(job, demand, until)
-        if answer is not StartAnswer.TAKEN:
-            return answer
+        limit_s = trace.limit[job]
+        limit_end = now + limit_s if limit_s == limit_s else math.inf  # NaN: the limit is not known
+        start_answer = self.ground.take(job, demand, limit_end)
+        if start_answer is not StartAnswer.TAKEN:
+            return start_answer
         devices = trace.devices[job]
         self.jobs.state[job] = RUNS
-        left = self.backlog.waiting[devices] - 1
-        if left:
-            self.backlog.waiting[devices] = left
+        waiting_count = self.backlog.waiting[devices] - 1
+        if waiting_count:
+            self.backlog.waiting[devices] = waiting_count
         else:
             del self.backlog.waiting[devices]
         self.useful += devices
         self.out.start_times[job] = now
-        runs = trace.runtime[job] + self.slurm.overhead_s
-        heappush(self.events.job_ends, (now + runs, job, self.jobs.end_revision[job]))
-        self.jobs.until[job] = until, self.ground.units(demand)
+        run_seconds = trace.runtime[job] + self.slurm.overhead_s
+        heappush(self.events.job_ends, (now + run_seconds, job, self.jobs.end_revision[job]))
+        self.jobs.until[job] = limit_end, self.ground.units(demand)
         self.priorities.job_began(trace.user[job], devices, now)
         self.state.draw(job, now)
-        return answer
+        return start_answer
 
     def _end(self, job: int, now: float) -> None:
         self._stop(job, now)
@@ -240,9 +251,9 @@ class _Run:
         self.done += 1
         if self.progress and not self.done & 1023:
             self.progress(self.done, len(self.trace))
-        for other in self.jobs.after.pop(job, ()):
-            self.jobs.eligible[other] = max(self.trace.submit[other], now)
-            self._push(other, now)
+        for dependent_job in self.jobs.after.pop(job, ()):
+            self.jobs.eligible[dependent_job] = max(self.trace.submit[dependent_job], now)
+            self._push(dependent_job, now)
 
     def _stop(self, job: int, now: float) -> None:
         devices = self.trace.devices[job]
@@ -266,7 +277,7 @@ class _Run:
                 self._push(job, now)
                 continue
             self.out.start_times[job] = math.nan
-            self.out.refused[_GIVEN_UP] = self.out.refused.get(_GIVEN_UP, 0) + 1
+            self.out.refused[_GIVEN_UP_REASON] = self.out.refused.get(_GIVEN_UP_REASON, 0) + 1
             self.out.refused_seconds += self.trace.devices[job] * self.trace.runtime[job]
             self._over(job, now)
         self.events.add(now + self.chances.repair_s, "repair", machine)
@@ -274,44 +285,46 @@ class _Run:
     # -- the main scheduler ----------------------------------------------------------------------
 
     def _main(self, now: float) -> None:
-        state, queue = self.jobs.state, self.backlog.heaps
-        heads = []
-        for demand, heap in queue.items():
-            while heap and state[heap[0][1]] != WAITS:
+        job_states, heaps = self.jobs.state, self.backlog.heaps
+        heap_heads = []
+        for demand, heap in heaps.items():
+            while heap and job_states[heap[0][1]] != WAITS:
                 heappop(heap)
             if heap:
-                heads.append((*heap[0], demand))
-        heapify(heads)
-        while heads:
-            _, job, demand = heappop(heads)
-            answer = self._start(job, demand, now)
-            if answer is StartAnswer.NODES:
+                heap_heads.append((*heap[0], demand))
+        heapify(heap_heads)
+        while heap_heads:
+            _, job, demand = heappop(heap_heads)
+            start_answer = self._start(job, demand, now)
+            if start_answer is StartAnswer.NODES:
                 return
-            if answer is StartAnswer.LICENCES:
+            if start_answer is StartAnswer.LICENCES:
                 continue
-            heap = queue[demand]
+            heap = heaps[demand]
             heappop(heap)
-            while heap and state[heap[0][1]] != WAITS:
+            while heap and job_states[heap[0][1]] != WAITS:
                 heappop(heap)
             if heap:
-                heappush(heads, (*heap[0], demand))
+                heappush(heap_heads, (*heap[0], demand))
 
     def _rank(self, now: float) -> None:
         """Compute all priorities anew, and sort the queue by them."""
         self.priorities.rank(now)
         trace = self.trace
-        for heap in self.backlog.heaps.values():
-            heap[:] = [
+        for demand_heap in self.backlog.heaps.values():
+            demand_heap[:] = [
                 self.priorities.key(
                     job, self.jobs.eligible[job], trace.devices[job], trace.user[job], now
                 )
-                for _, job in heap
+                for _, job in demand_heap
                 if self.jobs.state[job] == WAITS
             ]
-            heapify(heap)
+            heapify(demand_heap)
         if self.ground.plans:
             self.backlog.line = sorted(
-                entry for heap in self.backlog.heaps.values() for entry in heap
+                queue_entry
+                for demand_heap in self.backlog.heaps.values()
+                for queue_entry in demand_heap
             )
 
     # -- backfill --------------------------------------------------------------------------------
@@ -320,78 +333,95 @@ class _Run:
         """Schedule backfill for the end of its interval, unless it is scheduled already."""
         if self.ground.plans and not self.backfill_due:
             self.backfill_due = True
-            self.events.add(max(now, self.backfilled + self.slurm.bf_interval), "backfill")
+            self.events.add(max(now, self.backfilled_at + self.slurm.bf_interval), "backfill")
 
     def _backfill(self, now: float) -> None:
-        self.backfilled = now
+        self.backfilled_at = now
         slurm, ground, trace = self.slurm, self.ground, self.trace
-        least = min((ground.units(d) for d, heap in self.backlog.heaps.items() if heap), default=0)
-        if ground.free_units() < least:
+        least_units = min(
+            (
+                ground.units(queued_demand)
+                for queued_demand, demand_heap in self.backlog.heaps.items()
+                if demand_heap
+            ),
+            default=0,
+        )
+        if ground.free_units() < least_units:
             return
         if len(self.backlog.line) > 2 * sum(self.backlog.waiting.values()) + 100:
             self.backlog.line = [
-                entry for entry in self.backlog.line if self.jobs.state[entry[1]] == WAITS
+                queue_entry
+                for queue_entry in self.backlog.line
+                if self.jobs.state[queue_entry[1]] == WAITS
             ]
-        profile = Profile(now, ground.free_units(), self.jobs.until.values())
-        started, users = 0, dict[int, int]()
-        never: dict[int, float] = {}  # units -> the shortest length for which there is no room
-        examined = 0
+        unit_profile = Profile(now, ground.free_units(), self.jobs.until.values())
+        started_count, jobs_by_user = 0, dict[int, int]()
+        hopeless_lengths: dict[
+            int, float
+        ] = {}  # units -> the shortest length for which there is no room
+        examined_count = 0
         for _, job in self.backlog.line:
             if self.jobs.state[job] != WAITS:
                 continue
-            examined += 1
-            if profile.now < least or examined > slurm.bf_max_job_test:
+            examined_count += 1
+            if unit_profile.now < least_units or examined_count > slurm.bf_max_job_test:
                 return  # no later job can start now, and each run plans anew
             demand = self.jobs.demands[job]
             user = trace.user[job]
-            users[user] = users.get(user, 0) + 1
-            if slurm.bf_max_job_user and users[user] > slurm.bf_max_job_user:
+            jobs_by_user[user] = jobs_by_user.get(user, 0) + 1
+            if slurm.bf_max_job_user and jobs_by_user[user] > slurm.bf_max_job_user:
                 continue
             units, limit = ground.units(demand), trace.limit[job]
-            length = limit if limit == limit else math.inf
-            if units in never and length >= never[units]:
+            duration_s = limit if limit == limit else math.inf
+            if units in hopeless_lengths and duration_s >= hopeless_lengths[units]:
                 continue  # reservations only take away, so this job has no room
-            begin = profile.earliest(units, length, now + slurm.bf_window)
-            if begin == math.inf:
-                never[units] = length
+            earliest_start = unit_profile.earliest(units, duration_s, now + slurm.bf_window)
+            if earliest_start == math.inf:
+                hopeless_lengths[units] = duration_s
                 continue
-            if begin <= now and self._start(job, demand, now) is StartAnswer.TAKEN:
-                profile.reserve(now, now + length, units)
-                started += 1
-                if slurm.bf_max_job_start and started >= slurm.bf_max_job_start:
+            if earliest_start <= now and self._start(job, demand, now) is StartAnswer.TAKEN:
+                unit_profile.reserve(now, now + duration_s, units)
+                started_count += 1
+                if slurm.bf_max_job_start and started_count >= slurm.bf_max_job_start:
                     return
                 continue
-            first = max(now, self._coarse(begin))
-            end = self._coarse(begin + length) if length < math.inf else math.inf
-            profile.reserve(first, max(first, end), units)
+            reserve_start = max(now, self._coarse(earliest_start))
+            reserve_end = (
+                self._coarse(earliest_start + duration_s) if duration_s < math.inf else math.inf
+            )
+            unit_profile.reserve(reserve_start, max(reserve_start, reserve_end), units)
 
     def _coarse(self, time: float) -> float:
         """Return a time on the grid of backfill's table, whose steps follow the clock
         (bf_resolution).
         """
-        grain, epoch = self.slurm.bf_resolution, self.trace.epoch
-        return math.floor((time + epoch) / grain) * grain - epoch
+        resolution_s, epoch = self.slurm.bf_resolution, self.trace.epoch
+        return math.floor((time + epoch) / resolution_s) * resolution_s - epoch
 
     # -- figures ---------------------------------------------------------------------------------
 
     def _account(self, now: float) -> None:
-        free = self.ground.size - self.ground.occupied - self.ground.lost
-        stuck = free if self.backlog.waiting and min(self.backlog.waiting) <= free else 0
-        self.out.series.add(self.last, now, self.useful, self.ground.occupied, stuck)
+        free_devices = self.ground.size - self.ground.occupied - self.ground.lost
+        stuck_devices = (
+            free_devices
+            if self.backlog.waiting and min(self.backlog.waiting) <= free_devices
+            else 0
+        )
+        self.out.series.add(self.last, now, self.useful, self.ground.occupied, stuck_devices)
         self.last = now
 
     def _finish(self) -> None:
         if self.trace.has_dependencies:
             self.out.eligible = self.jobs.eligible
-        behind = self.jobs.state.count(BEHIND)
-        for reason, left in (
+        behind_count = self.jobs.state.count(BEHIND)
+        for reason, job_count in (
             ("never started", sum(self.backlog.waiting.values())),
-            ("wait for a job that never ends", behind),
+            ("wait for a job that never ends", behind_count),
         ):
-            if left:
-                self.out.refused[reason] = left
-        out, ground = self.out, self.ground
-        out.extra_domains = getattr(ground, "extra_domains", 0)
-        out.wide_jobs = getattr(ground, "wide_jobs", 0)
+            if job_count:
+                self.out.refused[reason] = job_count
+        outcome, ground = self.out, self.ground
+        outcome.extra_domains = getattr(ground, "extra_domains", 0)
+        outcome.wide_jobs = getattr(ground, "wide_jobs", 0)
         if self.progress:
             self.progress(len(self.trace), len(self.trace))

@@ -70,7 +70,7 @@ class SlurmModel:
         return bool(self.weight_age or self.weight_size or self.weight_fairshare)
 
 
-_SCHEDULER = {
+_SCHEDULER_FIELDS = {
     "bf_interval": ("bf_interval", 1.0),
     "bf_window": ("bf_window", 60.0),
     "bf_resolution": ("bf_resolution", 1.0),
@@ -78,7 +78,7 @@ _SCHEDULER = {
     "bf_max_job_start": ("bf_max_job_start", 1),
     "bf_max_job_user": ("bf_max_job_user", 1),
 }
-_WEIGHTS = {
+_WEIGHT_FIELDS = {
     "priorityweightage": "weight_age",
     "priorityweightjobsize": "weight_size",
     "priorityweightfairshare": "weight_fairshare",
@@ -90,19 +90,35 @@ _TIMES = {
 }
 
 
-def from_conf(settings: Mapping[str, str], base: SlurmModel | None = None) -> SlurmModel:
+def from_conf(settings: Mapping[str, str], base_model: SlurmModel | None = None) -> SlurmModel:
     """Return the model of a site's slurm.conf. settings: by lower-case name.
 
     Raises ValueError for text that is not a number where one belongs.
     """
-    values: dict[str, float | int | bool] = {}
-    for word in settings.get("schedulerparameters", "").lower().split(","):
-        name, _, value = word.strip().partition("=")
-        if name in _SCHEDULER and value:
-            field, unit = _SCHEDULER[name]
-            values[field] = int(value) if isinstance(unit, int) else float(value) * unit
+    field_values: dict[str, float | int | bool] = {}
+    for parameter in settings.get("schedulerparameters", "").lower().split(","):
+        parameter_name, _, parameter_value = parameter.strip().partition("=")
+        if parameter_name in _SCHEDULER_FIELDS and parameter_value:
+            field, unit_seconds = _SCHEDULER_FIELDS[parameter_name]
+            field_values[field] = (
+                int(parameter_value)
+                if isinstance(unit_seconds, int)
+                else float(parameter_value) * unit_seconds
+            )
     if settings.get("prioritytype", "priority/multifactor").lower() == "priority/multifactor":
-        values |= {_WEIGHTS[key]: float(settings[key]) for key in _WEIGHTS if key in settings}
-    values |= {field: duration(settings[key]) for key, field in _TIMES.items() if key in settings}
-    values["favor_small"] = settings.get("priorityfavorsmall", "no").lower() in ("yes", "true", "1")
-    return replace(base or SlurmModel(), **values)  # type: ignore[arg-type]
+        field_values |= {
+            _WEIGHT_FIELDS[setting_name]: float(settings[setting_name])
+            for setting_name in _WEIGHT_FIELDS
+            if setting_name in settings
+        }
+    field_values |= {
+        field: duration(settings[setting_name])
+        for setting_name, field in _TIMES.items()
+        if setting_name in settings
+    }
+    field_values["favor_small"] = settings.get("priorityfavorsmall", "no").lower() in (
+        "yes",
+        "true",
+        "1",
+    )
+    return replace(base_model or SlurmModel(), **field_values)  # type: ignore[arg-type]

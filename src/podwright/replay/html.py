@@ -59,36 +59,45 @@ def page(report: Report) -> str:
 def _page(report: Report) -> Iterator[str]:
     from podwright.replay import _drawings
 
-    figures = report.figures
-    trace = figures["trace"]
-    title = f"Replay of {trace['source']}"
+    report_figures = report.figures
+    trace_figures = report_figures["trace"]
+    title = f"Replay of {trace_figures['source']}"
     yield f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
     yield f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
     yield (
-        f"<p>{trace['jobs']} jobs of {trace['users']} users in {trace['days']:.1f} days, "
-        f"{trace['device_hours']:,.0f} device-hours, up to {trace['largest']} devices."
+        f"<p>{trace_figures['jobs']} jobs of {trace_figures['users']} users in "
+        f"{trace_figures['days']:.1f} days, "
+        f"{trace_figures['device_hours']:,.0f} device-hours, up to {trace_figures['largest']} "
+        "devices."
     )
     yield "<h2>What to change</h2>"
-    yield _list(figures["what_to_change"])
+    yield _list(report_figures["what_to_change"])
     yield "<h2>Each way</h2>"
-    yield _table(WAYS, way_cells(figures["ways"]))
+    yield _table(WAYS, way_cells(report_figures["ways"]))
     yield "<h2>Devices in use</h2>"
     yield _svg(_drawings.used(report))
     yield "<h2>Waits by size</h2>"
     yield _svg(_drawings.waits(report))
-    header = ["way", "devices", "jobs", "device-hours", "mean", "p50", "p95", "p99"]
-    yield _table(header, size_cells(figures["ways"], ("mean", "p50", "p95", "p99")))
+    size_header = ["way", "devices", "jobs", "device-hours", "mean", "p50", "p95", "p99"]
+    yield _table(size_header, size_cells(report_figures["ways"], ("mean", "p50", "p95", "p99")))
     yield "<h2>How long jobs wait</h2>"
     yield _svg(_drawings.distribution(report))
     if len(report.outcomes[0].where):
-        first = html.escape(report.outcomes[0].way)
-        yield f"<h2>Who was where, under {first}</h2>"
+        first_way = html.escape(report.outcomes[0].way)
+        yield f"<h2>Who was where, under {first_way}</h2>"
         yield _svg(_drawings.gantt(report))
     yield "<h2>Who waits most</h2>"
-    yield _users(figures["ways"][0]["users"])
-    yield from _recorded(figures)
+    yield _users(report_figures["ways"][0]["users"])
+    yield from _recorded(report_figures)
     yield "<h2>How far to trust this</h2>"
-    yield _list([*_left_out(trace), *trace["notes"], *figures["deviations"], *figures["simpler"]])
+    yield _list(
+        [
+            *_left_out(trace_figures),
+            *trace_figures["notes"],
+            *report_figures["deviations"],
+            *report_figures["simpler"],
+        ]
+    )
     yield "</html>"
 
 
@@ -97,51 +106,60 @@ def _list(sentences: list[str]) -> str:
 
 
 def _table(header: list[str], rows: Iterable[Cells]) -> str:
-    head = "".join(f"<th>{html.escape(word)}" for word in header)
-    body = "".join(
+    header_html = "".join(f"<th>{html.escape(heading)}" for heading in header)
+    rows_html = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}" for cell in row) for row in rows
     )
-    return f"<table><tr>{head}{body}</table>"
+    return f"<table><tr>{header_html}{rows_html}</table>"
 
 
 def _users(users: list[UserFigures]) -> str:
     if not users:
         return "<p>The trace names no users, or none has five jobs."
-    rows: list[Cells] = [
+    user_rows: list[Cells] = [
         [user["user"], user["jobs"], f"{user['device_hours']:,.0f}", duration(user["mean_wait_s"])]
         for user in users
     ]
-    return _table(["user", "jobs", "device-hours", "mean wait"], rows)
+    return _table(["user", "jobs", "device-hours", "mean wait"], user_rows)
 
 
-def _recorded(figures: ReportFigures) -> Iterator[str]:
-    before, apart = figures["recorded"], figures["distance"]
-    if before is None or apart is None:
+def _recorded(report_figures: ReportFigures) -> Iterator[str]:
+    recorded_figures, distance_figures = report_figures["recorded"], report_figures["distance"]
+    if recorded_figures is None or distance_figures is None:
         return
     yield "<h2>As recorded</h2>"
     yield (
-        f"<p>{before['jobs']} jobs began, {before['overlapping']} beside others; at most "
-        f"{before['peak']} devices were in use. On the first way's devices {before['placed']} find "
-        f"their place as they began, {before['without_shape']} find enough devices and no shape, "
-        f"{before['without_room']} too few, {before['refused']} are refused. Jobs used "
-        f"{before['used']:.1%} of these devices; {before['free_of_no_use']:.1%} were free while a "
+        f"<p>{recorded_figures['jobs']} jobs began, {recorded_figures['overlapping']} beside "
+        "others; at most "
+        f"{recorded_figures['peak']} devices were in use. On the first way's devices "
+        f"{recorded_figures['placed']} find "
+        f"their place as they began, {recorded_figures['without_shape']} find enough devices and "
+        "no shape, "
+        f"{recorded_figures['without_room']} too few, {recorded_figures['refused']} are refused. "
+        "Jobs used "
+        f"{recorded_figures['used']:.1%} of these devices; "
+        f"{recorded_figures['free_of_no_use']:.1%} were free while a "
         "job found no shape."
         "<p>The simulated Slurm beside the recorded one, on as many devices without shape:"
     )
-    yield _table(DISTANCE, distance_cells(apart))
+    yield _table(DISTANCE, distance_cells(distance_figures))
 
 
-def _left_out(trace: TraceFigures) -> list[str]:
-    out = [f"Left out: {count} {reason}." for reason, count in trace["left_out"].items()]
-    if trace["bad_lines"]:
-        listed = "; ".join(
-            f"line {line['number']}: {line['problem']}" for line in trace["bad_lines_shown"]
+def _left_out(trace_figures: TraceFigures) -> list[str]:
+    sentences = [
+        f"Left out: {job_count} {reason}."
+        for reason, job_count in trace_figures["left_out"].items()
+    ]
+    if trace_figures["bad_lines"]:
+        bad_lines_text = "; ".join(
+            f"line {bad_line['number']}: {bad_line['problem']}"
+            for bad_line in trace_figures["bad_lines_shown"]
         )
-        out.append(f"{trace['bad_lines']} lines could not be read: {listed}.")
-    return out
+        sentences.append(f"{trace_figures['bad_lines']} lines could not be read: {bad_lines_text}.")
+    return sentences
 
 
 def _svg(figure: Figure) -> str:
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()[out.getvalue().index("<svg") :]
+    svg_buffer = io.StringIO()
+    figure.savefig(svg_buffer, format="svg", metadata={"Date": None})
+    return svg_buffer.getvalue()[svg_buffer.getvalue().index("<svg") :]

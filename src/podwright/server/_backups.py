@@ -11,7 +11,7 @@ from pathlib import Path
 from podwright.controller import StoreFault, find_faults, with_new_chains
 from podwright.server._shared_store import LEASE, owner_name
 from podwright.server._sockets import Lock, prepare_folder
-from podwright.server.machines._served_hardware import HARDWARE, Source
+from podwright.server.machines._served_hardware import HARDWARE_RECORD_KEY, ClustersSource
 from podwright.store import (
     backup_text,
     open_store,
@@ -38,7 +38,9 @@ async def check(storage: Path | str) -> tuple[int, list[StoreFault]]:
     Raises as `back_up` does.
     """
     snapshot = await open_store(storage).peek()
-    faults = find_faults(snapshot.records, snapshot.epoch + 1, {HARDWARE: Source})
+    faults = find_faults(
+        snapshot.records, snapshot.epoch + 1, {HARDWARE_RECORD_KEY: ClustersSource}
+    )
     return len(snapshot.records), faults
 
 

@@ -30,7 +30,7 @@ from podwright.gate import (
     GateRefused,
     Question,
     Setup,
-    ShownService,
+    ShownCredentials,
     from_server,
     spawn,
 )
@@ -209,7 +209,7 @@ class GrpcFront:
         if ask.method == "AnnounceAgent":  # it is a hint, which every caller may give
             caller = ANONYMOUS
         else:
-            service: ShownService = ask.shown
+            service: ShownCredentials = ask.shown
             if self._calls.traces is not None:
                 TRACE_PARENT.set(dict(service.metadata).get("traceparent", ""))
             caller = await self._calls.identity.of_metadata(

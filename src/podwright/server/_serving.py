@@ -211,9 +211,9 @@ def _chosen(records: Mapping[tuple[str, str], bytes], options: ServingOptions) -
     return choose(
         records,
         preset_name=options.preset,
-        files=options.files,
-        fallback=options.user,
-        storage=shown_place(options.storage),
+        cluster_files=options.files,
+        simulate_if_none=options.user,
+        store_name=shown_place(options.storage),
     )
 
 

@@ -26,7 +26,7 @@ from podwright.store._protocol import Snapshot, Store
 #: refuse.
 VERSION = 2
 #: The number of times that a store may have been opened since its backup was taken.
-_EPOCHS = 10_000
+_EPOCH_MARGIN = 10_000
 _KIND = "podwright-backup"
 
 
@@ -46,7 +46,7 @@ class _Head(msgspec.Struct, frozen=True):
     oldest_reader: int = 1
 
 
-class _Foot(msgspec.Struct, frozen=True):
+class _BackupFoot(msgspec.Struct, frozen=True):
     """The last line of a backup. sha256: the digest of all bytes before it."""
 
     sha256: str
@@ -54,88 +54,94 @@ class _Foot(msgspec.Struct, frozen=True):
 
 def backup_text(snapshot: Snapshot) -> str:
     """Return a snapshot as the text of a backup file."""
-    lines = [
+    backup_lines = [
         msgspec.json.encode(
             _Head(_KIND, VERSION, snapshot.epoch, snapshot.time, len(snapshot.records), *OURS)
         )
     ]
-    lines.extend(
-        msgspec.json.encode((kind, key, body))  # msgspec writes the body as base64
-        for (kind, key), body in sorted(snapshot.records.items())
+    backup_lines.extend(
+        msgspec.json.encode(
+            (record_kind, record_key, record_body)
+        )  # msgspec writes the body as base64
+        for (record_kind, record_key), record_body in sorted(snapshot.records.items())
     )
-    content = b"\n".join(lines) + b"\n"
-    foot = msgspec.json.encode(_Foot(hashlib.sha256(content).hexdigest()))
-    return (content + foot + b"\n").decode()
+    content = b"\n".join(backup_lines) + b"\n"
+    foot_line = msgspec.json.encode(_BackupFoot(hashlib.sha256(content).hexdigest()))
+    return (content + foot_line + b"\n").decode()
 
 
-def read_backup(text: str, name: str = "the backup") -> Snapshot:
+def read_backup(file_text: str, backup_name: str = "the backup") -> Snapshot:
     """Return the snapshot in the text of a backup file.
 
-    name: of the file, for messages. Raises wire.InvalidRequest for another program's file and for
-    one that is damaged or cut off. Raises wire.InvalidRequest or wire.Unavailable for a newer
-    Podwright's.
+    backup_name: of the file, for messages. Raises wire.InvalidRequest for another program's file
+    and for one that is damaged or cut off. Raises wire.InvalidRequest or wire.Unavailable for a
+    newer Podwright's.
     """
-    first, _, _ = text.partition("\n")
+    head_line, _, _ = file_text.partition("\n")
     try:
-        start = msgspec.json.decode(first.encode(errors="replace"))
-        foreign = not isinstance(start, dict) or start.get("file") != _KIND
+        head_object = msgspec.json.decode(head_line.encode(errors="replace"))
+        is_foreign = not isinstance(head_object, dict) or head_object.get("file") != _KIND
     except msgspec.DecodeError:
-        foreign = True
-    if foreign:
+        is_foreign = True
+    if is_foreign:
         raise InvalidRequest(
-            f"{name} is not a backup that Podwright wrote",
+            f"{backup_name} is not a backup that Podwright wrote",
             would_work="name a file that --backup wrote",
         )
-    if not isinstance(start.get("version"), int) or start["version"] > VERSION:
+    if not isinstance(head_object.get("version"), int) or head_object["version"] > VERSION:
         raise InvalidRequest(
-            f"{name} was written by a newer Podwright (its version is {start.get('version')}, "
+            f"{backup_name} was written by a newer Podwright (its version is "
+            f"{head_object.get('version')}, "
             f"this one knows {VERSION})",
             would_work="restore it with the newer one",
         )
-    body, _, last = text.rstrip("\n").rpartition("\n")
+    head_and_records, _, foot_line = file_text.rstrip("\n").rpartition("\n")
     try:
-        head = msgspec.json.decode(first, type=_Head)
-        foot = msgspec.json.decode(last, type=_Foot)
-        if foot.sha256 != hashlib.sha256(f"{body}\n".encode()).hexdigest():
-            raise _damaged(name)
-        records = dict(_records(body.split("\n")[1:]))
+        head = msgspec.json.decode(head_line, type=_Head)
+        foot = msgspec.json.decode(foot_line, type=_BackupFoot)
+        if foot.sha256 != hashlib.sha256(f"{head_and_records}\n".encode()).hexdigest():
+            raise _damaged(backup_name)
+        records = dict(_records(head_and_records.split("\n")[1:]))
     except (msgspec.MsgspecError, UnicodeError):
-        raise _damaged(name) from None
+        raise _damaged(backup_name) from None
     if len(records) != head.records:
-        raise _damaged(name)
-    check(Format(head.format, head.oldest_reader), name)
+        raise _damaged(backup_name)
+    check(Format(head.format, head.oldest_reader), backup_name)
     return Snapshot(head.epoch, head.time, records)
 
 
-def _records(lines: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
+def _records(record_lines: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
     decoder = msgspec.json.Decoder(tuple[str, str, bytes])
-    for line in lines:
-        kind, key, body = decoder.decode(line)
-        yield (kind, key), body
+    for record_line in record_lines:
+        record_kind, record_key, record_body = decoder.decode(record_line)
+        yield (record_kind, record_key), record_body
 
 
-def _damaged(name: str) -> InvalidRequest:
+def _damaged(backup_name: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{name} is damaged or cut off", would_work="use another backup; this one cannot be trusted"
+        f"{backup_name} is damaged or cut off",
+        would_work="use another backup; this one cannot be trusted",
     )
 
 
-def write_backup(path: Path, text: str) -> None:
+def write_backup(path: Path, file_text: str) -> None:
     """Write a backup file, private to its owner (0600), as a whole or not at all.
 
     An existing file is replaced. Raises wire.Unavailable when the file cannot be written.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        file_descriptor = os.open(
+            temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+        )
+        with os.fdopen(file_descriptor, "w", encoding="utf-8") as file:
+            file.write(file_text)
             file.flush()
-            os.fsync(handle)
-        os.replace(new, path)
+            os.fsync(file_descriptor)
+        os.replace(temporary_path, path)
     except OSError as error:
         with suppress(OSError):
-            new.unlink()
+            temporary_path.unlink()
         raise Unavailable(
             f"cannot write {path}: {error.strerror}", would_work="name a file in another folder"
         ) from None
@@ -144,12 +150,12 @@ def write_backup(path: Path, text: str) -> None:
 def read_backup_file(path: Path) -> Snapshot:
     """Return the snapshot in a file. Raises wire.InvalidRequest."""
     try:
-        text = path.read_text(encoding="utf-8")
+        file_text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        text = ""
-    return read_backup(text, str(path))
+        file_text = ""
+    return read_backup(file_text, str(path))
 
 
 async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> None:
@@ -158,14 +164,16 @@ async def restore(store: Store, backup: Snapshot, *, replace: bool = False) -> N
     replace: overwrite a store that is not empty. Without it, such a store raises wire.WrongState.
     Raises as `Store.open` and `Store.commit` do; then the store is unchanged.
     """
-    opened = await store.open()
+    opened_store = await store.open()
     try:
-        if opened.records and not replace:
+        if opened_store.records and not replace:
             raise WrongState(
-                f"the store holds {len(opened.records)} records already",
+                f"the store holds {len(opened_store.records)} records already",
                 operation="restore a backup",
                 would_work="restore into an empty store, or say that what it holds may go",
             )
-        await store.replace(backup.records, epoch=max(opened.epoch, backup.epoch) + _EPOCHS)
+        await store.replace(
+            backup.records, epoch=max(opened_store.epoch, backup.epoch) + _EPOCH_MARGIN
+        )
     finally:
         await store.close()

@@ -15,11 +15,11 @@ Seconds = Callable[[], float]
 class Clock:
     """Seconds since 1970, starting from `floor` or the wall clock, whichever is later."""
 
-    def __init__(self, wall: Seconds, monotonic: Seconds, floor: float) -> None:
+    def __init__(self, wall: Seconds, monotonic: Seconds, earliest_time: float) -> None:
         self._monotonic = monotonic
         self._wall = wall
         self._start = monotonic()
-        self._base = max(wall(), floor)
+        self._base = max(wall(), earliest_time)
 
     def now(self) -> float:
         """Return the time, which is never below an earlier answer."""

@@ -32,9 +32,9 @@ class DatabaseThread:
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run a piece of work in the thread. Return what it returns, and raise what it raises."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[_T] = loop.create_future()
-        self.submit(partial(_carry_out, work, loop, done))
-        return await done
+        result_future: asyncio.Future[_T] = loop.create_future()
+        self.submit(partial(_carry_out, work, loop, result_future))
+        return await result_future
 
     def end(self) -> None:
         """End the thread once all queued work is done."""
@@ -47,21 +47,21 @@ class DatabaseThread:
 
 
 def _carry_out(
-    work: Callable[[], Any], loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any]
+    work: Callable[[], Any], loop: asyncio.AbstractEventLoop, result_future: asyncio.Future[Any]
 ) -> None:
-    settle: Callable[[], None]
+    settle_call: Callable[[], None]
     try:
-        settle = partial(_settle, done, work(), None)
+        settle_call = partial(_settle, result_future, work(), None)
     except BaseException as error:  # the caller waits for any error
-        settle = partial(_settle, done, None, error)
+        settle_call = partial(_settle, result_future, None, error)
     with suppress(RuntimeError):  # the loop has ended, and with it the caller
-        loop.call_soon_threadsafe(settle)
+        loop.call_soon_threadsafe(settle_call)
 
 
-def _settle(done: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
-    if done.done():
+def _settle(result_future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    if result_future.done():
         return  # the caller was cancelled
     if error is None:
-        done.set_result(outcome)
+        result_future.set_result(outcome)
     else:
-        done.set_exception(error)
+        result_future.set_exception(error)

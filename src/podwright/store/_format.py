@@ -33,25 +33,26 @@ class Format(NamedTuple):
 OURS: Final = Format(FORMAT, OLDEST_READER)
 
 
-def after(stored: Format) -> Format:
+def after(stored_format: Format) -> Format:
     """Return the numbers of a store that this build has opened.
 
     Records that a newer build wrote stay in it, so the oldest reader never falls.
     """
-    return Format(FORMAT, max(stored.oldest_reader, OLDEST_READER))
+    return Format(FORMAT, max(stored_format.oldest_reader, OLDEST_READER))
 
 
-def check(stored: Format, name: str) -> None:
+def check(stored_format: Format, store_name: str) -> None:
     """Raise wire.Unavailable for a store or a backup that this build cannot read.
 
-    name: "the store PATH", for the message.
+    store_name: "the store PATH", for the message.
     """
-    if stored.oldest_reader > FORMAT:
+    if stored_format.oldest_reader > FORMAT:
         raise Unavailable(
-            f"{name} was written by a newer Podwright (its format is {stored.number}, for readers "
-            f"of format {stored.oldest_reader} or newer; this one's is {FORMAT})",
+            f"{store_name} was written by a newer Podwright (its format is {stored_format.number}, "
+            "for readers "
+            f"of format {stored_format.oldest_reader} or newer; this one's is {FORMAT})",
             would_work="run that Podwright or a newer one; the way back is a backup that this "
             "Podwright has taken itself",
-            format=stored.number,
-            oldest_reader=stored.oldest_reader,
+            format=stored_format.number,
+            oldest_reader=stored_format.oldest_reader,
         )

@@ -55,7 +55,7 @@ class GroupStore(ABC):
         """Claim the database. Return its records and its clock."""
 
     @abstractmethod
-    def _write(self, final: Final, now: float) -> bool:
+    def _write(self, final_bodies: Final, now: float) -> bool:
         """Write one transaction. Return whether it was written.
 
         False means that a newer server has opened the store and that nothing was written. Raises
@@ -95,12 +95,12 @@ class GroupStore(ABC):
         self._loop = asyncio.get_running_loop()
         thread = DatabaseThread()
         try:
-            opened, clock = await thread.run(self._open_database)
+            opened_store, clock = await thread.run(self._open_database)
         except BaseException:
             thread.end()
             raise
-        self._thread, self._clock, self._epoch = thread, clock, opened.epoch
-        return opened
+        self._thread, self._clock, self._epoch = thread, clock, opened_store.epoch
+        return opened_store
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none, durably; see Store.
@@ -114,16 +114,16 @@ class GroupStore(ABC):
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             raise self._not_open()
-        group = tuple(changes)
-        _check_text(group)  # checked here, so that a bad name fails alone
-        done = loop.create_future()
-        self._waiting.append((group, done))
+        copied_changes = tuple(changes)
+        _check_text(copied_changes)  # checked here, so that a bad name fails alone
+        commit_future = loop.create_future()
+        self._waiting.append((copied_changes, commit_future))
         if not self._handing_over:
             # The hand-over waits for the end of this turn of the loop, so that commits of other
             # tasks in the same turn join the group.
             self._handing_over = True
             loop.call_soon(self._hand_over, thread)
-        await done
+        await commit_future
 
     async def read(self) -> Snapshot:
         """Return all records as of one instant; see Store."""
@@ -179,31 +179,33 @@ class GroupStore(ABC):
 
     def _write_waiting(self) -> None:
         """Write all waiting commits as one transaction. It runs in the store's thread."""
-        group: list[_Waiting] = []
+        waiting_commits: list[_Waiting] = []
         while self._waiting:
-            group.append(self._waiting.popleft())
-        if not group:
+            waiting_commits.append(self._waiting.popleft())
+        if not waiting_commits:
             return  # an earlier call took them
-        final: dict[tuple[str, str], bytes | None] = {}
-        for changes, _ in group:
+        final_bodies: dict[tuple[str, str], bytes | None] = {}
+        for changes, _ in waiting_commits:
             for change in changes:
-                final[change.kind, change.key] = change.body if isinstance(change, Put) else None
+                final_bodies[change.kind, change.key] = (
+                    change.body if isinstance(change, Put) else None
+                )
         error: BaseException | None = None
         try:
             assert self._clock is not None
-            self._checked(partial(self._write, final, self._clock.now()))
+            self._checked(partial(self._write, final_bodies, self._clock.now()))
         except BaseException as exception:  # the callers wait for any error
             error = exception
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended, and with it the callers
-            self._loop.call_soon_threadsafe(_settle, group, error)
+            self._loop.call_soon_threadsafe(_settle, waiting_commits, error)
 
     def _checked(self, transaction: Callable[[], bool]) -> None:
         """Run a transaction. After one whose outcome is unknown, refuse every further one."""
         if self._broken is not None:
             raise self._broken
         try:
-            ours = transaction()
+            epoch_is_ours = transaction()
         except BaseException as error:
             if not self._nothing_written(error):
                 # Only reading the database anew shows what became durable.
@@ -212,7 +214,7 @@ class GroupStore(ABC):
                     would_work="open it anew, which reads what became durable",
                 )
             raise
-        if not ours:
+        if not epoch_is_ours:
             raise Fenced(
                 f"a newer server has opened the store {self.name} since epoch {self._epoch}"
             )
@@ -229,26 +231,27 @@ class GroupStore(ABC):
 
 def _check_text(changes: Sequence[Change]) -> None:
     for change in changes:
-        for name in (change.kind, change.key):
-            if "\0" in name or not (name.isascii() or _is_text(name)):
+        for record_name in (change.kind, change.key):
+            if "\0" in record_name or not (record_name.isascii() or _is_text(record_name)):
                 raise InvalidRequest(
-                    f"the name {name!r} is not text", would_work="use letters, digits, - and _"
+                    f"the name {record_name!r} is not text",
+                    would_work="use letters, digits, - and _",
                 )
 
 
-def _is_text(name: str) -> bool:
+def _is_text(record_name: str) -> bool:
     try:
-        name.encode()
+        record_name.encode()
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _settle(group: list[_Waiting], error: BaseException | None) -> None:
-    for _, done in group:
-        if done.done():
+def _settle(waiting_commits: list[_Waiting], error: BaseException | None) -> None:
+    for _, commit_future in waiting_commits:
+        if commit_future.done():
             continue  # its caller was cancelled
         if error is None:
-            done.set_result(None)
+            commit_future.set_result(None)
         else:
-            done.set_exception(error)
+            commit_future.set_exception(error)

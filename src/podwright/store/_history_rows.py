@@ -72,26 +72,32 @@ class MemoryHistory:
 
     async def write(self, row: Row, *, since: int, most: int, epoch: int) -> None:
         """Keep a row; see History."""
-        rows, old = self._rows, self._rows.get(row.start)
+        rows, existing_row = self._rows, self._rows.get(row.start)
         if row.body:
             rows[row.start] = row
-        elif old is not None:
-            rows[row.start] = old._replace(last=row.last)
-        for start in sorted(rows):
-            size = sum(len(row.sums) + len(row.body) for row in rows.values())
-            if rows[start].last >= since and size <= most:
+        elif existing_row is not None:
+            rows[row.start] = existing_row._replace(last=row.last)
+        for row_start in sorted(rows):
+            total_bytes = sum(len(row.sums) + len(row.body) for row in rows.values())
+            if rows[row_start].last >= since and total_bytes <= most:
                 break
-            del rows[start]
+            del rows[row_start]
 
     async def sums(self, since: int, until: int) -> list[Row]:
         """Return rows of a span; see History."""
-        rows = (self._rows[start] for start in sorted(self._rows))
+        rows = (self._rows[row_start] for row_start in sorted(self._rows))
         return [row._replace(body=b"") for row in rows if row.last >= since and row.start <= until]
 
     async def at(self, minute: int) -> Row | None:
         """Return the row of a minute; see History."""
-        latest = max((start for start in self._rows if start <= minute), default=None)
-        return None if latest is None or self._rows[latest].last < minute else self._rows[latest]
+        latest_start = max(
+            (row_start for row_start in self._rows if row_start <= minute), default=None
+        )
+        return (
+            None
+            if latest_start is None or self._rows[latest_start].last < minute
+            else self._rows[latest_start]
+        )
 
 
 class SQLiteHistory:
@@ -115,7 +121,7 @@ class SQLiteHistory:
         """Return the row of a minute; see History."""
         return await asyncio.to_thread(self._at, minute)
 
-    def _write(self, row: Row, since: int, most: int) -> None:
+    def _write(self, row: Row, oldest_minute: int, max_bytes: int) -> None:
         with self._opened() as db:
             db.execute("BEGIN IMMEDIATE")
             db.execute(_TABLE)
@@ -123,17 +129,19 @@ class SQLiteHistory:
                 db.execute("INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)", row)
             else:
                 db.execute("UPDATE history SET last = ? WHERE start = ?", (row.last, row.start))
-            db.execute("DELETE FROM history WHERE last < ?", (since,))
-            sizes = "SELECT start, length(sums) + length(body) FROM history ORDER BY start DESC"
-            total = 0
-            for start, size in db.execute(sizes).fetchall():
-                total += size
-                if total > most:
-                    db.execute("DELETE FROM history WHERE start <= ?", (start,))
+            db.execute("DELETE FROM history WHERE last < ?", (oldest_minute,))
+            sizes_query = (
+                "SELECT start, length(sums) + length(body) FROM history ORDER BY start DESC"
+            )
+            total_bytes = 0
+            for row_start, row_bytes in db.execute(sizes_query).fetchall():
+                total_bytes += row_bytes
+                if total_bytes > max_bytes:
+                    db.execute("DELETE FROM history WHERE start <= ?", (row_start,))
                     break
             db.execute("COMMIT")
 
-    def _sums(self, since: int, until: int) -> list[Row]:
+    def _sums(self, first_minute: int, last_minute: int) -> list[Row]:
         if not self.path.exists():
             return []
         with self._opened() as db:
@@ -141,7 +149,7 @@ class SQLiteHistory:
             rows = db.execute(
                 "SELECT start, last, sums, x'' FROM history WHERE last >= ? AND start <= ?"
                 " ORDER BY start",
-                (since, until),
+                (first_minute, last_minute),
             )
             return [Row(*row) for row in rows]
 

@@ -16,7 +16,7 @@ from podwright.store._history_rows import MemoryHistory
 from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 
-class _Disk:
+class _SharedDisk:
     """The state that several handles share, as several servers share a database."""
 
     def __init__(self) -> None:
@@ -31,20 +31,20 @@ class MemoryStore:
 
     def __init__(self, *, wall: Seconds = time.time, monotonic: Seconds = time.monotonic) -> None:
         self._wall, self._monotonic = wall, monotonic
-        self._disk = _Disk()
+        self._disk = _SharedDisk()
         self._clock: Clock | None = None
         self._epoch = 0
         self._commits = 0
-        self._fail_in = 0
+        self._commits_to_failure = 0
         self._fail_durable = False
         self._fail_lasting = False
         self._fail_error: PodwrightError | None = None
 
     def reopened(self) -> MemoryStore:
         """Return another server's handle on the same records."""
-        other = MemoryStore(wall=self._wall, monotonic=self._monotonic)
-        other._disk = self._disk
-        return other
+        new_handle = MemoryStore(wall=self._wall, monotonic=self._monotonic)
+        new_handle._disk = self._disk
+        return new_handle
 
     def fail(
         self,
@@ -60,7 +60,7 @@ class MemoryStore:
         later commit of this handle fails too and keeps nothing, as when the process had died.
         error: the exception to raise; by default wire.Unavailable.
         """
-        self._fail_in, self._fail_durable = nth, durable
+        self._commits_to_failure, self._fail_durable = nth, durable
         self._fail_lasting, self._fail_error = lasting, error
 
     async def open(self) -> Opened:
@@ -76,7 +76,7 @@ class MemoryStore:
         """Apply all changes or none; see Store. Other tasks run first, as during a disk write."""
         import asyncio
 
-        group = list(changes)
+        copied_changes = list(changes)
         await asyncio.sleep(0)
         if self._clock is None:
             raise Unavailable("the store is not open")
@@ -85,17 +85,17 @@ class MemoryStore:
                 f"a newer server has opened the store (epoch {self._disk.epoch}, ours was "
                 f"{self._epoch})"
             )
-        fails = self._fails_now()
-        if fails and not self._fail_durable:
+        is_failing = self._fails_now()
+        if is_failing and not self._fail_durable:
             raise self._failure()
-        for change in group:
+        for change in copied_changes:
             if isinstance(change, Put):
                 self._disk.records[change.kind, change.key] = change.body
             else:
                 self._disk.records.pop((change.kind, change.key), None)
         self._disk.time = self._clock.now()
         self._commits += 1
-        if fails:
+        if is_failing:
             self._fail_durable = False
             raise self._failure()
 
@@ -115,13 +115,13 @@ class MemoryStore:
         self._disk.epoch = max(self._disk.epoch, epoch)
 
     def _fails_now(self) -> bool:
-        if not self._fail_in:
+        if not self._commits_to_failure:
             return False
-        if self._fail_in > 1:
-            self._fail_in -= 1
+        if self._commits_to_failure > 1:
+            self._commits_to_failure -= 1
             return False
         if not self._fail_lasting:
-            self._fail_in = 0
+            self._commits_to_failure = 0
         return True
 
     def _failure(self) -> PodwrightError:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.store")
 
 #: One transaction. Without a row of this server's epoch nothing is written.
-_COMMIT = """
+_COMMIT_SQL = """
 WITH ours AS (
     UPDATE podwright.server SET time = %(now)s,
         deadline = extract(epoch FROM clock_timestamp())::float8 + %(ttl)s
@@ -49,11 +49,11 @@ _RENEW = """
 UPDATE podwright.server SET deadline = extract(epoch FROM clock_timestamp())::float8 + %s
 WHERE epoch = %s
 """
-_GIVE_BACK = "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s"
+_GIVE_BACK_SQL = "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s"
 #: The name of a standby's connection in PostgreSQL's list of connections.
-_STANDBY = "podwright-standby"
+_STANDBY_APPLICATION_NAME = "podwright-standby"
 _COUNT = 5.0  #: seconds between two counts of standbys
-_STANDBYS = """
+_COUNT_STANDBYS_SQL = """
 SELECT count(DISTINCT pid) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = %s
 """
@@ -131,34 +131,36 @@ class PostgresStore(GroupStore):
         try:
             if self._watch is None:
                 self._watch = schema.connect(self._url)
-                self._watch.execute(f"SET application_name = '{_STANDBY}'")
+                self._watch.execute(f"SET application_name = '{_STANDBY_APPLICATION_NAME}'")
             with schema.translated(self.name):
                 if not schema.exists(self._watch):
                     return Turn("", 0.0)
-                row = self._watch.execute(_TURN).fetchone()
-                assert row is not None
-                return Turn(row[2], max(0.0, row[3]))
+                lease_row = self._watch.execute(_TURN).fetchone()
+                assert lease_row is not None
+                return Turn(lease_row[2], max(0.0, lease_row[3]))
         except BaseException:
             self._stop_watching()
             raise
 
     def _stop_watching(self) -> None:
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
+        watch_connection, self._watch = self._watch, None
+        if watch_connection is not None:
+            watch_connection.close()
 
     def _renew(self) -> bool:
         assert self._db is not None
-        until = self._monotonic() + self.ttl
+        lease_end = self._monotonic() + self.ttl
         with schema.translated(self.name):
-            ours = self._db.execute(_RENEW, (self.ttl, self._epoch)).rowcount == 1
-            if ours and self._monotonic() >= self._count_at:
+            is_ours = self._db.execute(_RENEW, (self.ttl, self._epoch)).rowcount == 1
+            if is_ours and self._monotonic() >= self._count_at:
                 self._count_at = self._monotonic() + _COUNT
-                row = self._db.execute(_STANDBYS, (_STANDBY,)).fetchone()
-                self.standbys = row[0] if row else None
-        if ours:
-            self._held_until = until
-        return ours
+                count_row = self._db.execute(
+                    _COUNT_STANDBYS_SQL, (_STANDBY_APPLICATION_NAME,)
+                ).fetchone()
+                self.standbys = count_row[0] if count_row else None
+        if is_ours:
+            self._held_until = lease_end
+        return is_ours
 
     async def close(self) -> None:
         """Write the waiting commits, give the lease back, and close. A second call does nothing."""
@@ -172,21 +174,21 @@ class PostgresStore(GroupStore):
         try:
             with schema.translated(self.name):
                 schema.make_durable(db, self.name)
-                until = self._monotonic() + self.ttl
+                lease_end = self._monotonic() + self.ttl
                 with db.transaction():
                     schema.migrate(db, self.name)
                     db.execute("SELECT 1 FROM podwright.server FOR UPDATE")
-                    row = db.execute(_TURN).fetchone()
-                    assert row is not None
-                    epoch, last, owner, left, database_time = row
-                    if self.ttl and left > 0 and owner != self._owner:
-                        raise _taken_by(self.name, owner, left)
+                    lease_row = db.execute(_TURN).fetchone()
+                    assert lease_row is not None
+                    epoch, last_time, lease_owner, seconds_left, database_time = lease_row
+                    if self.ttl and seconds_left > 0 and lease_owner != self._owner:
+                        raise _taken_by(self.name, lease_owner, seconds_left)
                     opened_at = self._monotonic()
 
                     def wall() -> float:
                         return float(database_time) + self._monotonic() - opened_at
 
-                    clock = Clock(self._wall or wall, self._monotonic, last)
+                    clock = Clock(self._wall or wall, self._monotonic, last_time)
                     db.execute(
                         "UPDATE podwright.server SET epoch = %s, time = %s, owner = %s,"
                         " deadline = extract(epoch FROM clock_timestamp())::float8 + %s",
@@ -196,44 +198,46 @@ class PostgresStore(GroupStore):
         except BaseException:
             db.close()
             raise
-        self._db, self._held_until = db, until
+        self._db, self._held_until = db, lease_end
         self._stop_watching()
         return Opened(epoch + 1, records), clock
 
-    def _write(self, final: Final, now: float) -> bool:
+    def _write(self, final_bodies: Final, now: float) -> bool:
         assert self._db is not None
-        until = self._monotonic() + self.ttl
-        puts = [(*record, body) for record, body in final.items() if body is not None]
-        deleted = [record for record, body in final.items() if body is None]
+        lease_end = self._monotonic() + self.ttl
+        written_rows = [
+            (*record_key, body) for record_key, body in final_bodies.items() if body is not None
+        ]
+        deleted_keys = [record_key for record_key, body in final_bodies.items() if body is None]
         with schema.translated(self.name):
-            row = self._db.execute(
-                _COMMIT,
+            count_row = self._db.execute(
+                _COMMIT_SQL,
                 {
                     "now": now,
                     "ttl": self.ttl,
                     "epoch": self._epoch,
-                    "kinds": [kind for kind, _, _ in puts],
-                    "keys": [key for _, key, _ in puts],
-                    "bodies": [body for _, _, body in puts],
-                    "gone_kinds": [kind for kind, _ in deleted],
-                    "gone_keys": [key for _, key in deleted],
+                    "kinds": [kind for kind, _, _ in written_rows],
+                    "keys": [key for _, key, _ in written_rows],
+                    "bodies": [body for _, _, body in written_rows],
+                    "gone_kinds": [kind for kind, _ in deleted_keys],
+                    "gone_keys": [key for _, key in deleted_keys],
                 },
             ).fetchone()
-        if row is None or row[0] != 1:
+        if count_row is None or count_row[0] != 1:
             return False
-        self._held_until = until
+        self._held_until = lease_end
         return True
 
     def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
         db = self._db
         assert db is not None
         with schema.translated(self.name), db.transaction():
-            ours = db.execute(
+            fence_result = db.execute(
                 "UPDATE podwright.server SET epoch = greatest(epoch, %s), deadline = 0"
                 " WHERE epoch = %s",
                 (epoch, self._epoch),
             )
-            if ours.rowcount != 1:
+            if fence_result.rowcount != 1:
                 return False
             db.execute("DELETE FROM podwright.records")
             with db.cursor().copy("COPY podwright.records FROM STDIN (FORMAT BINARY)") as copy_in:
@@ -296,9 +300,9 @@ class PostgresStore(GroupStore):
 def _snapshot(db: psycopg.Connection[Any]) -> Snapshot:
     with db.transaction():
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
-        assert row is not None
-        return Snapshot(row[0], row[1], _records(db))
+        server_row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
+        assert server_row is not None
+        return Snapshot(server_row[0], server_row[1], _records(db))
 
 
 def _records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:
@@ -307,10 +311,10 @@ def _records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:
         return {(kind, key): body for kind, key, body in rows}
 
 
-def _taken_by(name: str, owner: str, left: float) -> AlreadyExists:
+def _taken_by(store_name: str, owner: str, seconds_left: float) -> AlreadyExists:
     return AlreadyExists(
-        f"another server{f' ({owner})' if owner else ''} is active on the store {name}",
+        f"another server{f' ({owner})' if owner else ''} is active on the store {store_name}",
         would_work="wait until it ends, or until its lease runs out",
         holder=owner,
-        left=left,
+        left=seconds_left,
     )

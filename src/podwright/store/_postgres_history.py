@@ -19,14 +19,14 @@ _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS podwright.history (start bigint PRIMARY KEY, last bigint NOT NULL,"
     " sums bytea NOT NULL, body bytea NOT NULL)"
 )
-_PUT: Final = """
+_PUT_ROW_SQL: Final = """
 INSERT INTO podwright.history
 SELECT %(start)s::bigint, %(last)s::bigint, %(sums)s::bytea, %(body)s::bytea
 FROM podwright.server WHERE epoch = %(epoch)s
 ON CONFLICT (start) DO
 UPDATE SET last = EXCLUDED.last, sums = EXCLUDED.sums, body = EXCLUDED.body
 """
-_MOVE: Final = """
+_MOVE_LAST_SQL: Final = """
 UPDATE podwright.history SET last = %(last)s
 WHERE start = %(start)s AND EXISTS (SELECT 1 FROM podwright.server WHERE epoch = %(epoch)s)
 """
@@ -57,26 +57,28 @@ class PostgresHistory:
         """Return the row of a minute; see History."""
         return await asyncio.to_thread(self._at, minute)
 
-    def _write(self, row: Row, since: int, most: int, epoch: int) -> None:
+    def _write(self, row: Row, oldest_minute: int, max_bytes: int, epoch: int) -> None:
         with self._opened() as db:
             if not self._table_made:
                 db.execute(_TABLE)
             # Each statement is a transaction, so nothing stays open that a newer server would wait
             # for.
-            done = db.execute(_PUT if row.body else _MOVE, {**row._asdict(), "epoch": epoch})
-            if not done.rowcount and not _ours(db, epoch):
+            put_result = db.execute(
+                _PUT_ROW_SQL if row.body else _MOVE_LAST_SQL, {**row._asdict(), "epoch": epoch}
+            )
+            if not put_result.rowcount and not _ours(db, epoch):
                 raise Fenced(f"a newer server has opened the store since epoch {epoch}")
-            db.execute(_OLDEST, (since, most))
+            db.execute(_OLDEST, (oldest_minute, max_bytes))
         self._table_made = True
 
-    def _sums(self, since: int, until: int) -> list[Row]:
+    def _sums(self, first_minute: int, last_minute: int) -> list[Row]:
         with self._opened() as db:
             if not _exists(db):
                 return []
             rows = db.execute(
                 "SELECT start, last, sums, ''::bytea FROM podwright.history"
                 " WHERE last >= %s AND start <= %s ORDER BY start",
-                (since, until),
+                (first_minute, last_minute),
             )
             return [Row(*row) for row in rows]
 
@@ -108,10 +110,10 @@ class PostgresHistory:
 
 
 def _exists(db: psycopg.Connection[Any]) -> bool:
-    row = db.execute("SELECT to_regclass('podwright.history') IS NOT NULL").fetchone()
-    return row is not None and row[0] is True
+    exists_row = db.execute("SELECT to_regclass('podwright.history') IS NOT NULL").fetchone()
+    return exists_row is not None and exists_row[0] is True
 
 
 def _ours(db: psycopg.Connection[Any], epoch: int) -> bool:
-    row = db.execute("SELECT epoch FROM podwright.server").fetchone()
-    return row is not None and row[0] == epoch
+    epoch_row = db.execute("SELECT epoch FROM podwright.server").fetchone()
+    return epoch_row is not None and epoch_row[0] == epoch

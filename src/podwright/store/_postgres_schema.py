@@ -40,9 +40,9 @@ _NUMBERED = 2
 
 #: The number of an advisory lock ("Podw"): two servers that start at once must not both make the
 #: schema.
-_LOCK = 0x506F6477
+_SCHEMA_LOCK_ID = 0x506F6477
 #: Options for libpq that the URL does not set itself: they detect a lost peer within seconds.
-_DEFAULTS = {
+_LIBPQ_DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "3",
     "keepalives_interval": "1",
@@ -51,60 +51,69 @@ _DEFAULTS = {
     "application_name": "vipu-server",
 }
 #: SQLSTATEs of a lost connection, by their beginning: 08 connection, 57P administrator's shutdown.
-_LOST = ("08", "57P")
+_LOST_SQLSTATES = ("08", "57P")
 
 
 def shown(url: str) -> str:
     """Return the URL for messages, without its password. Raises wire.InvalidRequest."""
     try:
-        parts = urlsplit(url)
+        url_parts = urlsplit(url)
         query = urlencode(
-            [(k, v) for k, v in parse_qsl(parts.query) if "password" not in k.lower()], safe="/,"
+            [
+                (parameter, parameter_value)
+                for parameter, parameter_value in parse_qsl(url_parts.query)
+                if "password" not in parameter.lower()
+            ],
+            safe="/,",
         )
     except ValueError:
         raise InvalidRequest(
             "the URL of the store is not one", would_work="postgresql://user@host/database"
         ) from None
-    login, at_sign, host = parts.netloc.rpartition("@")
+    login, at_sign, host = url_parts.netloc.rpartition("@")
     user = login.partition(":")[0]
-    return f"{parts.scheme}://{user}{at_sign}{host}{parts.path}{'?' if query else ''}{query}"
+    return (
+        f"{url_parts.scheme}://{user}{at_sign}{host}{url_parts.path}{'?' if query else ''}{query}"
+    )
 
 
 def has_password(url: str) -> bool:
     """Return whether the URL carries a password."""
-    parts = urlsplit(url)
-    login = parts.netloc.rpartition("@")[0]
-    return ":" in login or any("password" in key.lower() for key, _ in parse_qsl(parts.query))
+    url_parts = urlsplit(url)
+    login = url_parts.netloc.rpartition("@")[0]
+    return ":" in login or any(
+        "password" in parameter.lower() for parameter, _ in parse_qsl(url_parts.query)
+    )
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
     """Return a connection in autocommit mode. Raises wire.Unavailable."""
-    name = shown(url)
+    shown_url = shown(url)
     try:
         import psycopg
     except ImportError:
         raise Unavailable(
             "this installation has no PostgreSQL client",
-            operation=f"open the store {name}",
+            operation=f"open the store {shown_url}",
             would_work="pip install 'podwright[postgres]'",
         ) from None
     try:
-        given = psycopg.conninfo.conninfo_to_dict(url)
+        url_options = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
         raise InvalidRequest(
-            f"the store's URL {name} cannot be read ({_words(error)})",
+            f"the store's URL {shown_url} cannot be read ({_words(error)})",
             would_work="postgresql://user@host/database",
         ) from None
     try:
         # Only libpq gets the password. Errors after this line are reported without the URL.
-        db = psycopg.connect(url, autocommit=True, **{**_DEFAULTS, **_known(given)})
+        db = psycopg.connect(url, autocommit=True, **{**_LIBPQ_DEFAULTS, **_known(url_options)})
     except psycopg.Error as error:
         raise Unavailable(
-            f"the store {name} cannot be opened: {_words(error)}",
+            f"the store {shown_url} cannot be opened: {_words(error)}",
             would_work="start the database, or see what it says in its log",
         ) from None
     try:
-        with translated(name):
+        with translated(shown_url):
             db.execute("SET idle_in_transaction_session_timeout = '5s'")
             db.execute("SET default_transaction_isolation = 'read committed'")
             db.execute("SET statement_timeout = 0")
@@ -114,19 +123,23 @@ def connect(url: str) -> psycopg.Connection[Any]:
     return db
 
 
-def _known(given: dict[str, Any]) -> dict[str, Any]:
+def _known(url_options: dict[str, Any]) -> dict[str, Any]:
     """Return those of the default options that the URL sets itself."""
-    return {key: value for key, value in given.items() if key in _DEFAULTS}
+    return {
+        option_name: option_value
+        for option_name, option_value in url_options.items()
+        if option_name in _LIBPQ_DEFAULTS
+    }
 
 
-def make_durable(db: psycopg.Connection[Any], name: str) -> None:
+def make_durable(db: psycopg.Connection[Any], store_name: str) -> None:
     """Make an acknowledged commit survive a crash of the database's machine in any settings."""
-    (mode,) = _single_row(db, "SHOW synchronous_commit")
-    if mode in ("off", "local"):
+    (commit_mode,) = _single_row(db, "SHOW synchronous_commit")
+    if commit_mode in ("off", "local"):
         db.execute("SET synchronous_commit = on")
-    (fsync,) = _single_row(db, "SHOW fsync")
-    if fsync != "on":
-        _log.warning("%s runs with fsync = off: a power cut may lose what was answered", name)
+    (fsync_setting,) = _single_row(db, "SHOW fsync")
+    if fsync_setting != "on":
+        _log.warning("%s runs with fsync = off: a power cut may lose what was answered", store_name)
 
 
 def exists(db: psycopg.Connection[Any]) -> bool:
@@ -134,25 +147,25 @@ def exists(db: psycopg.Connection[Any]) -> bool:
     return _single_row(db, "SELECT to_regclass('podwright.server') IS NOT NULL")[0] is True
 
 
-def migrate(db: psycopg.Connection[Any], name: str) -> None:
+def migrate(db: psycopg.Connection[Any], store_name: str) -> None:
     """Upgrade the schema to this version, inside the caller's transaction.
 
     Raises wire.Unavailable for another program's schema and for a newer Podwright's.
     """
-    db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-    version = check_version(db, name)
+    db.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK_ID,))
+    version = check_version(db, store_name)
     if not version:
         db.execute("CREATE SCHEMA IF NOT EXISTS podwright")
         db.execute("REVOKE ALL ON SCHEMA podwright FROM PUBLIC")
     if version < len(MIGRATIONS):
-        for step in MIGRATIONS[version:]:
-            for statement in step:
+        for migration in MIGRATIONS[version:]:
+            for statement in migration:
                 db.execute(statement)
-        words = f"Podwright''s store, version {len(MIGRATIONS)}"
-        db.execute(f"COMMENT ON SCHEMA podwright IS '{words}'")
-    numbers = after(stored_format(db))
-    if numbers != stored_format(db):
-        db.execute("UPDATE podwright.server SET format = %s, oldest_reader = %s", numbers)
+        schema_comment = f"Podwright''s store, version {len(MIGRATIONS)}"
+        db.execute(f"COMMENT ON SCHEMA podwright IS '{schema_comment}'")
+    format_numbers = after(stored_format(db))
+    if format_numbers != stored_format(db):
+        db.execute("UPDATE podwright.server SET format = %s, oldest_reader = %s", format_numbers)
 
 
 def stored_format(db: psycopg.Connection[Any]) -> Format:
@@ -160,63 +173,63 @@ def stored_format(db: psycopg.Connection[Any]) -> Format:
     return Format(*_single_row(db, "SELECT format, oldest_reader FROM podwright.server"))
 
 
-def check_version(db: psycopg.Connection[Any], name: str) -> int:
+def check_version(db: psycopg.Connection[Any], store_name: str) -> int:
     """Return the version of the schema; 0 if it does not exist. Raises as `migrate` does."""
-    row = db.execute(
+    schema_row = db.execute(
         "SELECT obj_description(oid, 'pg_namespace'),"
         " (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid)"
         " FROM pg_namespace AS n WHERE nspname = 'podwright'"
     ).fetchone()
-    words, tables = row or ("", 0)
-    prefix, _, number = (words or "").rpartition(" ")
-    ours = prefix == "Podwright's store, version" and number.isdecimal()
-    if not ours and tables:
+    schema_comment, table_count = schema_row or ("", 0)
+    prefix, _, version_text = (schema_comment or "").rpartition(" ")
+    is_ours = prefix == "Podwright's store, version" and version_text.isdecimal()
+    if not is_ours and table_count:
         raise Unavailable(
-            f"the schema podwright in {name} is another program's",
+            f"the schema podwright in {store_name} is another program's",
             would_work="name a database of its own",
         )
-    version = int(number) if ours else 0
+    version = int(version_text) if is_ours else 0
     if version > len(MIGRATIONS):
         raise Unavailable(
-            f"the store {name} was written by a newer Podwright (its version is {version}, "
+            f"the store {store_name} was written by a newer Podwright (its version is {version}, "
             f"this one knows {len(MIGRATIONS)})",
             would_work="run the newer Podwright, or name another database",
         )
     if version >= _NUMBERED:
-        check(stored_format(db), f"the store {name}")
+        check(stored_format(db), f"the store {store_name}")
     return version
 
 
 @contextmanager
-def translated(name: str) -> Iterator[None]:
+def translated(store_name: str) -> Iterator[None]:
     """Turn PostgreSQL's errors into refusals that name the database."""
     import psycopg
 
     try:
         yield
     except psycopg.Error as error:
-        raise _refusal(name, error) from error
+        raise _refusal(store_name, error) from error
 
 
-def _refusal(name: str, error: psycopg.Error) -> PodwrightError:
-    state = error.sqlstate or ""
-    if state == "53100":
+def _refusal(store_name: str, error: psycopg.Error) -> PodwrightError:
+    sqlstate = error.sqlstate or ""
+    if sqlstate == "53100":
         return Unavailable(
-            f"the disk of the store {name} is full",
+            f"the disk of the store {store_name} is full",
             would_work="free some space, then try again",
             full=True,
         )
-    if state == "42501":
+    if sqlstate == "42501":
         return Unavailable(
-            f"the store {name} refuses this user ({_words(error)})",
+            f"the store {store_name} refuses this user ({_words(error)})",
             would_work="let the user own the database, or grant it CREATE there",
         )
-    if not state or state.startswith(_LOST):
+    if not sqlstate or sqlstate.startswith(_LOST_SQLSTATES):
         return Unavailable(
-            f"the connection to the store {name} was lost ({_words(error)})",
+            f"the connection to the store {store_name} was lost ({_words(error)})",
             would_work="start the server again when the database answers",
         )
-    return Unavailable(f"the store {name} failed: {_words(error)}")
+    return Unavailable(f"the store {store_name} failed: {_words(error)}")
 
 
 def nothing_written(error: BaseException, db: psycopg.Connection[Any] | None) -> bool:
@@ -230,8 +243,13 @@ def nothing_written(error: BaseException, db: psycopg.Connection[Any] | None) ->
     cause = error.__cause__
     if not isinstance(cause, psycopg.Error):
         return isinstance(error, PodwrightError)
-    state = cause.sqlstate or ""
-    return bool(state) and not state.startswith(_LOST) and db is not None and not db.closed
+    sqlstate = cause.sqlstate or ""
+    return (
+        bool(sqlstate)
+        and not sqlstate.startswith(_LOST_SQLSTATES)
+        and db is not None
+        and not db.closed
+    )
 
 
 def _single_row(db: psycopg.Connection[Any], statement: str) -> tuple[Any, ...]:

@@ -22,16 +22,16 @@ class ReadOnlyStore:
 
     def __init__(
         self,
-        name: str,
+        store_name: str,
         snapshot: Snapshot,
-        why: PodwrightError,
+        write_refusal: PodwrightError,
         history: History,
         *,
         wall: Seconds = time.time,
         monotonic: Seconds = time.monotonic,
     ) -> None:
-        self.name = name
-        self.why = why
+        self.name = store_name
+        self.why = write_refusal
         self._snapshot = snapshot
         self._history = history
         self._clock = Clock(wall, monotonic, snapshot.time)

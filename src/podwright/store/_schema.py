@@ -42,7 +42,7 @@ _NUMBERED = 2
 
 #: SQLite's codes for a file beside the store that could not be created (CANTOPEN, IOERR). On a full
 #: disk, that is the cause.
-_NO_ROOM = (14, 10)
+_NO_ROOM_CODES = (14, 10)
 
 #: Seconds for which another process may hold the file before it counts as in use.
 _BUSY = 5.0
@@ -76,16 +76,17 @@ def connect(
             # With FULL a commit survives a power failure. In WAL mode, NORMAL would lose the
             # latest commits.
             db.execute("PRAGMA synchronous = FULL")
-            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-            if mode != "wal":
+            (journal_mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            if journal_mode != "wal":
                 raise Unavailable(
-                    f"the store {path} cannot keep a write-ahead log here (it offers {mode})",
+                    f"the store {path} cannot keep a write-ahead log here (it offers "
+                    f"{journal_mode})",
                     would_work="name a file on a local disk",
                 )
             db.execute("PRAGMA journal_size_limit = 4194304")
-            (health,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            if health != "ok":
-                raise _damaged(path, health)
+            (check_result,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if check_result != "ok":
+                raise _damaged(path, check_result)
         except BaseException:
             db.close()
             raise
@@ -96,41 +97,45 @@ def _make_private(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True)
     _check_folder(path)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file_descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        status = os.fstat(handle)
-        if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
-            raise _untrusted(path, path, status)
-        if status.st_mode & 0o077:
-            os.fchmod(handle, 0o600)
+        file_status = os.fstat(file_descriptor)
+        if file_status.st_mode & 0o022 or file_status.st_uid not in (os.geteuid(), 0):
+            raise _untrusted_error(path, path, file_status)
+        if file_status.st_mode & 0o077:
+            os.fchmod(file_descriptor, 0o600)
     finally:
-        os.close(handle)
+        os.close(file_descriptor)
 
 
 def _check_folder(path: Path) -> None:
     """Refuse a folder that others may write into: they could replace the store by another file."""
-    status = path.parent.stat()
-    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
-        raise _untrusted(path, path.parent, status)
+    folder_status = path.parent.stat()
+    if folder_status.st_mode & 0o022 and not folder_status.st_mode & stat.S_ISVTX:
+        raise _untrusted_error(path, path.parent, folder_status)
 
 
-def _untrusted(path: Path, subject: Path, status: os.stat_result) -> Unavailable:
-    who = (
-        "all" if status.st_mode & 0o002 else "its group" if status.st_mode & 0o020 else "its owner"
+def _untrusted_error(path: Path, writable_path: Path, file_status: os.stat_result) -> Unavailable:
+    writer_text = (
+        "all"
+        if file_status.st_mode & 0o002
+        else "its group"
+        if file_status.st_mode & 0o020
+        else "its owner"
     )
     return Unavailable(
-        f"the store {path} cannot be trusted: {who} can write {subject}",
-        would_work=f"see that it is as it was, then: chmod go-w {subject}"
-        if status.st_mode & 0o022
-        else f"see that it is as it was, then: chown {os.geteuid()} {subject}",
+        f"the store {path} cannot be trusted: {writer_text} can write {writable_path}",
+        would_work=f"see that it is as it was, then: chmod go-w {writable_path}"
+        if file_status.st_mode & 0o022
+        else f"see that it is as it was, then: chown {os.geteuid()} {writable_path}",
     )
 
 
 def _check_ours(db: sqlite3.Connection, path: Path) -> None:
-    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != APPLICATION and (application or version or tables):
+    (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application_id != APPLICATION and (application_id or version or table_count):
         raise Unavailable(
             f"the store {path} is another program's database",
             would_work="name a file of its own",
@@ -147,8 +152,8 @@ def _check_ours(db: sqlite3.Connection, path: Path) -> None:
 
 def stored_format(db: sqlite3.Connection) -> Format:
     """Return the format numbers of a file whose tables have them."""
-    row = db.execute("SELECT format, oldest_reader FROM server").fetchone()
-    return Format() if row is None else Format(*row)
+    format_row = db.execute("SELECT format, oldest_reader FROM server").fetchone()
+    return Format() if format_row is None else Format(*format_row)
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -159,8 +164,8 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
     _check_ours(db, path)  # checked again, now that no other process can change it
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version < len(MIGRATIONS):
-        for step in MIGRATIONS[version:]:
-            for statement in step:
+        for migration in MIGRATIONS[version:]:
+            for statement in migration:
                 db.execute(statement)
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
@@ -181,18 +186,20 @@ def translated(path: Path) -> Iterator[None]:
 def _refusal(path: Path, error: sqlite3.Error) -> PodwrightError:
     import sqlite3
 
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and _is_full(path.parent)):
+    error_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if error_code == sqlite3.SQLITE_FULL or (
+        error_code in _NO_ROOM_CODES and _is_full(path.parent)
+    ):
         return Unavailable(
             f"the disk of the store {path} is full",
             would_work="free some space, then try again",
             full=True,
         )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if error_code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable(
             f"the store {path} is in use by another process", would_work="end that process"
         )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if error_code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
     return Unavailable(f"the store {path} failed: {error}")
 
@@ -224,5 +231,5 @@ def nothing_written(error: BaseException) -> bool:
     cause = error.__cause__
     if not isinstance(cause, sqlite3.Error):
         return isinstance(error, PodwrightError)  # fenced
-    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    error_code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return error_code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 #: A statement of SQL, and its values.
-_Statement = tuple[str, Sequence[Any]]
+_SqlStatement = tuple[str, Sequence[Any]]
 #: The most rows of one statement.
-_ROWS = 100
+_ROWS_PER_STATEMENT = 100
 
 #: Rows to be written are inserted into a view. Its triggers act on each row: a row without a kind
 #: is the fence (epoch, time), and one without a body deletes its record. They live as long as the
@@ -106,8 +106,8 @@ class SQLiteStore(GroupStore):
             with _schema.translated(self.path):
                 db.execute("BEGIN IMMEDIATE")
                 _schema.migrate(db, self.path)
-                (last,) = db.execute("SELECT time FROM server").fetchone()
-                clock = Clock(self._wall, self._monotonic, last)
+                (last_time,) = db.execute("SELECT time FROM server").fetchone()
+                clock = Clock(self._wall, self._monotonic, last_time)
                 db.execute("UPDATE server SET epoch = epoch + 1, time = ?", (clock.now(),))
                 (epoch,) = db.execute("SELECT epoch FROM server").fetchone()
                 records = _records(db)
@@ -120,17 +120,20 @@ class SQLiteStore(GroupStore):
         self._db = db
         return Opened(epoch, records), clock
 
-    def _write(self, final: Final, now: float) -> bool:
-        rows = [(None, self._epoch, now), *((*record, body) for record, body in final.items())]
-        return self._transaction(_inserts(rows))
+    def _write(self, final_bodies: Final, now: float) -> bool:
+        change_rows = [
+            (None, self._epoch, now),
+            *((*record_key, body) for record_key, body in final_bodies.items()),
+        ]
+        return self._transaction(_inserts(change_rows))
 
     def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
-        fence = (None, self._epoch, self.now())
+        fence_row = (None, self._epoch, self.now())
         return self._transaction(
             [
-                *_inserts([fence]),
+                *_inserts([fence_row]),
                 ("DELETE FROM records", ()),
-                *_inserts([(*record, body) for record, body in records.items()]),
+                *_inserts([(*record_key, body) for record_key, body in records.items()]),
                 ("UPDATE server SET epoch = max(epoch, ?)", (epoch,)),
             ]
         )
@@ -140,7 +143,7 @@ class SQLiteStore(GroupStore):
         with _schema.translated(self.path):
             return _snapshot(self._db)
 
-    def _transaction(self, statements: Sequence[_Statement]) -> bool:
+    def _transaction(self, statements: Sequence[_SqlStatement]) -> bool:
         import sqlite3
 
         db = self._db
@@ -177,8 +180,8 @@ class SQLiteStore(GroupStore):
 def _snapshot(db: sqlite3.Connection) -> Snapshot:
     db.execute("BEGIN")
     try:
-        epoch, when = db.execute("SELECT epoch, time FROM server").fetchone()
-        return Snapshot(epoch, when, _records(db))
+        epoch, server_time = db.execute("SELECT epoch, time FROM server").fetchone()
+        return Snapshot(epoch, server_time, _records(db))
     finally:
         db.execute("COMMIT")
 
@@ -188,12 +191,18 @@ def _records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:
     return {(kind, key): body for kind, key, body in rows}
 
 
-def _inserts(rows: Sequence[tuple[Any, ...]]) -> list[_Statement]:
+def _inserts(change_rows: Sequence[tuple[Any, ...]]) -> list[_SqlStatement]:
     """Return the statements that insert these rows into the view `change`."""
-    chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
-    return [(_insert(len(chunk)), [*itertools.chain.from_iterable(chunk)]) for chunk in chunks]
+    row_chunks = [
+        change_rows[chunk_start : chunk_start + _ROWS_PER_STATEMENT]
+        for chunk_start in range(0, len(change_rows), _ROWS_PER_STATEMENT)
+    ]
+    return [
+        (_insert_sql(len(row_chunk)), [*itertools.chain.from_iterable(row_chunk)])
+        for row_chunk in row_chunks
+    ]
 
 
 @functools.cache
-def _insert(rows: int) -> str:
-    return "INSERT INTO change VALUES " + ",".join(["(?,?,?)"] * rows)
+def _insert_sql(row_count: int) -> str:
+    return "INSERT INTO change VALUES " + ",".join(["(?,?,?)"] * row_count)

@@ -24,13 +24,13 @@ def open_store(place: str | Path, *, owner: str = "", ttl: float = 0.0) -> Store
     owner, ttl: for a store that several servers share; see PostgresStore. Raises
     wire.InvalidRequest for a malformed place.
     """
-    file = storage_file(place)
-    if file is not None:
-        return SQLiteStore(file)
+    database_file = storage_file(place)
+    if database_file is not None:
+        return SQLiteStore(database_file)
     scheme = str(place).partition("://")[0]
     if scheme not in _POSTGRES:
-        added: Store = plugins.load_function(plugins.STORES, scheme)(str(place))
-        return added
+        plugin_store: Store = plugins.load_function(plugins.STORES, scheme)(str(place))
+        return plugin_store
     return PostgresStore(str(place), owner=owner, ttl=ttl)
 
 
@@ -41,17 +41,19 @@ def storage_file(place: str | Path) -> Path | None:
     """
     if isinstance(place, Path):
         return place
-    scheme, mark, rest = place.partition("://")
-    if not mark:
+    scheme, separator, path_text = place.partition("://")
+    if not separator:
         return Path(place)
     if scheme in _POSTGRES or scheme in plugins.names(plugins.STORES):
         return None
-    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+    if scheme == "sqlite" and path_text.startswith("/") and len(path_text) > 1:
         return Path("/" + unquote(urlsplit(place).path).lstrip("/"))
-    added = "".join(f", or {name}://" for name in plugins.names(plugins.STORES))
+    plugin_schemes = "".join(
+        f", or {plugin_scheme}://" for plugin_scheme in plugins.names(plugins.STORES)
+    )
     raise InvalidRequest(
         f"{shown_place(place)!r} is not an address of a store",
-        would_work=f"use a path, sqlite:///path, or postgresql://user@host/database{added}",
+        would_work=f"use a path, sqlite:///path, or postgresql://user@host/database{plugin_schemes}",
     )
 
 

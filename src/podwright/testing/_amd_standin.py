@@ -28,10 +28,10 @@ import tomllib
 from types import SimpleNamespace
 from typing import Any
 
-from podwright.hosts.gpus._library import AMDSMI_STANDIN
+from podwright.hosts.gpus._library import AMDSMI_STANDIN_VARIABLE
 
 #: The environment variable that names such a file.
-VARIABLE = AMDSMI_STANDIN
+VARIABLE = AMDSMI_STANDIN_VARIABLE
 
 
 class AmdStandInError(Exception):
@@ -52,19 +52,29 @@ class AmdStandIn:
 
     @property
     def _all(self) -> dict[str, Any]:
-        stamp = os.stat(self._path).st_mtime_ns
-        if stamp != self._read_at:
+        modified_at = os.stat(self._path).st_mtime_ns
+        if modified_at != self._read_at:
             with open(self._path, "rb") as file:
                 self._known = tomllib.load(file)
-            self._read_at = stamp
+            self._read_at = modified_at
         return self._known
 
-    def _gpu(self, handle: int) -> dict[str, Any]:
-        given = self._all
-        described = {**given, **next((g for g in given.get("gpu", ()) if g["index"] == handle), {})}
-        if described.get("lost"):
+    def _gpu(self, gpu_index: int) -> dict[str, Any]:
+        description = self._all
+        gpu_description = {
+            **description,
+            **next(
+                (
+                    gpu_entry
+                    for gpu_entry in description.get("gpu", ())
+                    if gpu_entry["index"] == gpu_index
+                ),
+                {},
+            ),
+        }
+        if gpu_description.get("lost"):
             raise AmdStandInError("Error code: 49 | AMDSMI_STATUS_NO_DATA")
-        return described
+        return gpu_description
 
     def amdsmi_init(self) -> None:
         self._all  # noqa: B018  # reads it
@@ -79,29 +89,29 @@ class AmdStandIn:
         return f"0000:{5 + 32 * handle:02x}:00.0"
 
     def amdsmi_get_gpu_driver_info(self, handle: int) -> dict[str, str]:
-        version = str(self._all.get("driver", "6.12.12"))
-        return {"driver_name": "amdgpu", "driver_version": version, "driver_date": "N/A"}
+        driver_version = str(self._all.get("driver", "6.12.12"))
+        return {"driver_name": "amdgpu", "driver_version": driver_version, "driver_date": "N/A"}
 
     def amdsmi_get_gpu_asic_info(self, handle: int) -> dict[str, Any]:
-        name = str(self._gpu(handle).get("name", "AMD Instinct MI300X"))
-        serial = f"0x{0x4A10C0DE00000000 + handle:016X}"
-        return {"market_name": name, "asic_serial": serial, "vendor_id": "0x1002"}
+        market_name = str(self._gpu(handle).get("name", "AMD Instinct MI300X"))
+        asic_serial = f"0x{0x4A10C0DE00000000 + handle:016X}"
+        return {"market_name": market_name, "asic_serial": asic_serial, "vendor_id": "0x1002"}
 
     def amdsmi_get_gpu_vram_info(self, handle: int) -> dict[str, Any]:
         return {"vram_size": int(self._gpu(handle).get("memory", 196592))}
 
     def amdsmi_get_gpu_vbios_info(self, handle: int) -> dict[str, str]:
-        version = str(self._gpu(handle).get("firmware", "022.040.003.043"))
-        return {"name": "N/A", "build_date": "N/A", "part_number": "N/A", "version": version}
+        vbios_version = str(self._gpu(handle).get("firmware", "022.040.003.043"))
+        return {"name": "N/A", "build_date": "N/A", "part_number": "N/A", "version": vbios_version}
 
     def amdsmi_get_gpu_enumeration_info(self, handle: int) -> dict[str, Any]:
         return {"drm_render": 128 + handle, "drm_card": handle, "hip_id": handle}
 
     def amdsmi_topo_get_numa_node_number(self, handle: int) -> int:
-        nodes = int(self._all.get("numa_nodes", 1))
-        return handle * nodes // max(int(self._all.get("gpus", 1)), 1)
+        node_count = int(self._all.get("numa_nodes", 1))
+        return handle * node_count // max(int(self._all.get("gpus", 1)), 1)
 
-    def amdsmi_topo_get_link_type(self, handle: int, other: int) -> dict[str, int]:
+    def amdsmi_topo_get_link_type(self, handle: int, other_handle: int) -> dict[str, int]:
         return {"hops": 1, "type": 2} if self._all.get("xgmi") else {"hops": 2, "type": 1}
 
     def amdsmi_get_gpu_total_ecc_count(self, handle: int) -> dict[str, int]:
@@ -113,10 +123,10 @@ class AmdStandIn:
         }
 
     def amdsmi_get_gpu_bad_page_info(self, handle: int) -> list[dict[str, Any]]:
-        state = {"reserved": 0, "pending": 1}.get(str(self._gpu(handle).get("bad_pages")))
-        if state is None:
+        page_status = {"reserved": 0, "pending": 1}.get(str(self._gpu(handle).get("bad_pages")))
+        if page_status is None:
             return []
-        return [{"value": 0, "page_address": 1 << 20, "page_size": 4096, "status": state}]
+        return [{"value": 0, "page_address": 1 << 20, "page_size": 4096, "status": page_status}]
 
     def amdsmi_get_gpu_process_list(self, handle: int) -> list[dict[str, Any]]:
         return [
@@ -142,14 +152,14 @@ class AmdStandIn:
         return int(gpu["celsius"])
 
     def amdsmi_get_gpu_xgmi_link_status(self, handle: int) -> dict[str, Any]:
-        states = list(self._gpu(handle).get("xgmi_links", ""))
-        return {"total_links": len(states), "status": states}
+        link_states = list(self._gpu(handle).get("xgmi_links", ""))
+        return {"total_links": len(link_states), "status": link_states}
 
     def amdsmi_get_violation_status(self, handle: int) -> dict[str, Any]:
         gpu = self._gpu(handle)
         time.sleep(float(self._all.get("violation_takes", 0)))
-        known = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
+        violation_names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
         return {
-            f"active_{reason}": reason in gpu["slowed"] if "slowed" in gpu else "N/A"
-            for reason in known
+            f"active_{violation}": violation in gpu["slowed"] if "slowed" in gpu else "N/A"
+            for violation in violation_names
         }

@@ -27,7 +27,7 @@ from podwright.testing._fabric_rig import (
 _STEPS, _TRIES = 14, 4
 #: The seconds for which a call is watched that should wait for its turn. A driver that breaks the
 #: contract ends the call sooner; a driver that keeps it takes this long and goes on.
-_GLANCE = 0.02
+_GLANCE_SECONDS = 0.02
 
 
 @dataclass
@@ -54,11 +54,11 @@ class _KillingJournal:
         return self._journal.entries()
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
-        moment, self.kill_at = self.kill_at, ""
-        if moment == "before":
+        kill_moment, self.kill_at = self.kill_at, ""
+        if kill_moment == "before":
             raise Killed
         await self._journal.write(changes)
-        if moment == "after":
+        if kill_moment == "after":
             raise Killed
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
@@ -68,7 +68,7 @@ class _KillingJournal:
 
 async def check_fabric_driver(rig: FabricRig, seed: int) -> FabricRun:
     """Do one run. Raises ContractBroken, which names the seed. A rig serves one run only."""
-    life = _Life(rig, seed)
+    life = _ControllerLife(rig, seed)
     try:
         await life.play()
     except ContractBroken as error:
@@ -76,7 +76,7 @@ async def check_fabric_driver(rig: FabricRig, seed: int) -> FabricRun:
     return life.run
 
 
-class _Life:
+class _ControllerLife:
     def __init__(self, rig: FabricRig, seed: int) -> None:
         self._rig = rig
         self._random = Random(seed)
@@ -87,21 +87,28 @@ class _Life:
         self._epoch = 10
         self._wanted: dict[str, frozenset[FabricDevice]] = {}
         self._devices = [
-            FabricDevice(machine, index)
-            for machine, count in rig.machines.items()
-            for index in range(count)
+            FabricDevice(machine, device_index)
+            for machine, device_count in rig.machines.items()
+            for device_index in range(device_count)
         ]
 
     async def play(self) -> None:
         """Make all calls of a run."""
-        kinds = (self._join, self._join, self._leave, self._steal, self._stale, self._impatient)
+        actions = (
+            self._join,
+            self._join,
+            self._leave,
+            self._steal,
+            self._stale,
+            self._abandon_call,
+        )
         for _ in range(_STEPS):
-            await self._random.choice(kinds)()
+            await self._random.choice(actions)()
             self._rig.heal()
             self._compare("once the faults have ended")
-        everything = frozenset().union(*self._wanted.values()) if self._wanted else frozenset()
-        if everything:
-            await self._until_done("", everything, faults=False)
+        all_devices = frozenset().union(*self._wanted.values()) if self._wanted else frozenset()
+        if all_devices:
+            await self._until_done("", all_devices, with_faults=False)
         self._compare("at the end")
         if partitions := dict(await self._driver.read()):
             raise ContractBroken(f"read() shows {partitions}, and nothing is joined")
@@ -109,37 +116,39 @@ class _Life:
     # -- what a controller does ----------------------------------------------------------------
 
     async def _join(self) -> None:
-        name = self._random.choice(["a", "b", "c"])
-        if chosen := self._sample(self._free()):
-            await self._until_done(name, chosen, faults=True)
+        partition = self._random.choice(["a", "b", "c"])
+        if chosen_devices := self._sample(self._free()):
+            await self._until_done(partition, chosen_devices, with_faults=True)
 
     async def _leave(self) -> None:
         if self._wanted:
             members = self._wanted[self._random.choice(sorted(self._wanted))]
-            await self._until_done("", self._sample(sorted(members)), faults=True)
+            await self._until_done("", self._sample(sorted(members)), with_faults=True)
 
     async def _steal(self) -> None:
         """Check that a join is refused for a device of another partition, Podwright's or
         foreign.
         """
-        known = [*self._wanted.values(), *self._rig.foreign().values()]
-        partitions = [members for members in known if members]
+        known_partitions = [*self._wanted.values(), *self._rig.foreign().values()]
+        partitions = [members for members in known_partitions if members]
         if not partitions:
             return
-        victim = self._random.choice(sorted(partitions, key=sorted))
-        device = self._random.choice(sorted(victim))
-        self._maybe_inject(_HARMLESS)
-        before = self._rig.truth()
+        victim_members = self._random.choice(sorted(partitions, key=sorted))
+        stolen_device = self._random.choice(sorted(victim_members))
+        self._maybe_inject(_HARMLESS_FAULTS)
+        truth_before = self._rig.truth()
         self._epoch += 1
         try:
-            await self._call("thief", self._epoch, frozenset([device]))
+            await self._call("thief", self._epoch, frozenset([stolen_device]))
         except PodwrightError:
             self._watch()
         else:
-            raise ContractBroken(f"joining {device}, which another partition has, ended well")
-        if self._rig.truth() != before:
             raise ContractBroken(
-                f"joining {device}, which another partition has, changed something"
+                f"joining {stolen_device}, which another partition has, ended well"
+            )
+        if self._rig.truth() != truth_before:
+            raise ContractBroken(
+                f"joining {stolen_device}, which another partition has, changed something"
             )
 
     async def _stale(self) -> None:
@@ -147,58 +156,66 @@ class _Life:
         if not self._wanted:
             return
         members = self._wanted[self._random.choice(sorted(self._wanted))]
-        name = self._random.choice(["", "stale"])
+        partition = self._random.choice(["", "stale"])
         self._rig.heal()
         try:
-            await self._call(name, 1, self._sample(sorted(members)))
+            await self._call(partition, 1, self._sample(sorted(members)))
         except Fenced:
             return
         except WrongState:
             return
         raise ContractBroken("a call under an old epoch ended well, and would change something")
 
-    async def _impatient(self) -> None:
+    async def _abandon_call(self) -> None:
         """Check that a call waits for the end of an earlier call whose caller gave up."""
-        names = [name for name, members in self._wanted.items() if len(members) > 1]
-        gate = self._rig.gate() if names else None
+        partition_names = [
+            partition for partition, members in self._wanted.items() if len(members) > 1
+        ]
+        gate = self._rig.gate() if partition_names else None
         if gate is None:
             return
-        first, second = self._random.sample(sorted(self._wanted[names[0]]), 2)
+        first_device, second_device = self._random.sample(
+            sorted(self._wanted[partition_names[0]]), 2
+        )
         self._epoch += 2
-        early = asyncio.ensure_future(self._call("", self._epoch - 1, frozenset([first])))
-        waiting = asyncio.ensure_future(asyncio.to_thread(gate.reached.wait, 60))
-        await asyncio.wait({early, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        early.cancel()
-        later = asyncio.ensure_future(self._call("", self._epoch, frozenset([second])))
-        await asyncio.wait({later}, timeout=_GLANCE)
+        earlier_call = asyncio.ensure_future(
+            self._call("", self._epoch - 1, frozenset([first_device]))
+        )
+        gate_wait = asyncio.ensure_future(asyncio.to_thread(gate.reached.wait, 60))
+        await asyncio.wait({earlier_call, gate_wait}, return_when=asyncio.FIRST_COMPLETED)
+        earlier_call.cancel()
+        later_call = asyncio.ensure_future(self._call("", self._epoch, frozenset([second_device])))
+        await asyncio.wait({later_call}, timeout=_GLANCE_SECONDS)
         gate.open()
-        outcomes = await asyncio.gather(early, later, waiting, return_exceptions=True)
+        outcomes = await asyncio.gather(earlier_call, later_call, gate_wait, return_exceptions=True)
         if isinstance(outcomes[1], BaseException):
             raise ContractBroken(f"a call after one that was given up failed: {outcomes[1]!r}")
         # The request that was on its way may take effect after the caller gave up.
         await self._driver.read()
-        self._forget({first, second})
+        self._forget({first_device, second_device})
         self._compare("after a caller gave up on an earlier call")
 
     # -- calls -----------------------------------------------------------------------------------
 
     async def _until_done(
-        self, name: str, devices: frozenset[FabricDevice], *, faults: bool
+        self, partition: str, devices: frozenset[FabricDevice], *, with_faults: bool
     ) -> None:
         """Repeat a call, or undo it, until it succeeds. No faults are injected from the third
         attempt on.
         """
         for attempt in range(2 + _TRIES):
-            if faults and attempt < 2:
+            if with_faults and attempt < 2:
                 self._maybe_inject(tuple(FabricFault))
             else:
                 self._rig.heal()
-            available = devices & frozenset(self._free()) if name and attempt == 0 else devices
-            if not available:
+            available_devices = (
+                devices & frozenset(self._free()) if partition and attempt == 0 else devices
+            )
+            if not available_devices:
                 return
             self._epoch += 1
             try:
-                await self._call(name, self._epoch, available)
+                await self._call(partition, self._epoch, available_devices)
             except Killed:
                 self.run.kills += 1
                 self._driver = self._rig.driver(self._journal)
@@ -207,25 +224,25 @@ class _Life:
                 self.run.failures += 1
                 problem = error.message
             else:
-                self._done(name, available)
+                self._done(partition, available_devices)
                 self._compare("after a call that ended well")
                 return
             self._watch()
-            devices = available
-            if name and (self._random.random() < 0.5 or self._taken_by_others(devices)):
-                name = ""  # the controller does so when it gives a partition up
+            devices = available_devices
+            if partition and (self._random.random() < 0.5 or self._taken_by_others(devices)):
+                partition = ""  # the controller does so when it gives a partition up
         raise ContractBroken(f"no call ends well although the faults have ended: {problem}")
 
-    async def _call(self, name: str, epoch: int, devices: frozenset[FabricDevice]) -> None:
+    async def _call(self, partition: str, epoch: int, devices: frozenset[FabricDevice]) -> None:
         self.run.calls += 1
-        parts: dict[str, list[int]] = {}
+        indices_by_machine: dict[str, list[int]] = {}
         for device in sorted(devices):
-            parts.setdefault(device.machine, []).append(device.index)
+            indices_by_machine.setdefault(device.machine, []).append(device.index)
         try:
-            if name:
-                await self._driver.join(name, epoch, parts)
+            if partition:
+                await self._driver.join(partition, epoch, indices_by_machine)
             else:
-                await self._driver.leave(epoch, parts)
+                await self._driver.leave(epoch, indices_by_machine)
         except PodwrightError:
             raise
         except Exception as error:
@@ -233,47 +250,57 @@ class _Life:
                 f"a call raises {error!r}, which is not a PodwrightError"
             ) from error
 
-    def _done(self, name: str, devices: frozenset[FabricDevice]) -> None:
+    def _done(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         self._forget(devices)
-        if name:
-            self._wanted[name] = self._wanted.get(name, frozenset()) | devices
+        if partition:
+            self._wanted[partition] = self._wanted.get(partition, frozenset()) | devices
 
     def _forget(self, devices: set[FabricDevice] | frozenset[FabricDevice]) -> None:
-        rest = {name: members - devices for name, members in self._wanted.items()}
-        self._wanted = {name: members for name, members in rest.items() if members}
+        remaining_members = {
+            partition: members - devices for partition, members in self._wanted.items()
+        }
+        self._wanted = {
+            partition: members for partition, members in remaining_members.items() if members
+        }
 
     # -- what must hold --------------------------------------------------------------------------
 
     def _compare(self, moment: str) -> None:
         self._watch()
-        actual = {name: members for name, members in self._rig.truth().ours.items() if members}
-        if actual != self._wanted:
-            raise ContractBroken(f"{moment} there is {actual}, and there should be {self._wanted}")
+        actual_members = {
+            partition: members for partition, members in self._rig.truth().ours.items() if members
+        }
+        if actual_members != self._wanted:
+            raise ContractBroken(
+                f"{moment} there is {actual_members}, and there should be {self._wanted}"
+            )
         if isinstance(self._rig, DataPlane):
             self._probe(moment, self._rig)
 
-    def _probe(self, moment: str, plane: DataPlane) -> None:
+    def _probe(self, moment: str, data_plane: DataPlane) -> None:
         """Check that peers in a partition reach each other, and no device outside it."""
         for members in self._wanted.values():
             for device in members:
-                for other in self._devices:
-                    if other == device:
+                for other_device in self._devices:
+                    if other_device == device:
                         continue
-                    reached = plane.reaches(device, other)
-                    if reached != (other in members):
-                        verb = "reaches" if reached else "does not reach"
-                        raise ContractBroken(f"{moment} {device} {verb} {other}")
+                    is_reached = data_plane.reaches(device, other_device)
+                    if is_reached != (other_device in members):
+                        verb = "reaches" if is_reached else "does not reach"
+                        raise ContractBroken(f"{moment} {device} {verb} {other_device}")
 
     def _watch(self) -> None:
         truth = self._rig.truth()
-        owner: dict[FabricDevice, str] = {}
-        for name, members in [*truth.ours.items(), *truth.foreign.items()]:
+        partition_of: dict[FabricDevice, str] = {}
+        for partition, members in [*truth.ours.items(), *truth.foreign.items()]:
             for device in members:
-                if device in owner:
-                    raise ContractBroken(f"{device} is in partitions {owner[device]} and {name}")
-                owner[device] = name
-        if problems := self._rig.violations():
-            raise ContractBroken("; ".join(problems))
+                if device in partition_of:
+                    raise ContractBroken(
+                        f"{device} is in partitions {partition_of[device]} and {partition}"
+                    )
+                partition_of[device] = partition
+        if violations := self._rig.violations():
+            raise ContractBroken("; ".join(violations))
         if dict(truth.foreign) != dict(self._rig.foreign()):
             raise ContractBroken(
                 f"partitions of others were {dict(self._rig.foreign())} and are {truth.foreign}"
@@ -283,7 +310,7 @@ class _Life:
         if self._random.random() < 0.25:
             return
         fault = self._random.choice(faults)
-        if fault in _KILLS and self._random.random() < 0.3:
+        if fault in _KILL_FAULTS and self._random.random() < 0.3:
             self._journal.kill_at = "before" if fault is FabricFault.KILL_BEFORE else "after"
         elif not self._rig.inject(fault, self._random):
             return
@@ -301,5 +328,5 @@ class _Life:
         return frozenset(self._random.sample(devices, count))
 
 
-_KILLS = (FabricFault.KILL_BEFORE, FabricFault.KILL_AFTER)
-_HARMLESS = (FabricFault.NULL_FIELDS, FabricFault.REORDERED, FabricFault.MISSING_MACHINE)
+_KILL_FAULTS = (FabricFault.KILL_BEFORE, FabricFault.KILL_AFTER)
+_HARMLESS_FAULTS = (FabricFault.NULL_FIELDS, FabricFault.REORDERED, FabricFault.MISSING_MACHINE)

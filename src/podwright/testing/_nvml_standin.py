@@ -46,19 +46,22 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from podwright.hosts.gpus._library import NVML_STANDIN
+from podwright.hosts.gpus._library import NVML_STANDIN_VARIABLE
 
 #: The environment variable that names such a file.
-VARIABLE = NVML_STANDIN
+VARIABLE = NVML_STANDIN_VARIABLE
 
 SUCCESS, INVALID, NOT_SUPPORTED, NOT_FOUND = 0, 2, 3, 6
 INSUFFICIENT_SIZE, TIMEOUT, LOST = 7, 10, 15
-_NODE, _SYSTEM, _MULTIPLE = 40, 50, 20
+_NODE, _SYSTEM, _MULTIPLE_LEVEL = 40, 50, 20
 _SLOWED = {"hardware": 0x8, "software thermal": 0x20, "thermal": 0x40, "power brake": 0x80}
-_LINK_MBPS, _RECOVERY = 90, 230  # NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, …_GPU_RECOVERY_ACTION
+_LINK_SPEED_FIELD, _RECOVERY = (
+    90,
+    230,
+)  # NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, …_GPU_RECOVERY_ACTION
 _ACTIONS = ("none", "reset", "reboot", "drain")
-_NO_HANDLE = ("DeviceGetCount", "DeviceGetHandleByIndex")
-_SLICE = 1000  # handles: 1 + index of the GPU, plus this times (1 + number of the slice)
+_CALLS_WITHOUT_HANDLE = ("DeviceGetCount", "DeviceGetHandleByIndex")
+_SLICE_STRIDE = 1000  # handles: 1 + index of the GPU, plus this times (1 + number of the slice)
 
 
 class StandIn:
@@ -74,27 +77,27 @@ class StandIn:
         self._reported: set[tuple[int, int]] = set()
         self._functions: dict[str, Callable[..., int]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("nvml"):
-            raise AttributeError(name)
-        base_name = name.removesuffix("_v2").removesuffix("_v3").removeprefix("nvml")
-        answer = getattr(type(self), f"_do_{base_name}", None)
-        if answer is None:
-            raise AttributeError(name)
+    def __getattr__(self, function_name: str) -> Any:
+        if not function_name.startswith("nvml"):
+            raise AttributeError(function_name)
+        base_name = function_name.removesuffix("_v2").removesuffix("_v3").removeprefix("nvml")
+        implementation = getattr(type(self), f"_do_{base_name}", None)
+        if implementation is None:
+            raise AttributeError(function_name)
 
         def call(*arguments: Any) -> Any:
-            if not base_name.startswith("Device") or base_name in _NO_HANDLE:
-                return answer(self, *arguments)
+            if not base_name.startswith("Device") or base_name in _CALLS_WITHOUT_HANDLE:
+                return implementation(self, *arguments)
             handle = _handle(arguments[0])
             if not handle:
                 return INVALID
-            index = handle % _SLICE - 1
-            if self._gpu(index).get("lost") and base_name not in (
+            gpu_index = handle % _SLICE_STRIDE - 1
+            if self._gpu(gpu_index).get("lost") and base_name not in (
                 "DeviceGetUUID",
                 "DeviceGetPciInfo",
             ):
                 return LOST
-            return answer(self, handle, *arguments[1:])
+            return implementation(self, handle, *arguments[1:])
 
         return call
 
@@ -102,32 +105,42 @@ class StandIn:
 
     @property
     def _all(self) -> dict[str, Any]:
-        stamp = os.stat(self._path).st_mtime_ns
-        if stamp != self._read_at:
+        modified_at = os.stat(self._path).st_mtime_ns
+        if modified_at != self._read_at:
             with open(self._path, "rb") as file:
                 self._known = tomllib.load(file)
-            self._read_at = stamp
+            self._read_at = modified_at
         return self._known
 
     @property
     def _count(self) -> int:
         return int(self._all.get("gpus", 0))
 
-    def _gpu(self, index: int) -> dict[str, Any]:
-        given = self._all
-        return {**given, **next((g for g in given.get("gpu", ()) if g["index"] == index), {})}
+    def _gpu(self, gpu_index: int) -> dict[str, Any]:
+        description = self._all
+        return {
+            **description,
+            **next(
+                (
+                    gpu_entry
+                    for gpu_entry in description.get("gpu", ())
+                    if gpu_entry["index"] == gpu_index
+                ),
+                {},
+            ),
+        }
 
-    def _node(self, index: int) -> int:
-        nodes = int(self._all.get("numa_nodes", 1))
-        return index * nodes // max(self._count, 1)
+    def _node(self, gpu_index: int) -> int:
+        node_count = int(self._all.get("numa_nodes", 1))
+        return gpu_index * node_count // max(self._count, 1)
 
-    def _bus(self, index: int) -> str:
-        return str(self._gpu(index).get("bus", f"00000000:{16 + 16 * index:02X}:00.0"))
+    def _bus(self, gpu_index: int) -> str:
+        return str(self._gpu(gpu_index).get("bus", f"00000000:{16 + 16 * gpu_index:02X}:00.0"))
 
     def _uuid(self, handle: int) -> str:
-        name = f"{self._all.get('serial', '')}{handle}"
-        kind = "GPU" if handle < _SLICE else "MIG"
-        return f"{kind}-{uuid.uuid5(uuid.NAMESPACE_OID, name)}"
+        uuid_name = f"{self._all.get('serial', '')}{handle}"
+        uuid_prefix = "GPU" if handle < _SLICE_STRIDE else "MIG"
+        return f"{uuid_prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, uuid_name)}"
 
     # -- the library -------------------------------------------------------------------------
 
@@ -139,8 +152,8 @@ class StandIn:
     def _do_Shutdown(self) -> int:
         return SUCCESS
 
-    def _do_SystemGetDriverVersion(self, text: Any, size: Any) -> int:
-        return _text(text, str(self._all.get("driver", "570.124.06")))
+    def _do_SystemGetDriverVersion(self, buffer: Any, buffer_size: Any) -> int:
+        return _text(buffer, str(self._all.get("driver", "570.124.06")))
 
     def _do_DeviceGetCount(self, count: Any) -> int:
         return _put(count, self._count)
@@ -150,18 +163,18 @@ class StandIn:
             return INVALID
         return _point(device, 1 + index.value)
 
-    def _do_DeviceGetName(self, handle: int, text: Any, size: Any) -> int:
-        gpu = self._gpu(handle % _SLICE - 1)
+    def _do_DeviceGetName(self, handle: int, buffer: Any, buffer_size: Any) -> int:
+        gpu = self._gpu(handle % _SLICE_STRIDE - 1)
         name = str(gpu.get("name", "NVIDIA H100 80GB HBM3"))
-        if handle >= _SLICE:
-            name += f" MIG {gpu['slices'][handle // _SLICE - 1]}"
-        return _text(text, name)
+        if handle >= _SLICE_STRIDE:
+            name += f" MIG {gpu['slices'][handle // _SLICE_STRIDE - 1]}"
+        return _text(buffer, name)
 
-    def _do_DeviceGetUUID(self, handle: int, text: Any, size: Any) -> int:
-        return _text(text, self._uuid(handle))
+    def _do_DeviceGetUUID(self, handle: int, buffer: Any, buffer_size: Any) -> int:
+        return _text(buffer, self._uuid(handle))
 
     def _do_DeviceGetPciInfo(self, handle: int, info: Any) -> int:
-        info._obj.busId = self._bus(handle % _SLICE - 1).encode()
+        info._obj.busId = self._bus(handle % _SLICE_STRIDE - 1).encode()
         return SUCCESS
 
     def _do_DeviceGetMinorNumber(self, handle: int, minor: Any) -> int:
@@ -171,29 +184,50 @@ class StandIn:
         return _put(module, handle)
 
     def _do_DeviceGetMemoryInfo(self, handle: int, memory: Any) -> int:
-        gpu = self._gpu(handle % _SLICE - 1)
-        total = int(gpu.get("memory", 81559)) << 20
-        if handle >= _SLICE:
-            total = _gigabytes(gpu["slices"][handle // _SLICE - 1]) << 30
-        used = sum(int(p.get("memory", 0)) for p in gpu.get("processes", ())) << 20
-        memory._obj.total, memory._obj.used, memory._obj.free = total, used, total - used
+        gpu = self._gpu(handle % _SLICE_STRIDE - 1)
+        total_bytes = int(gpu.get("memory", 81559)) << 20
+        if handle >= _SLICE_STRIDE:
+            total_bytes = _gigabytes(gpu["slices"][handle // _SLICE_STRIDE - 1]) << 30
+        used_bytes = (
+            sum(int(process.get("memory", 0)) for process in gpu.get("processes", ())) << 20
+        )
+        memory._obj.total, memory._obj.used, memory._obj.free = (
+            total_bytes,
+            used_bytes,
+            total_bytes - used_bytes,
+        )
         return SUCCESS
 
-    def _do_DeviceGetCpuAffinity(self, handle: int, size: int, words: Any) -> int:
-        cpus, nodes = int(self._all.get("cpus", 0)), int(self._all.get("numa_nodes", 1))
-        if not cpus:
+    def _do_DeviceGetCpuAffinity(self, handle: int, mask_words: int, cpu_mask: Any) -> int:
+        cpu_count, node_count = int(self._all.get("cpus", 0)), int(self._all.get("numa_nodes", 1))
+        if not cpu_count:
             return NOT_SUPPORTED
-        node = self._node(handle - 1)
-        return _bits(words, range(cpus * node // nodes, cpus * (node + 1) // nodes), size)
+        numa_node = self._node(handle - 1)
+        return _bits(
+            cpu_mask,
+            range(cpu_count * numa_node // node_count, cpu_count * (numa_node + 1) // node_count),
+            mask_words,
+        )
 
-    def _do_DeviceGetMemoryAffinity(self, handle: int, size: int, words: Any, scope: Any) -> int:
-        return _bits(words, [self._node(handle - 1)], size)
+    def _do_DeviceGetMemoryAffinity(
+        self, handle: int, mask_words: int, node_mask: Any, scope: Any
+    ) -> int:
+        return _bits(node_mask, [self._node(handle - 1)], mask_words)
 
-    def _do_DeviceGetTopologyCommonAncestor(self, handle: int, other: Any, level: Any) -> int:
-        a, b = handle - 1, (_handle(other) or 0) - 1
-        if self._node(a) != self._node(b):
+    def _do_DeviceGetTopologyCommonAncestor(
+        self, handle: int, other_handle: Any, level: Any
+    ) -> int:
+        gpu_index, other_index = handle - 1, (_handle(other_handle) or 0) - 1
+        if self._node(gpu_index) != self._node(other_index):
             return _put(level, _SYSTEM)
-        return _put(level, 0 if a == b else _MULTIPLE if a // 2 == b // 2 else _NODE)
+        return _put(
+            level,
+            0
+            if gpu_index == other_index
+            else _MULTIPLE_LEVEL
+            if gpu_index // 2 == other_index // 2
+            else _NODE,
+        )
 
     def _do_DeviceGetNvLinkState(self, handle: int, link: int, active: Any) -> int:
         gpu = self._gpu(handle - 1)
@@ -201,52 +235,54 @@ class StandIn:
             return NOT_SUPPORTED if not gpu.get("nvlinks", 0) else INVALID
         return _put(active, int(link not in gpu.get("links_down", ())))
 
-    def _do_DeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int, kind: Any) -> int:
-        return _put(kind, 0 if self._peers(handle - 1) else 2)
+    def _do_DeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int, device_type: Any) -> int:
+        return _put(device_type, 0 if self._peers(handle - 1) else 2)
 
     def _do_DeviceGetNvLinkRemotePciInfo(self, handle: int, link: int, info: Any) -> int:
         peers = self._peers(handle - 1)
-        bus = self._bus(peers[link % len(peers)]) if peers else "00000000:F0:00.0"
-        info._obj.busId = bus.encode()
+        bus_id = self._bus(peers[link % len(peers)]) if peers else "00000000:F0:00.0"
+        info._obj.busId = bus_id.encode()
         return SUCCESS
 
-    def _peers(self, index: int) -> list[int]:
+    def _peers(self, gpu_index: int) -> list[int]:
         """Return the GPUs to which links lead without a switch: with `bridged = true`, all
         others.
         """
         if not self._all.get("bridged"):
             return []
-        return [other for other in range(self._count) if other != index]
+        return [other_index for other_index in range(self._count) if other_index != gpu_index]
 
     def _do_DeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> int:
-        cluster, _, clique = str(self._gpu(handle - 1).get("fabric", "")).partition(":")
-        if not cluster:
+        cluster_uuid, _, clique_id = str(self._gpu(handle - 1).get("fabric", "")).partition(":")
+        if not cluster_uuid:
             return NOT_SUPPORTED
-        fabric = info._obj
-        fabric.clusterUuid[:] = list(uuid.UUID(cluster).bytes)
-        fabric.cliqueId, fabric.state = int(clique or 0), 3
-        fabric.status = int(self._gpu(handle - 1).get("fabric_status", 0))
+        fabric_info = info._obj
+        fabric_info.clusterUuid[:] = list(uuid.UUID(cluster_uuid).bytes)
+        fabric_info.cliqueId, fabric_info.state = int(clique_id or 0), 3
+        fabric_info.status = int(self._gpu(handle - 1).get("fabric_status", 0))
         return SUCCESS
 
     def _do_DeviceGetPlatformInfo(self, handle: int, info: Any) -> int:
-        described, platform = self._gpu(handle - 1), info._obj
-        if not (guid := described.get("guid")):
+        gpu, platform_info = self._gpu(handle - 1), info._obj
+        if not (guid := gpu.get("guid")):
             return NOT_SUPPORTED
-        number = int(guid, 16).to_bytes(8, "little")
+        guid_bytes = int(guid, 16).to_bytes(8, "little")
         ctypes.memmove(
-            ctypes.addressof(platform) + type(platform).ibGuid.offset, number, len(number)
+            ctypes.addressof(platform_info) + type(platform_info).ibGuid.offset,
+            guid_bytes,
+            len(guid_bytes),
         )
-        platform.chassisSerialNumber = str(described.get("chassis", "")).encode()
-        platform.slotNumber = bytes([described.get("slot", 0)])
-        platform.trayIndex = bytes([described.get("tray", 0)])
+        platform_info.chassisSerialNumber = str(gpu.get("chassis", "")).encode()
+        platform_info.slotNumber = bytes([gpu.get("slot", 0)])
+        platform_info.trayIndex = bytes([gpu.get("tray", 0)])
         return SUCCESS
 
     def _do_DeviceGetMigMode(self, handle: int, current: Any, pending: Any) -> int:
-        mode = self._gpu(handle - 1).get("mig")
-        if mode is None:
+        mig_mode = self._gpu(handle - 1).get("mig")
+        if mig_mode is None:
             return NOT_SUPPORTED
-        _put(pending, int(mode == "on"))
-        return _put(current, int(mode == "on"))
+        _put(pending, int(mig_mode == "on"))
+        return _put(current, int(mig_mode == "on"))
 
     def _do_DeviceGetMaxMigDeviceCount(self, handle: int, count: Any) -> int:
         return _put(count, 7)
@@ -254,42 +290,50 @@ class StandIn:
     def _do_DeviceGetMigDeviceHandleByIndex(self, handle: int, index: Any, device: Any) -> int:
         if index.value >= len(self._gpu(handle - 1).get("slices", ())):
             return NOT_FOUND
-        return _point(device, handle + _SLICE * (1 + index.value))
+        return _point(device, handle + _SLICE_STRIDE * (1 + index.value))
 
-    def _do_DeviceGetGpuInstanceId(self, handle: int, number: Any) -> int:
-        return _put(number, handle // _SLICE)
+    def _do_DeviceGetGpuInstanceId(self, handle: int, instance_id: Any) -> int:
+        return _put(instance_id, handle // _SLICE_STRIDE)
 
-    def _do_DeviceGetComputeInstanceId(self, handle: int, number: Any) -> int:
-        return _put(number, 0)
+    def _do_DeviceGetComputeInstanceId(self, handle: int, instance_id: Any) -> int:
+        return _put(instance_id, 0)
 
-    def _do_DeviceGetTotalEccErrors(self, handle: int, kind: Any, life: Any, count: Any) -> int:
+    def _do_DeviceGetTotalEccErrors(
+        self, handle: int, error_type: Any, counter_type: Any, count: Any
+    ) -> int:
         gpu = self._gpu(handle - 1)
         if gpu.get("ecc") is False:
             return NOT_SUPPORTED
-        return _put(count, int(gpu.get("ecc_uncorrected" if kind.value else "ecc_corrected", 0)))
+        return _put(
+            count, int(gpu.get("ecc_uncorrected" if error_type.value else "ecc_corrected", 0))
+        )
 
     def _do_DeviceGetRemappedRows(
-        self, handle: int, right: Any, wrong: Any, pending: Any, failed: Any
+        self, handle: int, corrected_rows: Any, uncorrected_rows: Any, pending: Any, failed: Any
     ) -> int:
-        state = self._gpu(handle - 1).get("row_remap", "none")
-        _put(pending, int(state == "pending"))
-        return _put(failed, int(state == "failed"))
+        remap_state = self._gpu(handle - 1).get("row_remap", "none")
+        _put(pending, int(remap_state == "pending"))
+        return _put(failed, int(remap_state == "failed"))
 
-    def _do_DeviceGetComputeRunningProcesses(self, handle: int, count: Any, entries: Any) -> int:
+    def _do_DeviceGetComputeRunningProcesses(
+        self, handle: int, count: Any, process_entries: Any
+    ) -> int:
         processes = self._gpu(handle - 1).get("processes", ())
-        room = count._obj.value
+        capacity = count._obj.value
         _put(count, len(processes))
         if not processes:
             return SUCCESS
-        if entries is None or room < len(processes):
+        if process_entries is None or capacity < len(processes):
             return INSUFFICIENT_SIZE
-        for entry, process in zip(entries, processes, strict=False):
-            entry.pid = int(process["pid"])
-            entry.usedGpuMemory = int(process.get("memory", 0)) << 20
-            entry.gpuInstanceId = int(process.get("slice", 0xFFFFFFFF))
+        for process_entry, process in zip(process_entries, processes, strict=False):
+            process_entry.pid = int(process["pid"])
+            process_entry.usedGpuMemory = int(process.get("memory", 0)) << 20
+            process_entry.gpuInstanceId = int(process.get("slice", 0xFFFFFFFF))
         return SUCCESS
 
-    def _do_DeviceGetGraphicsRunningProcesses(self, handle: int, count: Any, entries: Any) -> int:
+    def _do_DeviceGetGraphicsRunningProcesses(
+        self, handle: int, count: Any, process_entries: Any
+    ) -> int:
         return _put(count, 0)
 
     def _do_DeviceGetUtilizationRates(self, handle: int, rates: Any) -> int:
@@ -302,19 +346,19 @@ class StandIn:
     def _do_DeviceGetTemperature(self, handle: int, sensor: Any, degrees: Any) -> int:
         return _put(degrees, int(self._gpu(handle - 1).get("celsius", 30)))
 
-    def _do_DeviceGetClockInfo(self, handle: int, kind: Any, clock: Any) -> int:
+    def _do_DeviceGetClockInfo(self, handle: int, clock_type: Any, clock: Any) -> int:
         return _put(clock, int(self._gpu(handle - 1).get("mhz", 1980)))
 
-    def _do_DeviceGetVbiosVersion(self, handle: int, text: Any, size: Any) -> int:
-        return _text(text, str(self._gpu(handle - 1).get("firmware", "96.00.74.00.01")))
+    def _do_DeviceGetVbiosVersion(self, handle: int, buffer: Any, buffer_size: Any) -> int:
+        return _text(buffer, str(self._gpu(handle - 1).get("firmware", "96.00.74.00.01")))
 
     def _do_DeviceGetPersistenceMode(self, handle: int, mode: Any) -> int:
         return _put(mode, int(self._gpu(handle - 1).get("persistence", True)))
 
     def _do_DeviceGetEccMode(self, handle: int, current: Any, pending: Any) -> int:
-        mode = int(self._gpu(handle - 1).get("ecc", True))
-        _put(pending, mode)
-        return _put(current, mode)
+        ecc_mode = int(self._gpu(handle - 1).get("ecc", True))
+        _put(pending, ecc_mode)
+        return _put(current, ecc_mode)
 
     def _do_DeviceGetCurrentClocksThrottleReasons(self, handle: int, reasons: Any) -> int:
         return _put(
@@ -323,12 +367,14 @@ class StandIn:
 
     def _do_DeviceGetFieldValues(self, handle: int, count: Any, values: Any) -> int:
         gpu = self._gpu(handle - 1)
-        known = {_RECOVERY: _ACTIONS.index(gpu.get("recovery", "none"))}
+        known_values = {_RECOVERY: _ACTIONS.index(gpu.get("recovery", "none"))}
         if gpu.get("nvlinks"):
-            known[_LINK_MBPS] = int(gpu.get("nvlink_mbps", 26562))
-        for entry in values._obj:
-            entry.nvmlReturn = SUCCESS if entry.fieldId in known else NOT_SUPPORTED
-            entry.value.uiVal = known.get(entry.fieldId, 0)
+            known_values[_LINK_SPEED_FIELD] = int(gpu.get("nvlink_mbps", 26562))
+        for field_value in values._obj:
+            field_value.nvmlReturn = (
+                SUCCESS if field_value.fieldId in known_values else NOT_SUPPORTED
+            )
+            field_value.value.uiVal = known_values.get(field_value.fieldId, 0)
         return SUCCESS
 
     def _do_EventSetCreate(self, events: Any) -> int:
@@ -340,33 +386,35 @@ class StandIn:
     def _do_EventSetFree(self, events: Any) -> int:
         return SUCCESS
 
-    def _do_EventSetWait(self, events: Any, data: Any, patience: Any) -> int:
-        for index in range(self._count):
-            code = int(self._gpu(index).get("xid", 0))
-            if code and (index, code) not in self._reported:
-                self._reported.add((index, code))
-                _point(ctypes.byref(data._obj, 0), 1 + index)
-                data._obj.eventType, data._obj.eventData = 8, code
+    def _do_EventSetWait(self, events: Any, event_data: Any, timeout_ms: Any) -> int:
+        for gpu_index in range(self._count):
+            xid = int(self._gpu(gpu_index).get("xid", 0))
+            if xid and (gpu_index, xid) not in self._reported:
+                self._reported.add((gpu_index, xid))
+                _point(ctypes.byref(event_data._obj, 0), 1 + gpu_index)
+                event_data._obj.eventType, event_data._obj.eventData = 8, xid
                 return SUCCESS
         return TIMEOUT
 
-    def _do_ErrorString(self, code: int) -> bytes:
-        words = {LOST: b"GPU is lost", NOT_SUPPORTED: b"Not Supported", TIMEOUT: b"Timeout"}
-        return words.get(code, b"Error %d" % code)
+    def _do_ErrorString(self, return_code: int) -> bytes:
+        messages = {LOST: b"GPU is lost", NOT_SUPPORTED: b"Not Supported", TIMEOUT: b"Timeout"}
+        return messages.get(return_code, b"Error %d" % return_code)
 
 
 def _handle(pointer: Any) -> int | None:
     return ctypes.cast(pointer, ctypes.c_void_p).value if pointer is not None else None
 
 
-def _put(reference: Any, value: int) -> int:
-    reference._obj.value = value
+def _put(out_reference: Any, value: int) -> int:
+    out_reference._obj.value = value
     return SUCCESS
 
 
-def _point(reference: Any, value: int) -> int:
+def _point(out_pointer: Any, pointer_value: int) -> int:
     """Set the target of a pointer that was passed by reference."""
-    ctypes.memmove(reference, ctypes.byref(ctypes.c_void_p(value)), ctypes.sizeof(ctypes.c_void_p))
+    ctypes.memmove(
+        out_pointer, ctypes.byref(ctypes.c_void_p(pointer_value)), ctypes.sizeof(ctypes.c_void_p)
+    )
     return SUCCESS
 
 
@@ -375,12 +423,12 @@ def _text(buffer: Any, text: str) -> int:
     return SUCCESS
 
 
-def _bits(words: Any, numbers: Any, size: int) -> int:
-    for number in numbers:
-        if number // 64 < size:
-            words._obj[number // 64] |= 1 << number % 64
+def _bits(mask: Any, bit_numbers: Any, word_count: int) -> int:
+    for bit_number in bit_numbers:
+        if bit_number // 64 < word_count:
+            mask._obj[bit_number // 64] |= 1 << bit_number % 64
     return SUCCESS
 
 
-def _gigabytes(profile: str) -> int:
-    return int(profile.partition(".")[2].partition("gb")[0])  # 1g.10gb+me
+def _gigabytes(mig_profile: str) -> int:
+    return int(mig_profile.partition(".")[2].partition("gb")[0])  # 1g.10gb+me

@@ -34,10 +34,10 @@ def standin_inventory(machines: Mapping[str, int], hosts: Sequence[str] = ()) ->
     return FabricInventory(
         {
             machine: MachineIdentity(
-                tuple(endpoint_path(machine, index) for index in range(count)),
+                tuple(endpoint_path(machine, index) for index in range(device_count)),
                 host="" if hosts else endpoint_path(machine),
             )
-            for machine, count in machines.items()
+            for machine, device_count in machines.items()
         },
         hosts={host: endpoint_path(host) for host in hosts},
     )
@@ -46,29 +46,29 @@ def standin_inventory(machines: Mapping[str, int], hosts: Sequence[str] = ()) ->
 class RedfishStandIn:
     """The service, as an HttpTransport in this process. machines: the number of devices of each.
 
-    tasks_last: how many times a change's task is reported as under way; 0 makes changes at once.
-    hosts: those of a pool; none: each machine is a host.
+    polls_per_task: how many times a change's task is reported as under way; 0 makes changes at
+    once. hosts: those of a pool; none: each machine is a host.
     """
 
     def __init__(
-        self, machines: Mapping[str, int], tasks_last: int = 0, hosts: Sequence[str] = ()
+        self, machines: Mapping[str, int], polls_per_task: int = 0, hosts: Sequence[str] = ()
     ) -> None:
         self.endpoints = {endpoint_path(host): "RootComplex" for host in hosts or machines}
-        for machine, count in machines.items():
-            for index in range(count):
+        for machine, device_count in machines.items():
+            for index in range(device_count):
                 self.endpoints[endpoint_path(machine, index)] = "Processor"
         self.zones: dict[str, dict[str, Any]] = {}
         self.tasks: dict[str, tuple[int, str, Callable[[], object] | None]] = {}
-        self.tasks_last = tasks_last
+        self.polls_per_task = polls_per_task
         self.calls: list[str] = []
         self._count = 0
 
     # -- what tests see and do -----------------------------------------------------------------
 
-    def zoned(self) -> dict[str, set[str]]:
+    def endpoints_by_zone(self) -> dict[str, set[str]]:
         """Return the names of the zones, and their endpoints."""
         return {
-            zone["Name"]: {entry["@odata.id"] for entry in zone["Links"]["Endpoints"]}
+            zone["Name"]: {reference["@odata.id"] for reference in zone["Links"]["Endpoints"]}
             for zone in self.zones.values()
         }
 
@@ -80,7 +80,7 @@ class RedfishStandIn:
     def finish(self) -> None:
         """End all tasks now."""
         for path in list(self.tasks):
-            self._advance(path, to_the_end=True)
+            self._advance(path, ends_now=True)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -96,8 +96,8 @@ class RedfishStandIn:
         zone = self.zones.get(path)
         if zone is None:
             return _error(404, f"there is no {path}")
-        tag = (headers or {}).get("If-Match", "")
-        if tag and tag != zone["@odata.etag"]:
+        etag = (headers or {}).get("If-Match", "")
+        if etag and etag != zone["@odata.etag"]:
             return _error(412, "the zone has another ETag")
         if method == "DELETE":
             return self._do(path, lambda: self.zones.pop(path, None))
@@ -105,23 +105,23 @@ class RedfishStandIn:
             return self._do(path, lambda: self._patch(path, body))
         return _error(405, f"{method} is not allowed here")
 
-    def _do(self, path: str, change: Callable[[], object]) -> HttpAnswer:
+    def _do(self, path: str, apply_change: Callable[[], object]) -> HttpAnswer:
         """Make a change now, or as a task."""
-        if not self.tasks_last:
-            change()
+        if not self.polls_per_task:
+            apply_change()
             return HttpAnswer(201 if path == _ZONES else 200, {}, b"{}")
         self._count += 1
-        monitor = f"{_TASKS}/{self._count}"
-        self.tasks[monitor] = self.tasks_last, path, change
-        return HttpAnswer(202, {"location": monitor, "retry-after": "1"}, b"{}")
+        monitor_path = f"{_TASKS}/{self._count}"
+        self.tasks[monitor_path] = self.polls_per_task, path, apply_change
+        return HttpAnswer(202, {"location": monitor_path, "retry-after": "1"}, b"{}")
 
-    def _advance(self, monitor: str, *, to_the_end: bool = False) -> None:
-        left, path, change = self.tasks[monitor]
-        left = 0 if to_the_end else left - 1
-        if left <= 0 and change is not None:
-            change()
-            change = None
-        self.tasks[monitor] = left, path, change
+    def _advance(self, task_path: str, *, ends_now: bool = False) -> None:
+        polls_left, target_path, apply_change = self.tasks[task_path]
+        polls_left = 0 if ends_now else polls_left - 1
+        if polls_left <= 0 and apply_change is not None:
+            apply_change()
+            apply_change = None
+        self.tasks[task_path] = polls_left, target_path, apply_change
 
     def _get(self, path: str) -> HttpAnswer:
         if path == _ZONES:
@@ -134,20 +134,20 @@ class RedfishStandIn:
             return _document(self.zones[path])
         if path in self.tasks:
             self._advance(path)
-            _, target, change = self.tasks[path]
-            state = "Running" if change is not None else "Completed"
+            _, target_path, pending_change = self.tasks[path]
+            task_state = "Running" if pending_change is not None else "Completed"
             return _document(
-                {"@odata.id": path, "TaskState": state, "Payload": {"TargetUri": target}}
+                {"@odata.id": path, "TaskState": task_state, "Payload": {"TargetUri": target_path}}
             )
         if path in self.endpoints:
-            entity = {"EntityType": self.endpoints[path]}
+            connected_entity = {"EntityType": self.endpoints[path]}
             return _document(
                 {
                     "@odata.id": path,
                     "@odata.type": "#Endpoint.v1_8_1.Endpoint",
                     "Id": path.rpartition("/")[2],
                     "Name": path.rpartition("/")[2],
-                    "ConnectedEntities": [entity],
+                    "ConnectedEntities": [connected_entity],
                     "Status": {"State": "Enabled", "Health": "OK"},
                 }
             )
@@ -177,14 +177,20 @@ def _document(document: Mapping[str, Any]) -> HttpAnswer:
     return HttpAnswer(200, {}, json.dumps(document).encode())
 
 
-def _collection(path: str, members: list[str]) -> HttpAnswer:
-    entries = [{"@odata.id": member} for member in members]
-    return _document({"@odata.id": path, "Members": entries, "Members@odata.count": len(entries)})
+def _collection(collection_path: str, member_paths: list[str]) -> HttpAnswer:
+    references = [{"@odata.id": member} for member in member_paths]
+    return _document(
+        {
+            "@odata.id": collection_path,
+            "Members": references,
+            "Members@odata.count": len(references),
+        }
+    )
 
 
-def _error(code: int, message: str) -> HttpAnswer:
-    body = {"error": {"code": "Base.1.0.GeneralError", "message": message}}
-    return HttpAnswer(code, {}, json.dumps(body).encode())
+def _error(http_status: int, message: str) -> HttpAnswer:
+    error_body = {"error": {"code": "Base.1.0.GeneralError", "message": message}}
+    return HttpAnswer(http_status, {}, json.dumps(error_body).encode())
 
 
 class RedfishServer:
@@ -199,13 +205,13 @@ class RedfishServer:
                 self.close_connection = True
                 if not self.raw_requestline or not self.parse_request():
                     return
-                size = min(int(self.headers.get("Content-Length") or 0), 1 << 20)
-                body = json.loads(self.rfile.read(size)) if size else None
+                content_length = min(int(self.headers.get("Content-Length") or 0), 1 << 20)
+                body = json.loads(self.rfile.read(content_length)) if content_length else None
                 with lock:
                     answer = service.request(self.command, self.path, body, dict(self.headers))
                 self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
+                for header_name, header_value in answer.headers.items():
+                    self.send_header(header_name, header_value)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer.content)))
                 self.end_headers()

@@ -51,15 +51,15 @@ class _Words(ModalScreen[bool]):
         Binding("n,escape,enter,q,x", "answer(False)", "No", show=False),
     ]
 
-    def __init__(self, lines: list[str], ask: bool = False) -> None:
+    def __init__(self, lines: list[str], asks_question: bool = False) -> None:
         super().__init__()
-        self._lines, self._ask = lines, ask
+        self._lines, self._ask = lines, asks_question
 
     def compose(self) -> ComposeResult:
-        last = "y: yes   n: no" if self._ask else "Esc: back"
-        text = Text("\n".join([*self._lines, "", last]))
+        key_hint = "y: yes   n: no" if self._ask else "Esc: back"
+        dialog_text = Text("\n".join([*self._lines, "", key_hint]))
         with VerticalScroll(id="words"):
-            yield Static(text)
+            yield Static(dialog_text)
 
     def action_answer(self, answer: bool) -> None:
         """Close the text with this answer."""
@@ -100,11 +100,11 @@ class TopApp(App[None]):
         self,
         feed: PodFeed,
         title: str,
-        interval: float = 1.0,
-        now: Callable[[], float] = time.time,
+        refresh_interval: float = 1.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        self._feed, self._title, self._interval, self._now = feed, title, interval, now
+        self._feed, self._title, self._interval, self._now = feed, title, refresh_interval, clock
         self.snapshot: Snapshot = {}
         self.tab = 0
         self.order = [(tab.sort, tab.down) for tab in TABS]
@@ -121,7 +121,12 @@ class TopApp(App[None]):
             with VerticalScroll(id="pod"):
                 yield Static(id="devices")
             yield Static(id="legend")
-            yield Tabs(*(Tab(f"{n + 1} {tab.name}", id=f"t{n}") for n, tab in enumerate(TABS)))
+            yield Tabs(
+                *(
+                    Tab(f"{tab_index + 1} {tab.name}", id=f"t{tab_index}")
+                    for tab_index, tab in enumerate(TABS)
+                )
+            )
             yield Input(placeholder="words that rows must have; -word: must not", id="filter")
             yield DataTable(cursor_type="row", zebra_stripes=True)
         yield Footer()
@@ -136,13 +141,13 @@ class TopApp(App[None]):
 
     @work(thread=True, exclusive=True, group="look")
     def _refresh(self) -> None:
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
-            seen, problem = self._feed.snapshot(), ""
+            new_snapshot, problem = self._feed.snapshot(), ""
         except PodwrightError as error:
-            seen, problem = {}, error.problem
-        duration = time.monotonic() - started
-        self._while_open(self._show, seen, problem, max(self._interval, _SHARE * duration))
+            new_snapshot, problem = {}, error.problem
+        duration = time.monotonic() - started_at
+        self._while_open(self._show, new_snapshot, problem, max(self._interval, _SHARE * duration))
 
     def _while_open(self, show: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call `show` in the app's thread, unless the user has quit since the call began.
@@ -157,19 +162,19 @@ class TopApp(App[None]):
 
         self.call_from_thread(show_if_open)
 
-    def _show(self, seen: Snapshot, problem: str, pause: float) -> None:
-        if problem != self._problem:
-            self._problem = problem
-            title = f"{self._title}   {problem}" if problem else self._title
+    def _show(self, new_snapshot: Snapshot, error_text: str, pause_s: float) -> None:
+        if error_text != self._problem:
+            self._problem = error_text
+            title_text = f"{self._title}   {error_text}" if error_text else self._title
             self.query_one("#title", Static).update(
-                Text(title, style="bold red" if problem else "")
+                Text(title_text, style="bold red" if error_text else "")
             )
-        if not problem and seen != self.snapshot:
-            self.snapshot = seen
+        if not error_text and new_snapshot != self.snapshot:
+            self.snapshot = new_snapshot
         self.refresh_rows()
         if self._next:
             self._next.stop()  # a refresh that the user requested in between
-        self._next = self.set_timer(pause, self._refresh)
+        self._next = self.set_timer(pause_s, self._refresh)
 
     def on_resize(self) -> None:
         """Draw anew, since the width determines how the pod is folded."""
@@ -178,57 +183,63 @@ class TopApp(App[None]):
     def refresh_rows(self) -> None:
         """Draw the snapshot. Unchanged parts are not sent again, since connections may be slow."""
         self._fill()
-        width = max(self.size.width - 16, 16)
-        if (width, self.snapshot) == self._drawn:
+        picture_width = max(self.size.width - 16, 16)
+        if (picture_width, self.snapshot) == self._drawn:
             return
-        self._drawn = (width, self.snapshot)
-        text = Text()
-        for domain in draw(self.snapshot, width):
-            text.append(f"{domain.name:>6} ", "dim")
+        self._drawn = (picture_width, self.snapshot)
+        picture = Text()
+        for domain in draw(self.snapshot, picture_width):
+            picture.append(f"{domain.name:>6} ", "dim")
             for cell in domain.cells:
-                text.append(cell.letter, cell.style)
-            text.append(f" {domain.free}/{domain.size}\n", "dim")
-        text.rstrip()
-        self.query_one("#devices", Static).update(text)
+                picture.append(cell.letter, cell.style)
+            picture.append(f" {domain.free}/{domain.size}\n", "dim")
+        picture.rstrip()
+        self.query_one("#devices", Static).update(picture)
         self.query_one("#legend", Static).update(legend(self.snapshot))
 
     def _fill(self) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
-        tab, (sort, descending) = TABS[self.tab], self.order[self.tab]
+        tab, (sort_column, descending) = TABS[self.tab], self.order[self.tab]
         table_rows = rows(
-            tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=descending
+            tab, self.snapshot, self._now(), words=self._filter, sort=sort_column, down=descending
         )
-        marks = self._marks(tab.name, [key for key, _ in table_rows])
-        listed = (self.tab, sort, descending, table_rows, marks)
-        if listed == self._listed:
+        row_marks = self._marks(tab.name, [key for key, _ in table_rows])
+        table_state = (self.tab, sort_column, descending, table_rows, row_marks)
+        if table_state == self._listed:
             return
-        same = bool(self._listed) and self._listed[0] == self.tab
-        self._listed = listed
-        key, scroll = self._selected() if same else "", table.scroll_y
+        same_tab = bool(self._listed) and self._listed[0] == self.tab
+        self._listed = table_state
+        key, scroll_offset = self._selected() if same_tab else "", table.scroll_y
         table.clear(columns=True)
-        texts = [[Text(str(value)) for value in values] for _, values in table_rows]
-        for n, (heading, _) in enumerate(tab.columns):
-            arrow = ("▼" if descending else "▲") if n == sort else ""
+        cell_texts = [[Text(str(value)) for value in values] for _, values in table_rows]
+        for column_index, (heading, _) in enumerate(tab.columns):
+            sort_arrow = ("▼" if descending else "▲") if column_index == sort_column else ""
             # The width is given, because Textual would measure it later and draw twice.
-            widths = (cells[n].cell_len for cells in texts)
-            width = max((len(heading) + 1, *widths)) if heading else 1
-            table.add_column(f"{heading}{arrow}", key=str(n), width=width)
-        for (row_key, _), cells in zip(table_rows, texts, strict=True):
-            if row_key in marks:
-                cells[0] = Text(marks[row_key].letter, marks[row_key].style)
+            cell_widths = (cells[column_index].cell_len for cells in cell_texts)
+            column_width = max((len(heading) + 1, *cell_widths)) if heading else 1
+            table.add_column(f"{heading}{sort_arrow}", key=str(column_index), width=column_width)
+        for (row_key, _), cells in zip(table_rows, cell_texts, strict=True):
+            if row_key in row_marks:
+                cells[0] = Text(row_marks[row_key].letter, row_marks[row_key].style)
             table.add_row(*cells, key=row_key)
         row_keys = [row_key for row_key, _ in table_rows]
         if key in row_keys:
             table.move_cursor(row=row_keys.index(key), animate=False, scroll=False)
-            table.scroll_y = scroll
+            table.scroll_y = scroll_offset
 
-    def _marks(self, table: str, keys: list[str]) -> dict[str, Cell]:
+    def _marks(self, tab_name: str, row_keys: list[str]) -> dict[str, Cell]:
         """Return how the rows of a table are drawn in the picture, by their keys."""
-        if table == "Queue":
-            marks = kept_marks(self.snapshot)
-            names = {key: queue_name(key, self._item(key)) for key in keys}
-            return {key: marks[name] for key, name in names.items() if name in marks}
-        return letters(self.snapshot) if table == "Partitions" else {}
+        if tab_name == "Queue":
+            request_marks = kept_marks(self.snapshot)
+            names_by_key = {
+                row_key: queue_name(row_key, self._item(row_key)) for row_key in row_keys
+            }
+            return {
+                row_key: request_marks[request_name]
+                for row_key, request_name in names_by_key.items()
+                if request_name in request_marks
+            }
+        return letters(self.snapshot) if tab_name == "Partitions" else {}
 
     def _selected(self) -> str:
         table: DataTable[Any] = self.query_one(DataTable)
@@ -236,50 +247,53 @@ class TopApp(App[None]):
             return ""
         return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value or "")
 
-    def _item(self, key: str) -> Mapping[str, Any]:
+    def _item(self, row_key: str) -> Mapping[str, Any]:
         for topic in TABS[self.tab].topics:
-            item = self.snapshot.get(topic, {}).get(key)
+            item = self.snapshot.get(topic, {}).get(row_key)
             if isinstance(item, Mapping):
                 return item
         return {}
 
-    def action_tab(self, number: int) -> None:
+    def action_tab(self, tab_index: int) -> None:
         """Show another table."""
-        self.query_one(Tabs).active = f"t{number}"
-        self._open(number)
+        self.query_one(Tabs).active = f"t{tab_index}"
+        self._open(tab_index)
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         """Show the table that a key or the mouse chose."""
         self._open(int(str(event.tab.id)[1:]))
 
-    def _open(self, number: int) -> None:
-        if number != self.tab:
-            self.tab = number
+    def _open(self, tab_index: int) -> None:
+        if tab_index != self.tab:
+            self.tab = tab_index
             self._fill()
 
     def action_sort(self) -> None:
         """Sort by the next column."""
-        sort, _ = self.order[self.tab]
-        self.order[self.tab] = ((sort + 1) % len(TABS[self.tab].columns), False)
+        sort_column, _ = self.order[self.tab]
+        self.order[self.tab] = ((sort_column + 1) % len(TABS[self.tab].columns), False)
         self._fill()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by the column that was clicked, and on a second click in the other direction."""
-        number = int(str(event.column_key.value))
-        sort, descending = self.order[self.tab]
-        self.order[self.tab] = (number, not descending if number == sort else False)
+        clicked_column = int(str(event.column_key.value))
+        sort_column, descending = self.order[self.tab]
+        self.order[self.tab] = (
+            clicked_column,
+            not descending if clicked_column == sort_column else False,
+        )
         self._fill()
 
     def action_filter(self) -> None:
         """Open the field for filter words."""
-        field = self.query_one("#filter", Input)
-        field.display = True
-        field.focus()
+        filter_input = self.query_one("#filter", Input)
+        filter_input.display = True
+        filter_input.focus()
 
     def action_unfilter(self) -> None:
         """Show all rows again."""
-        field = self.query_one("#filter", Input)
-        field.value, field.display = "", False
+        filter_input = self.query_one("#filter", Input)
+        filter_input.value, filter_input.display = "", False
         self.query_one(DataTable).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -297,37 +311,43 @@ class TopApp(App[None]):
 
     def action_explain(self) -> None:
         """Explain the state of the row's partition or waiter; for other rows, show all facts."""
-        key = self._selected()
-        if key:
-            self._explain(key, facts(key, self._item(key)))
+        row_key = self._selected()
+        if row_key:
+            self._explain(row_key, facts(row_key, self._item(row_key)))
 
     @work(thread=True, group="act")
-    def _explain(self, key: str, known: list[str]) -> None:
-        lines: list[str] = []
-        if TABS[self.tab].name in ("Partitions", "Queue") and "/" not in key:
+    def _explain(self, row_key: str, fact_lines: list[str]) -> None:
+        explanation_lines: list[str] = []
+        if TABS[self.tab].name in ("Partitions", "Queue") and "/" not in row_key:
             try:
-                lines = ["", *self._feed.explain(key)]
+                explanation_lines = ["", *self._feed.explain(row_key)]
             except PodwrightError as error:
-                lines = ["", error.problem]
-        self._while_open(self.push_screen, _Words([*known, *lines]))
+                explanation_lines = ["", error.problem]
+        self._while_open(self.push_screen, _Words([*fact_lines, *explanation_lines]))
 
     def action_drain(self) -> None:
         """Ask for confirmation, and let the row's machine take nothing new."""
-        if name := self._machine():
-            partitions = held_by(self.snapshot, name)
-            stay = (
+        if machine_name := self._machine():
+            partitions = held_by(self.snapshot, machine_name)
+            stay_text = (
                 f"On it: {', '.join(partitions)}: they go on."
                 if partitions
                 else "Nothing lies on it."
             )
-            lines = [f"Drain {name}? It takes nothing new.", stay]
-            self.push_screen(_Words(lines, ask=True), lambda yes: self._acts("drain", name, yes))
+            question_lines = [f"Drain {machine_name}? It takes nothing new.", stay_text]
+            self.push_screen(
+                _Words(question_lines, asks_question=True),
+                lambda confirmed: self._act_if_confirmed("drain", machine_name, confirmed),
+            )
 
     def action_resume(self) -> None:
         """Ask for confirmation, and let the row's machine take partitions again."""
-        if name := self._machine():
-            lines = [f"Let {name} serve again?"]
-            self.push_screen(_Words(lines, ask=True), lambda yes: self._acts("resume", name, yes))
+        if machine_name := self._machine():
+            question_lines = [f"Let {machine_name} serve again?"]
+            self.push_screen(
+                _Words(question_lines, asks_question=True),
+                lambda confirmed: self._act_if_confirmed("resume", machine_name, confirmed),
+            )
 
     def _machine(self) -> str:
         if TABS[self.tab].name != "Machines":
@@ -335,16 +355,16 @@ class TopApp(App[None]):
             return ""
         return self._selected()
 
-    def _acts(self, action: str, name: str, yes: bool | None) -> None:
-        if yes:
-            self._act(action, name)
+    def _act_if_confirmed(self, action: str, machine_name: str, confirmed: bool | None) -> None:
+        if confirmed:
+            self._act(action, machine_name)
 
     @work(thread=True, group="act")
-    def _act(self, action: str, name: str) -> None:
+    def _act(self, action: str, machine_name: str) -> None:
         try:
-            (self._feed.drain if action == "drain" else self._feed.resume)(name)
+            (self._feed.drain if action == "drain" else self._feed.resume)(machine_name)
         except PodwrightError as error:
             self._while_open(self.notify, str(error), severity="error")
         else:
-            self._while_open(self.notify, f"{name}: {action} is done.")
+            self._while_open(self.notify, f"{machine_name}: {action} is done.")
             self._while_open(self._refresh)

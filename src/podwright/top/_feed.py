@@ -16,8 +16,8 @@ from podwright.wire import METHODS
 class Feed:
     """One server. Only one thread may use it: a client makes one call after another."""
 
-    def __init__(self, client: Client, now: Callable[[], float] = time.time) -> None:
-        self._client, self._now = client, now
+    def __init__(self, client: Client, clock: Callable[[], float] = time.time) -> None:
+        self._client, self._now = client, clock
         self._lock = threading.Lock()
         self.info = client.get_server_info()
 
@@ -36,12 +36,12 @@ class Feed:
         """
         with self._lock:
             explanation = self._client.explain(name)
-        lines = [
+        explanation_lines = [
             explanation.problem,
             *explanation.lines,
             explanation.would_work and f"Would work: {explanation.would_work}",
         ]
-        return [line for line in dict.fromkeys(lines) if line] or ["It starts now."]
+        return [line for line in dict.fromkeys(explanation_lines) if line] or ["It starts now."]
 
     def drain(self, machine: str) -> None:
         """Let a machine take nothing new. Raises wire.PodwrightError."""

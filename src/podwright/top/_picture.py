@@ -41,11 +41,14 @@ def letters(snapshot: Snapshot) -> dict[str, Cell]:
     They follow the partitions' ages, so newer partitions do not change them.
     """
     partitions = sorted(
-        snapshot.get("partitions", {}).items(), key=lambda item: _since(item[1], item[0])
+        snapshot.get("partitions", {}).items(),
+        key=lambda named_partition: _since(named_partition[1], named_partition[0]),
     )
     return {
-        name: Cell(_LETTERS[n % len(_LETTERS)], _COLOURS[n % len(_COLOURS)])
-        for n, (name, _) in enumerate(partitions)
+        partition_name: Cell(
+            _LETTERS[partition_index % len(_LETTERS)], _COLOURS[partition_index % len(_COLOURS)]
+        )
+        for partition_index, (partition_name, _) in enumerate(partitions)
     }
 
 
@@ -54,62 +57,89 @@ def kept_marks(snapshot: Snapshot) -> dict[str, Cell]:
 
     Requests beyond the ninth have none, and those that the caller may not see.
     """
-    rows = [row for row in snapshot.get("devices", {}).values() if isinstance(row, tuple | list)]
-    names = sorted({str(row[5]) for row in rows if len(row) > 5 and row[2] == "RESERVED"})
-    return {name: Cell(digit, "bold") for name, digit in zip(names, "123456789", strict=False)}
+    device_rows = [
+        device_row
+        for device_row in snapshot.get("devices", {}).values()
+        if isinstance(device_row, tuple | list)
+    ]
+    request_names = sorted(
+        {
+            str(device_row[5])
+            for device_row in device_rows
+            if len(device_row) > 5 and device_row[2] == "RESERVED"
+        }
+    )
+    return {
+        request_name: Cell(digit, "bold")
+        for request_name, digit in zip(request_names, "123456789", strict=False)
+    }
 
 
-def _since(partition: object, name: str) -> tuple[float, str]:
-    created = partition.get("created", 0) if isinstance(partition, Mapping) else 0
-    return float(created), name
+def _since(partition: object, partition_name: str) -> tuple[float, str]:
+    created_at = partition.get("created", 0) if isinstance(partition, Mapping) else 0
+    return float(created_at), partition_name
 
 
 def draw(snapshot: Snapshot, width: int) -> list[Domain]:
     """Return the link domains in order, each in at most `width` columns."""
-    cells_by_partition, requests = letters(snapshot), kept_marks(snapshot)
+    cells_by_partition, marks_by_request = letters(snapshot), kept_marks(snapshot)
     cells_by_domain: dict[tuple[str, int], list[tuple[int, Cell]]] = {}
-    for where, row in snapshot.get("devices", {}).items():
-        cluster, domain, offset = where.rsplit("/", 2)
-        assert isinstance(row, tuple | list)
-        _, _, state, partition, _, *kept_for = row
+    for device_path, device_row in snapshot.get("devices", {}).items():
+        cluster, domain, offset = device_path.rsplit("/", 2)
+        assert isinstance(device_row, tuple | list)
+        _, _, state, partition, _, *kept_for = device_row
         cell = cells_by_partition.get(str(partition)) if partition else None
         if state == "RESERVED" and kept_for:
-            cell = requests.get(str(kept_for[0]))
+            cell = marks_by_request.get(str(kept_for[0]))
         if cell is None or state == "DOWN":
             cell = Cell(*_STATES.get(str(state), ("?" if state != "RESERVED" else "r", "dim")))
         cells_by_domain.setdefault((cluster, int(domain)), []).append((int(offset), cell))
-    out = []
-    several = len({cluster for cluster, _ in cells_by_domain}) > 1
-    for (cluster, number), devices in sorted(cells_by_domain.items()):
-        cells = [cell for _, cell in sorted(devices, key=lambda one: one[0])]
-        free = sum(cell.letter == "·" for cell in cells)
-        name = f"{cluster}/{number}" if several else str(number)
-        out.append(Domain(name, tuple(_folded(cells, max(width, 1))), free, len(cells)))
-    return out
+    domains = []
+    several_clusters = len({cluster for cluster, _ in cells_by_domain}) > 1
+    for (cluster, domain_number), domain_devices in sorted(cells_by_domain.items()):
+        cells = [
+            cell
+            for _, cell in sorted(domain_devices, key=lambda offset_and_cell: offset_and_cell[0])
+        ]
+        free_count = sum(cell.letter == "·" for cell in cells)
+        domain_name = f"{cluster}/{domain_number}" if several_clusters else str(domain_number)
+        domains.append(
+            Domain(domain_name, tuple(_folded(cells, max(width, 1))), free_count, len(cells))
+        )
+    return domains
 
 
 def _folded(cells: list[Cell], width: int) -> list[Cell]:
     """Return one cell for each group of devices: its most frequent, or a failure if there is
     one.
     """
-    each = -(-len(cells) // width)
-    if each <= 1:
+    devices_per_cell = -(-len(cells) // width)
+    if devices_per_cell <= 1:
         return cells
-    out = []
-    for start in range(0, len(cells), each):
-        group = cells[start : start + each]
-        bad = [cell for cell in group if cell.letter == "!"]
-        out.append(bad[0] if bad else Counter(group).most_common(1)[0][0])
-    return out
+    folded_cells = []
+    for start in range(0, len(cells), devices_per_cell):
+        cell_group = cells[start : start + devices_per_cell]
+        failed_cells = [cell for cell in cell_group if cell.letter == "!"]
+        folded_cells.append(
+            failed_cells[0] if failed_cells else Counter(cell_group).most_common(1)[0][0]
+        )
+    return folded_cells
 
 
 def legend(snapshot: Snapshot) -> str:
     """Return the meaning of the other letters, and which sizes still fit."""
-    parts = ["· free", "d drained", "! down", "r kept"]
-    parts += [f"{mark.letter} for {name}" for name, mark in kept_marks(snapshot).items()]
-    for cluster, counts in snapshot.get("fragments", {}).items():
-        assert isinstance(counts, Mapping)
-        fit = [size for size, count, _ in counts["sizes"] if count]
-        several = f"{cluster}: " if len(snapshot.get("fragments", {})) > 1 else ""
-        parts.append(f"{several}{counts['free']} free, largest {max(fit, default=0)}")
-    return "  ".join(parts)
+    legend_parts = ["· free", "d drained", "! down", "r kept"]
+    legend_parts += [
+        f"{mark.letter} for {request_name}" for request_name, mark in kept_marks(snapshot).items()
+    ]
+    for cluster, fragment_counts in snapshot.get("fragments", {}).items():
+        assert isinstance(fragment_counts, Mapping)
+        fitting_sizes = [
+            size for size, fitting_count, _ in fragment_counts["sizes"] if fitting_count
+        ]
+        cluster_prefix = f"{cluster}: " if len(snapshot.get("fragments", {})) > 1 else ""
+        legend_parts.append(
+            f"{cluster_prefix}{fragment_counts['free']} free, largest "
+            f"{max(fitting_sizes, default=0)}"
+        )
+    return "  ".join(legend_parts)

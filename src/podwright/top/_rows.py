@@ -27,8 +27,8 @@ class Tab(NamedTuple):
     down: bool = False
 
 
-def _get(name: str) -> Callable[[str, Item, float], Any]:
-    return lambda _, item, now: item.get(name) or ""
+def _get(field: str) -> Callable[[str, Item, float], Any]:
+    return lambda _, item, now: item.get(field) or ""
 
 
 def _key(key: str, _: Item, __: float) -> str:
@@ -36,8 +36,8 @@ def _key(key: str, _: Item, __: float) -> str:
 
 
 def _until(_: str, item: Item, now: float) -> str:
-    until = item.get("until") or 0
-    return span(until - now) if until else ""
+    end_time = item.get("until") or 0
+    return span(end_time - now) if end_time else ""
 
 
 def _since(_: str, item: Item, now: float) -> str:
@@ -56,7 +56,7 @@ def _guest(_: str, item: Item, __: float) -> str:
     return str(item.get("scheduler") or "people")
 
 
-def _id(key: str, item: Item, _: float) -> str:
+def _job_or_key(key: str, item: Item, _: float) -> str:
     return str(item.get("job") or key)
 
 
@@ -86,7 +86,7 @@ TABS = (
             ("", lambda key, item, now: ""),
             ("Guest", _guest),
             ("Place", _get("place")),
-            ("Id", _id),
+            ("Id", _job_or_key),
             ("Owner", _get("owner")),
             ("For", _get("asked")),
             ("Kept", _get("reserved")),
@@ -132,72 +132,81 @@ def rows(
     words: only rows that contain all of them are returned. A word behind a minus excludes rows, as
     in `alice -ACTIVE`.
     """
-    matching = []
+    matching_rows = []
     for topic in tab.topics:
-        for key, item in snapshot.get(topic, {}).items():
+        for item_key, item in snapshot.get(topic, {}).items():
             assert isinstance(item, Mapping)
-            values = tuple(value(key, item, now) for _, value in tab.columns)
-            if _matches(values, words):
-                matching.append((key, values))
-    matching.sort(key=lambda row: (_order(row[1][sort]), row[0]), reverse=down)
-    return matching
+            row_values = tuple(column_value(item_key, item, now) for _, column_value in tab.columns)
+            if _matches(row_values, words):
+                matching_rows.append((item_key, row_values))
+    matching_rows.sort(
+        key=lambda matching_row: (_order(matching_row[1][sort]), matching_row[0]), reverse=down
+    )
+    return matching_rows
 
 
-def _matches(values: tuple[Any, ...], words: str) -> bool:
-    text = " ".join(map(str, values)).lower()
+def _matches(row_values: tuple[Any, ...], filter_words: str) -> bool:
+    row_text = " ".join(map(str, row_values)).lower()
     return all(
-        word[1:] not in text if word.startswith("-") and word[1:] else word in text
-        for word in words.lower().split()
+        filter_word[1:] not in row_text
+        if filter_word.startswith("-") and filter_word[1:]
+        else filter_word in row_text
+        for filter_word in filter_words.lower().split()
     )
 
 
-def _order(value: Any) -> tuple[int, float, str]:
+def _order(cell_value: Any) -> tuple[int, float, str]:
     """Return a sort key that puts numbers before words."""
-    if isinstance(value, int | float):
-        return 0, float(value), ""
-    return 1, 0.0, str(value).lower()
+    if isinstance(cell_value, int | float):
+        return 0, float(cell_value), ""
+    return 1, 0.0, str(cell_value).lower()
 
 
 def span(seconds: float) -> str:
     """Return a time as `45s`, `12m`, `3h05`, `4d`."""
-    total = max(int(seconds), 0)
-    if total < 60:
-        return f"{total}s"
-    if total < 3600:
-        return f"{total // 60}m"
-    if total < 86400:
-        return f"{total // 3600}h{total % 3600 // 60:02}"
-    return f"{total // 86400}d"
+    whole_seconds = max(int(seconds), 0)
+    if whole_seconds < 60:
+        return f"{whole_seconds}s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60}m"
+    if whole_seconds < 86400:
+        return f"{whole_seconds // 3600}h{whole_seconds % 3600 // 60:02}"
+    return f"{whole_seconds // 86400}d"
 
 
 _TIMES = ("since", "created", "until", "starts", "at")
 
 
-def facts(key: str, item: Item) -> list[str]:
+def facts(item_key: str, item: Item) -> list[str]:
     """Return all known values of an item, a line each."""
-    known = [(name, value) for name, value in item.items() if value not in ("", None, [], 0)]
+    known_values = [
+        (field, value) for field, value in item.items() if value not in ("", None, [], 0)
+    ]
     return [
-        key,
-        *(f"{name}: {_moment(value) if name in _TIMES else value}" for name, value in known),
+        item_key,
+        *(
+            f"{field}: {_moment(value) if field in _TIMES else value}"
+            for field, value in known_values
+        ),
     ]
 
 
-def _moment(value: Any) -> str:
-    return datetime.fromtimestamp(float(value), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _moment(timestamp: Any) -> str:
+    return datetime.fromtimestamp(float(timestamp), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def queue_name(key: str, item: Item) -> str:
+def queue_name(item_key: str, item: Item) -> str:
     """Return the name of a request of the queue, as the devices have it that are kept for it."""
     if scheduler := item.get("scheduler"):
         return f"job {item.get('job')} of {scheduler}"
-    return key
+    return item_key
 
 
 def held_by(snapshot: Snapshot, machine: str) -> list[str]:
     """Return the partitions on a machine."""
-    names: dict[str, None] = {}
-    for row in snapshot.get("devices", {}).values():
-        assert isinstance(row, tuple | list)
-        if row[0] == machine and row[3]:
-            names[str(row[3])] = None
-    return list(names)
+    partition_names: dict[str, None] = {}
+    for device_row in snapshot.get("devices", {}).values():
+        assert isinstance(device_row, tuple | list)
+        if device_row[0] == machine and device_row[3]:
+            partition_names[str(device_row[3])] = None
+    return list(partition_names)

@@ -219,17 +219,17 @@ _USER, _NEW_USER = About(ObjectKind.USER), About(ObjectKind.USER, new=True)
 
 CALLS = (
     Method("CreateAgent", AgentRequest, AgentInfo, repeat=Repeat.REQUEST_ID, about=_NEW_AGENT),
-    Method("ListAgents", ListRequest, AgentList, EVERYBODY, Repeat.READS),
+    Method("ListAgents", ListRequest, AgentList, EVERYBODY, Repeat.CHANGES_NOTHING),
     Method("RemoveAgent", Named, Empty, repeat=Repeat.REQUEST_ID, about=_AGENT),
     # A hint. It changes nothing that is served.
-    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.READS, _AGENT),
-    Method("DiscoverAgents", DiscoverRequest, DiscoveredList, repeat=Repeat.READS),
+    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.CHANGES_NOTHING, _AGENT),
+    Method("DiscoverAgents", DiscoverRequest, DiscoveredList, repeat=Repeat.CHANGES_NOTHING),
     Method(
         "CreateCluster", ClusterRequest, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_NEW_CLUSTER
     ),
     Method("ChangeCluster", ClusterChange, ClusterInfo, repeat=Repeat.REQUEST_ID, about=_CLUSTER),
     Method("RemoveCluster", Named, Empty, repeat=Repeat.REQUEST_ID, about=_CLUSTER),
-    Method("TestCluster", Named, ClusterTest, repeat=Repeat.READS, about=_CLUSTER),
+    Method("TestCluster", Named, ClusterTest, repeat=Repeat.CHANGES_NOTHING, about=_CLUSTER),
     Method(
         "CreateAllocation",
         AllocationRequest,
@@ -239,7 +239,7 @@ CALLS = (
     ),
     Method("RemoveAllocation", Named, Empty, repeat=Repeat.REQUEST_ID, about=_ALLOCATION),
     Method("CreateUser", UserRequest, NewUser, repeat=Repeat.REQUEST_ID, about=_NEW_USER),
-    Method("ListUsers", ListRequest, UserList, repeat=Repeat.READS),
+    Method("ListUsers", ListRequest, UserList, repeat=Repeat.CHANGES_NOTHING),
     Method("RemoveUser", Named, Empty, repeat=Repeat.REQUEST_ID, about=_USER),
     Method("RevokeCertificate", RevokeRequest, UserInfo, repeat=Repeat.SAME, about=_USER),
 )

@@ -23,18 +23,20 @@ class Holder(NamedTuple):
     host: str = ""
 
 
-def holder_words(program: str, pid: int, host: str) -> str:
+def holder_words(program_name: str, pid: int, host: str) -> str:
     """Return the words for a process that is about to hold a lease.
 
-    program: its name without arguments, which may contain private values.
+    program_name: its name without arguments, which may contain private values.
     """
-    name = "".join(letter if letter.isprintable() else "?" for letter in program)[:_PROGRAM]
-    return f"{name or 'a program'} (process {pid} on {host[:100] or 'localhost'})"
+    printable_name = "".join(
+        character if character.isprintable() else "?" for character in program_name
+    )[:_PROGRAM]
+    return f"{printable_name or 'a program'} (process {pid} on {host[:100] or 'localhost'})"
 
 
-def read_holder(words: str) -> Holder:
+def read_holder(holder_text: str) -> Holder:
     """Return the parts of a holder's words."""
-    match = re.fullmatch(_WORDS, words)
-    if match is None:
-        return Holder(words)
-    return Holder(match["program"], int(match["pid"]), match["host"])
+    holder_match = re.fullmatch(_WORDS, holder_text)
+    if holder_match is None:
+        return Holder(holder_text)
+    return Holder(holder_match["program"], int(holder_match["pid"]), holder_match["host"])

@@ -171,7 +171,7 @@ CALLS = (
         stored=False,
         reveals="which devices are kept for others",
     ),
-    Method("ListJobs", ListRequest, JobList, EVERYBODY, Repeat.READS),
+    Method("ListJobs", ListRequest, JobList, EVERYBODY, Repeat.CHANGES_NOTHING),
     Method(
         "SetShare",
         ShareRequest,
@@ -179,5 +179,5 @@ CALLS = (
         repeat=Repeat.SAME,
         about=About(ObjectKind.SHARE, ("guest",)),
     ),
-    Method("ListShares", ListRequest, ShareList, repeat=Repeat.READS),
+    Method("ListShares", ListRequest, ShareList, repeat=Repeat.CHANGES_NOTHING),
 )

@@ -42,7 +42,7 @@ class Rights(NamedTuple):
 EVERYBODY: Final = Rights(May.ANY, May.ANY, May.ANY, May.ANY, May.ANY)
 ADMINISTRATOR: Final = Rights(May.ANY, May.NO, May.NO, May.NO, May.NO)
 #: For lists that show callers, administrators excepted, only their own things.
-THEIR_OWN: Final = Rights(May.ANY, May.OWN, May.OWN, May.OWN, May.OWN)
+OWN_OBJECTS_ONLY: Final = Rights(May.ANY, May.OWN, May.OWN, May.OWN, May.OWN)
 CREATORS: Final = Rights(May.ANY, May.OWN, May.NO, May.JOBS, May.OWN)
 #: For the server's queue. A scheduler has a queue of its own.
 WAITERS: Final = Rights(May.ANY, May.OWN, May.NO, May.NO, May.OWN)
@@ -51,7 +51,7 @@ WAITERS: Final = Rights(May.ANY, May.OWN, May.NO, May.NO, May.OWN)
 class Repeat(enum.Enum):
     """Whether a client may repeat a call whose answer was lost."""
 
-    READS = "it changes nothing"
+    CHANGES_NOTHING = "it changes nothing"
     SAME = "twice has the effect of once"
     REQUEST_ID = "with the same `request_id`"
     WAITER = "with an `id`, or with the same `request_id`"
@@ -105,7 +105,7 @@ class About(NamedTuple):
     new: bool = False
 
 
-LONGEST_SUBJECT: Final = 80  #: characters of an object's name in messages and in the audit
+MAX_SUBJECT_LENGTH: Final = 80  #: characters of an object's name in messages and in the audit
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -130,7 +130,7 @@ class Method(msgspec.Struct, frozen=True):
     @property
     def changes(self) -> bool:
         """Whether the call changes something."""
-        return self.repeat is not Repeat.READS
+        return self.repeat is not Repeat.CHANGES_NOTHING
 
     @property
     def function(self) -> str:
@@ -146,16 +146,16 @@ class Method(msgspec.Struct, frozen=True):
 
     def subject(self, request: Any) -> str:
         """Return the shortened name of the object that a request concerns, or empty."""
-        for field in self.about.fields if self.about is not None else ():
-            name = request
-            for step in field.split("."):
-                name = getattr(name, step, None)
-            if name:
-                return str(name)[:LONGEST_SUBJECT]
+        for field_path in self.about.fields if self.about is not None else ():
+            object_name = request
+            for attribute_name in field_path.split("."):
+                object_name = getattr(object_name, attribute_name, None)
+            if object_name:
+                return str(object_name)[:MAX_SUBJECT_LENGTH]
         return ""
 
     def repeatable(self, request: Value) -> bool:
         """Return whether this request may be repeated although it may have been carried out."""
-        if fields := self.repeat.fields:
-            return any(getattr(request, field) for field in fields)
+        if id_fields := self.repeat.fields:
+            return any(getattr(request, id_field) for id_field in id_fields)
         return self.repeat is not Repeat.NEVER

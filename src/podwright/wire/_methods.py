@@ -8,14 +8,16 @@ from podwright.wire import _admin, _jobs, _moving, _values, _waiters
 from podwright.wire._method import Method
 
 
-def by_name(calls: Iterable[Method]) -> dict[str, Method]:
+def by_name(call_methods: Iterable[Method]) -> dict[str, Method]:
     """Return calls by their names. Raises ValueError for a name that two calls have."""
-    methods: dict[str, Method] = {}
-    for call in calls:
-        if call.name in methods:
-            raise ValueError(f"two calls are named {call.name}: give one of them another name")
-        methods[call.name] = call
-    return methods
+    method_by_name: dict[str, Method] = {}
+    for call_method in call_methods:
+        if call_method.name in method_by_name:
+            raise ValueError(
+                f"two calls are named {call_method.name}: give one of them another name"
+            )
+        method_by_name[call_method.name] = call_method
+    return method_by_name
 
 
 #: Every call, by name.

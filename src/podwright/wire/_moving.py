@@ -109,10 +109,10 @@ class CallOffMoveRequest(Value):
 #: A scheduler may move what it made for its own jobs.
 _SCHEDULERS = Rights(May.ANY, May.NO, May.NO, May.JOBS, May.NO)
 _LEASE = About(ObjectKind.LEASE, ("id",))
-_JOB_PARTITION = About(ObjectKind.PARTITION, ("partition",))
+_PARTITION_OF_JOB = About(ObjectKind.PARTITION, ("partition",))
 
 #: What the answer reveals of other tenants, even where all is private (docs/security.md).
-_MOVED = "which devices are free"
+_MOVE_REVEALS = "which devices are free"
 
 CALLS = (
     Method(
@@ -122,17 +122,17 @@ CALLS = (
         CREATORS,
         Repeat.SAME,
         _LEASE,
-        reveals=_MOVED,
+        reveals=_MOVE_REVEALS,
     ),
-    Method("ShowMoves", MovesRequest, MoveTable, repeat=Repeat.READS),
-    Method("ListJobMoves", JobMovesRequest, JobMoves, _SCHEDULERS, Repeat.READS),
+    Method("ShowMoves", MovesRequest, MoveTable, repeat=Repeat.CHANGES_NOTHING),
+    Method("ListJobMoves", JobMovesRequest, JobMoves, _SCHEDULERS, Repeat.CHANGES_NOTHING),
     Method(
         "AskToMove",
         AskToMoveRequest,
         MoveRow,
         _SCHEDULERS,
         Repeat.SAME,
-        _JOB_PARTITION,
+        _PARTITION_OF_JOB,
         AuditEntry.NOTHING,
     ),
     Method(
@@ -141,7 +141,7 @@ CALLS = (
         Empty,
         _SCHEDULERS,
         Repeat.SAME,
-        _JOB_PARTITION,
+        _PARTITION_OF_JOB,
         AuditEntry.NOTHING,
     ),
     Method("AllowMoves", MovesAllowed, MoveTable, repeat=Repeat.SAME),

@@ -13,22 +13,24 @@ from podwright.wire._values import ListRequest
 _V = TypeVar("_V", bound=Value)
 
 
-def next_page(request: Value, reply: Value) -> ListRequest | None:
+def next_page(list_request: Value, list_reply: Value) -> ListRequest | None:
     """Return the request for the page after a reply.
 
     None: the reply was the last page, or is not a list. A caller that sets a page_size wants single
     pages, so it gets None as well.
     """
-    token = getattr(reply, "next_page_token", "")
-    if not token or not isinstance(request, ListRequest) or request.page_size:
+    page_token = getattr(list_reply, "next_page_token", "")
+    if not page_token or not isinstance(list_request, ListRequest) or list_request.page_size:
         return None
-    return msgspec.structs.replace(request, page_token=token)
+    return msgspec.structs.replace(list_request, page_token=page_token)
 
 
-def joined(pages: Sequence[_V]) -> _V:
+def joined(list_pages: Sequence[_V]) -> _V:
     """Return pages as one list. The first field of a list holds its items."""
-    if len(pages) == 1:
-        return pages[0]
-    items = pages[0].__struct_fields__[0]
-    all_items = [item for page in pages for item in getattr(page, items)]
-    return msgspec.structs.replace(pages[-1], **{items: all_items})
+    if len(list_pages) == 1:
+        return list_pages[0]
+    items_field = list_pages[0].__struct_fields__[0]
+    all_items = [
+        list_item for list_page in list_pages for list_item in getattr(list_page, items_field)
+    ]
+    return msgspec.structs.replace(list_pages[-1], **{items_field: all_items})

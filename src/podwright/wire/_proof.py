@@ -16,68 +16,74 @@ SERVER_URI: Final = "podwright:server"
 _USER, _OURS = "podwright:user:", "podwright:"
 
 
-def user_uri(name: str, created_at: float, number: str = "") -> str:
+def user_uri(user_name: str, user_created_at: float, certificate_id: str = "") -> str:
     """Return the URI of a user's certificate.
 
-    created_at: when the user was created, so that the certificate is not valid for another user who
-    is made later under the same name. number: of this certificate, by which it can be revoked.
+    user_created_at: when the user was created, so that the certificate is not valid for another
+    user who is made later under the same name. certificate_id: of this certificate, by which it can
+    be revoked.
     """
-    return f"{_USER}{name}:{created_at:.6f}" + (f":{number}" if number else "")
+    return f"{_USER}{user_name}:{user_created_at:.6f}" + (
+        f":{certificate_id}" if certificate_id else ""
+    )
 
 
-def certificate_number(uri: str) -> str:
+def certificate_number(certificate_uri: str) -> str:
     """Return the number in a certificate's URI, or empty."""
-    parts = uri.removeprefix(_USER).split(":")
-    return parts[2] if uri.startswith(_USER) and len(parts) == 3 else ""
+    uri_parts = certificate_uri.removeprefix(_USER).split(":")
+    return uri_parts[2] if certificate_uri.startswith(_USER) and len(uri_parts) == 3 else ""
 
 
-def agent_name(machine: str, number: str) -> str:
+def agent_name(machine_name: str, certificate_id: str) -> str:
     """Return the name that only one certificate of a machine's agent has.
 
-    gRPC's client can demand a name but not a number, so the number is part of the name. number:
-    empty: the name that all certificates of the agent have.
+    gRPC's client can demand a name but not a number, so the number is part of the name.
+    certificate_id: empty: the name that all certificates of the agent have.
     """
-    return f"{number}.{machine}" if number else machine
+    return f"{certificate_id}.{machine_name}" if certificate_id else machine_name
 
 
-def user_of(uris: list[str], common_name: str) -> tuple[str, str]:
+def user_of(certificate_uris: list[str], common_name: str) -> tuple[str, str]:
     """Return the owner of a certificate: the name, and the whole URI. Both are empty for no user.
 
-    uris: all alternative names. A certificate that a site made itself may have the URI
+    certificate_uris: all alternative names. A certificate that a site made itself may have the URI
     `podwright:user:NAME`, or the name as its common name; then the URI has no time, or there is
     none.
     """
-    for uri in uris:
-        if uri.startswith(_USER):
-            return uri.removeprefix(_USER).partition(":")[0], uri
-    if any(uri.startswith(_OURS) for uri in uris) or " " in common_name:
+    for certificate_uri in certificate_uris:
+        if certificate_uri.startswith(_USER):
+            return certificate_uri.removeprefix(_USER).partition(":")[0], certificate_uri
+    if (
+        any(certificate_uri.startswith(_OURS) for certificate_uri in certificate_uris)
+        or " " in common_name
+    ):
         return "", ""
     return common_name, ""
 
 
-def read_certificates(folder: str) -> tuple[bytes, bytes, bytes]:
+def read_certificates(certs_folder: str) -> tuple[bytes, bytes, bytes]:
     """Return the content of ca.pem, key.pem and cert.pem in a folder.
 
     Raises wire.InvalidRequest.
     """
-    contents = []
-    for name in ("ca.pem", "key.pem", "cert.pem"):
-        path = os.path.join(folder, name)
+    pem_contents = []
+    for file_name in ("ca.pem", "key.pem", "cert.pem"):
+        pem_path = os.path.join(certs_folder, file_name)
         try:
-            with open(path, "rb") as file:
-                contents.append(file.read())
+            with open(pem_path, "rb") as pem_file:
+                pem_contents.append(pem_file.read())
         except OSError as error:
             raise InvalidRequest(
-                f"cannot read {path}: {(error.strerror or '').lower()}",
+                f"cannot read {pem_path}: {(error.strerror or '').lower()}",
                 would_work="vipu-server --tls-init makes the server's and a client's, vipu-admin "
                 "create certificate those of users and agents",
             ) from None
-    ca, key, cert = contents
-    return ca, key, cert
+    authority, private_key, certificate = pem_contents
+    return authority, private_key, certificate
 
 
-def munge_payload(path: str, body: bytes) -> bytes:
-    """Return the payload of a MUNGE credential for a call. path: of the gRPC method."""
+def munge_payload(method_path: str, request_body: bytes) -> bytes:
+    """Return the payload of a MUNGE credential for a call. method_path: of the gRPC method."""
     import hashlib
 
-    return f"{path} {hashlib.sha256(body).hexdigest()}".encode()
+    return f"{method_path} {hashlib.sha256(request_body).hexdigest()}".encode()

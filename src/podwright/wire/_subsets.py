@@ -26,20 +26,27 @@ class DeviceSet(NamedTuple):
     routing: tuple[int, ...]
 
 
-def device_sets(info: PartitionInfo) -> list[DeviceSet]:
+def device_sets(partition_info: PartitionInfo) -> list[DeviceSet]:
     """Return the devices of a partition, in the order of their numbers."""
-    if not info.reconfigurable:
-        out, first = [], 0
-        for number, gcd in enumerate(info.gcds):
-            out.append(DeviceSet(number, number, tuple(range(first, first + len(gcd)))))
-            first += len(gcd)
-        return out
-    machines = [device.machine for gcd in info.gcds for device in gcd]
-    groups: list[tuple[int, ...]] = []
-    for _, group in groupby(range(len(machines)), key=machines.__getitem__):
-        groups += [(place,) for place in reversed(list(group))]
-    size = 2
-    while size <= len(machines):
-        groups += [tuple(range(start, start + size)) for start in range(0, len(machines), size)]
-        size *= 2
-    return [DeviceSet(number, 0, group) for number, group in enumerate(groups)]
+    if not partition_info.reconfigurable:
+        gcd_sets, first_place = [], 0
+        for set_number, gcd in enumerate(partition_info.gcds):
+            gcd_sets.append(
+                DeviceSet(set_number, set_number, tuple(range(first_place, first_place + len(gcd))))
+            )
+            first_place += len(gcd)
+        return gcd_sets
+    machine_by_place = [device.machine for gcd in partition_info.gcds for device in gcd]
+    place_groups: list[tuple[int, ...]] = []
+    for _, place_group in groupby(range(len(machine_by_place)), key=machine_by_place.__getitem__):
+        place_groups += [(routing_place,) for routing_place in reversed(list(place_group))]
+    group_size = 2
+    while group_size <= len(machine_by_place):
+        place_groups += [
+            tuple(range(first_in_group, first_in_group + group_size))
+            for first_in_group in range(0, len(machine_by_place), group_size)
+        ]
+        group_size *= 2
+    return [
+        DeviceSet(set_number, 0, place_group) for set_number, place_group in enumerate(place_groups)
+    ]

@@ -17,13 +17,13 @@ _ready: set[object] = set()
 _lock = allocate_lock()
 
 
-def prepared(kind: type[_T]) -> type[_T]:
+def prepared(decoded_type: type[_T]) -> type[_T]:
     """Return the type itself, ready to be decoded.
 
     Code that may run in several threads calls it first.
     """
-    if kind not in _ready:
+    if decoded_type not in _ready:
         with _lock:
-            msgspec.json.Decoder(kind)
-            _ready.add(kind)
-    return kind
+            msgspec.json.Decoder(decoded_type)
+            _ready.add(decoded_type)
+    return decoded_type

@@ -490,14 +490,14 @@ _PARTITION_OF_SPEC = About(ObjectKind.PARTITION, ("spec.name",))
 _LEASE = About(ObjectKind.LEASE, ("id",))
 
 #: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
-_CAPACITY = "which devices are free, taken, down or drained"
-_NAME_AND_CAPACITY = (
+_REVEALS_CAPACITY = "which devices are free, taken, down or drained"
+_REVEALS_NAME_AND_CAPACITY = (
     "that a name is taken; in a refusal, how many devices are free, the size of the largest free "
     "block, how many partitions of others stand in the way and for how many waiters devices are "
     "kept; by the numbers of epochs and leases, how many there were"
 )
 _NEEDED = "that others need the devices, where the launch is asked to move"
-_COUNTERS = "how many calls, commits and moves there were"
+_REVEALS_COUNTERS = "how many calls, commits and moves there were"
 
 CALLS = (
     Method(
@@ -505,39 +505,47 @@ CALLS = (
         ServerInfoRequest,
         ServerInfo,
         EVERYBODY,
-        Repeat.READS,
-        reveals=_COUNTERS,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_COUNTERS,
     ),
     # Available on the Unix socket alone, where the kernel vouches for the uid to which the token
     # is bound.
-    Method("IssueToken", TokenRequest, Token, EVERYBODY._replace(anonymous=May.NO), Repeat.READS),
+    Method(
+        "IssueToken",
+        TokenRequest,
+        Token,
+        EVERYBODY._replace(anonymous=May.NO),
+        Repeat.CHANGES_NOTHING,
+    ),
     Method(
         "ListClusters",
         ListRequest,
         ClusterList,
         EVERYBODY,
-        Repeat.READS,
-        reveals=_CAPACITY,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_CAPACITY,
     ),
     Method(
         "ListAllocations",
         ListRequest,
         AllocationList,
         EVERYBODY,
-        Repeat.READS,
-        reveals=_CAPACITY,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_CAPACITY,
     ),
     Method(
         "ListDevices",
         ListRequest,
         DeviceList,
         EVERYBODY,
-        Repeat.READS,
-        reveals=_CAPACITY,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_CAPACITY,
     ),
-    Method("ListPartitions", ListRequest, PartitionList, EVERYBODY, Repeat.READS),
-    Method("ListLeases", ListRequest, LeaseList, EVERYBODY, Repeat.READS),
-    Method("GetPartition", PartitionName, PartitionInfo, EVERYBODY, Repeat.READS, _PARTITION),
+    Method("ListPartitions", ListRequest, PartitionList, EVERYBODY, Repeat.CHANGES_NOTHING),
+    Method("ListLeases", ListRequest, LeaseList, EVERYBODY, Repeat.CHANGES_NOTHING),
+    Method(
+        "GetPartition", PartitionName, PartitionInfo, EVERYBODY, Repeat.CHANGES_NOTHING, _PARTITION
+    ),
     Method(
         "CreatePartition",
         CreateRequest,
@@ -545,7 +553,7 @@ CALLS = (
         CREATORS,
         Repeat.REQUEST_ID,
         _NEW_PARTITION,
-        reveals=_NAME_AND_CAPACITY,
+        reveals=_REVEALS_NAME_AND_CAPACITY,
     ),
     Method("ResetPartition", ResetRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID, _PARTITION),
     Method("RemovePartition", RemoveRequest, Empty, CREATORS, Repeat.REQUEST_ID, _PARTITION),
@@ -557,7 +565,7 @@ CALLS = (
         Repeat.REQUEST_ID,
         _PARTITION_OF_SPEC,
         AuditEntry.LEASE,
-        reveals=_NAME_AND_CAPACITY,
+        reveals=_REVEALS_NAME_AND_CAPACITY,
     ),
     # The heartbeat of a lease. It is not an event and is kept in memory only.
     Method(
@@ -572,5 +580,5 @@ CALLS = (
         reveals=_NEEDED,
     ),
     Method("Release", LeaseRequest, Empty, CREATORS, Repeat.SAME, _LEASE),
-    Method("Backup", BackupRequest, BackupReply, repeat=Repeat.READS),
+    Method("Backup", BackupRequest, BackupReply, repeat=Repeat.CHANGES_NOTHING),
 )

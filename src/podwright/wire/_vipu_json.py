@@ -13,79 +13,89 @@ from podwright.wire._subsets import device_sets
 from podwright.wire._values import AllocationInfo, ClusterInfo, DeviceInfo, PartitionInfo
 
 
-def partition(info: PartitionInfo) -> dict[str, Any]:
+def partition(partition_info: PartitionInfo) -> dict[str, Any]:
     """Return a partition: `partition` with V-IPU 1.18's field names, `podwright` with ours."""
-    segments = {domain: place for place, domain in enumerate(info.ilds)}
-    devices = [device for gcd in info.gcds for device in gcd]
+    segment_by_domain = {
+        link_domain: routing_place for routing_place, link_domain in enumerate(partition_info.ilds)
+    }
+    devices = [device for gcd in partition_info.gcds for device in gcd]
     return {
         "partition": {
-            "id": info.name,
+            "id": partition_info.name,
             "spec": {
-                "cluster_id": info.cluster,
-                "allocation_id": info.allocation,
+                "cluster_id": partition_info.cluster,
+                "allocation_id": partition_info.allocation,
                 "ipus": [
                     {
                         "ipulink_domain_topology_id": device.domain,
-                        "ipulink_domain_routing_id": segments.get(device.domain, 0),
+                        "ipulink_domain_routing_id": segment_by_domain.get(device.domain, 0),
                         "topology_id": device.offset,
-                        "routing_id": place,
+                        "routing_id": routing_place,
                     }
-                    for place, device in enumerate(devices)
+                    for routing_place, device in enumerate(devices)
                 ],
-                "ipulink_routing_type": _prefixed("IRT", info.routing),
-                "sync_type": _prefixed("ST", info.sync_type),
-                "num_gcds": info.num_gcds,
-                "num_ipulink_segments": info.num_ilds,
-                "reconfigurable": info.reconfigurable,
-                "gw_routing_type": _prefixed("GRT", info.gw_routing),
-                "num_replicas": info.num_replicas,
+                "ipulink_routing_type": _vendor_enum_name("IRT", partition_info.routing),
+                "sync_type": _vendor_enum_name("ST", partition_info.sync_type),
+                "num_gcds": partition_info.num_gcds,
+                "num_ipulink_segments": partition_info.num_ilds,
+                "reconfigurable": partition_info.reconfigurable,
+                "gw_routing_type": _vendor_enum_name("GRT", partition_info.gw_routing),
+                "num_replicas": partition_info.num_replicas,
             },
-            "ready_state": _prefixed("PS", info.ready_state),
-            "ipuof_server_version": info.server_version,
+            "ready_state": _vendor_enum_name("PS", partition_info.ready_state),
+            "ipuof_server_version": partition_info.server_version,
         },
-        "podwright": info,
+        "podwright": partition_info,
     }
 
 
-def partition_in_full(info: PartitionInfo) -> dict[str, Any]:
+def partition_with_devices(partition_info: PartitionInfo) -> dict[str, Any]:
     """Return the same, with `devices` as programs see them, by the numbers to which they attach."""
-    devices = [{"id": d.id, "gcd": d.gcd, "routing_ids": d.routing} for d in device_sets(info)]
-    return {**partition(info), "devices": devices}
+    devices = [
+        {"id": device_set.id, "gcd": device_set.gcd, "routing_ids": device_set.routing}
+        for device_set in device_sets(partition_info)
+    ]
+    return {**partition(partition_info), "devices": devices}
 
 
-def cluster(info: ClusterInfo) -> dict[str, Any]:
+def cluster(cluster_info: ClusterInfo) -> dict[str, Any]:
     """Return a cluster: the devices of each link domain, and its machines."""
     return {
-        "id": info.name,
+        "id": cluster_info.name,
         "spec": {
-            "agent_ids": info.machines,
+            "agent_ids": cluster_info.machines,
             "ipu_link_domains": [
-                {"ipus": [{"topology_id": offset} for offset in range(size)]}
-                for size in info.ild_sizes
+                {"ipus": [{"topology_id": offset} for offset in range(domain_size)]}
+                for domain_size in cluster_info.ild_sizes
             ],
         },
-        "podwright": info,
+        "podwright": cluster_info,
     }
 
 
-def allocation(info: AllocationInfo) -> dict[str, Any]:
+def allocation(allocation_info: AllocationInfo) -> dict[str, Any]:
     """Return an allocation: its cluster and its machines."""
     return {
-        "id": info.name,
-        "spec": {"cluster_id": info.cluster, "agent_ids": info.agents},
-        "podwright": info,
+        "id": allocation_info.name,
+        "spec": {"cluster_id": allocation_info.cluster, "agent_ids": allocation_info.agents},
+        "podwright": allocation_info,
     }
 
 
-def attributes(devices: list[DeviceInfo]) -> list[dict[str, Any]]:
+def attributes(device_infos: list[DeviceInfo]) -> list[dict[str, Any]]:
     """Return devices' attributes by agent, then by the device's index in it, as in the protocol."""
-    agents: dict[str, dict[str, Any]] = {}
-    for info in devices:
-        agents.setdefault(info.device.machine, {})[str(info.device.index)] = {
-            "attributes": info.attributes
-        }
-    return [{"agent": agent, "ipus": ipus} for agent, ipus in agents.items()]
+    devices_by_agent: dict[str, dict[str, Any]] = {}
+    for device_info in device_infos:
+        devices_by_agent.setdefault(device_info.device.machine, {})[
+            str(device_info.device.index)
+        ] = {"attributes": device_info.attributes}
+    return [
+        {"agent": agent, "ipus": attributes_by_index}
+        for agent, attributes_by_index in devices_by_agent.items()
+    ]
 
 
-def _prefixed(prefix: str, member: enum.Enum) -> str:
-    return f"{prefix}_UNDEFINED" if member.value == "DEFAULT" else f"{prefix}_{member.value}"
+def _vendor_enum_name(prefix: str, enum_member: enum.Enum) -> str:
+    return (
+        f"{prefix}_UNDEFINED" if enum_member.value == "DEFAULT" else f"{prefix}_{enum_member.value}"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.wire._method import (
     EVERYBODY,
-    THEIR_OWN,
+    OWN_OBJECTS_ONLY,
     WAITERS,
     About,
     AuditEntry,
@@ -224,13 +224,13 @@ _MACHINE = About(ObjectKind.MACHINE)
 _QUOTA = About(ObjectKind.QUOTA, ("user", "allocation"))
 
 #: What answers and refusals reveal of other tenants, even where all is private (docs/security.md).
-_QUEUE = "that a name is taken; how many wait ahead, and when devices become free"
-_QUEUE_LENGTH = "how many wait ahead of the caller's own waiters"
-_CAPACITY_WHY = (
+_REVEALS_QUEUE = "that a name is taken; how many wait ahead, and when devices become free"
+_REVEALS_QUEUE_LENGTH = "how many wait ahead of the caller's own waiters"
+_REVEALS_REFUSAL_REASONS = (
     "how many devices are free, the size of the largest free block, how many partitions of others "
     "stand in the way, for how many waiters devices are kept, and which request would start now"
 )
-_SHARED_QUOTA = "what others use of a quota that is for everybody in an allocation"
+_REVEALS_SHARED_QUOTA = "what others use of a quota that is for everybody in an allocation"
 
 CALLS = (
     # The calls by which a waiter keeps its place. No event records that it still waits.
@@ -242,7 +242,7 @@ CALLS = (
         Repeat.WAITER,
         _WAITER,
         AuditEntry.NOTHING,
-        reveals=_QUEUE,
+        reveals=_REVEALS_QUEUE,
     ),
     Method("Leave", WaiterName, Empty, WAITERS, Repeat.REQUEST_ID, _WAITER),
     Method(
@@ -250,16 +250,16 @@ CALLS = (
         ListRequest,
         WaiterList,
         EVERYBODY,
-        Repeat.READS,
-        reveals=_QUEUE_LENGTH,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_QUEUE_LENGTH,
     ),
     Method(
         "Explain",
         ExplainRequest,
         Explanation,
         EVERYBODY,
-        Repeat.READS,
-        reveals=_CAPACITY_WHY,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_REFUSAL_REASONS,
     ),
     Method(
         "SetQuota",
@@ -272,18 +272,18 @@ CALLS = (
         "ListQuotas",
         ListRequest,
         QuotaList,
-        THEIR_OWN,
-        Repeat.READS,
-        reveals=_SHARED_QUOTA,
+        OWN_OBJECTS_ONLY,
+        Repeat.CHANGES_NOTHING,
+        reveals=_REVEALS_SHARED_QUOTA,
     ),
     Method(
         "ListEvents",
         EventsRequest,
         EventList,
-        THEIR_OWN,
-        Repeat.READS,
+        OWN_OBJECTS_ONLY,
+        Repeat.CHANGES_NOTHING,
     ),
-    Method("VerifyAudit", AuditRequest, AuditReport, repeat=Repeat.READS),
+    Method("VerifyAudit", AuditRequest, AuditReport, repeat=Repeat.CHANGES_NOTHING),
     Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME, about=_MACHINE),
     Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME, about=_MACHINE),
 )

@@ -96,7 +96,7 @@ AGENT_SERVICE = "podwright.agent.v1.Agent"
 AGENT_METHODS: dict[str, Method] = {
     m.name: m
     for m in (
-        Method("Describe", DescribeRequest, MachineState, repeat=Repeat.READS),
+        Method("Describe", DescribeRequest, MachineState, repeat=Repeat.CHANGES_NOTHING),
         Method("Configure", ConfigureRequest, Empty),
         Method("Reset", DevicesRequest, Empty),
         Method("Fence", FenceRequest, Empty),

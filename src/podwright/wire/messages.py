@@ -54,85 +54,92 @@ PUSHBACK_KEY = "grpc-retry-pushback-ms"
 USER_KEY = "podwright-user-id"
 ACCESS_KEY = "podwright-access-key"
 #: The most bytes of metadata. Clients drop an answer with more than 8 KiB (gRPC's default).
-_ERROR_LIMIT = 4096
+_MAX_ERROR_BYTES = 4096
 
 V = TypeVar("V", bound=Value)
-_Plain = Callable[[Any], Any]
+_FieldConverter = Callable[[Any], Any]
 
 
-def method_path(name: str) -> str:
+def method_path(call_name: str) -> str:
     """Return the gRPC path of a call of `wire.METHODS`."""
-    return f"/{SERVICE}/{METHODS[name].name}"
+    return f"/{SERVICE}/{METHODS[call_name].name}"
 
 
-def encode(value: Value) -> bytes:
+def encode(wire_value: Value) -> bytes:
     """Return a value as the bytes of its message.
 
     Raises wire.InvalidRequest for a number out of range.
     """
-    return to_message(value).SerializeToString()
+    return to_message(wire_value).SerializeToString()
 
 
-def decode(kind: type[V], data: bytes) -> V:
+def decode(value_type: type[V], message_bytes: bytes) -> V:
     """Return the value in the bytes of its message.
 
     Raises wire.InvalidRequest for malformed bytes.
     """
     try:
-        message = message_type(kind).FromString(data)
+        message = message_type(value_type).FromString(message_bytes)
     except DecodeError:
-        raise InvalidRequest(f"these {len(data)} bytes are not a message {kind.__name__}") from None
-    return from_message(kind, message)
+        raise InvalidRequest(
+            f"these {len(message_bytes)} bytes are not a message {value_type.__name__}"
+        ) from None
+    return from_message(value_type, message)
 
 
-def to_message(value: Value) -> Message:
+def to_message(wire_value: Value) -> Message:
     """Return a value as its message. Raises wire.InvalidRequest for a number out of range."""
-    kind = type(value)
+    value_type = type(wire_value)
     try:
-        return cast(Message, message_type(kind)(**_plan(kind).plain(value)))
+        return cast(Message, message_type(value_type)(**_plan(value_type).plain(wire_value)))
     except ValueError as error:
-        raise InvalidRequest(f"{kind.__name__} has a value that cannot travel: {error}") from None
+        raise InvalidRequest(
+            f"{value_type.__name__} has a value that cannot travel: {error}"
+        ) from None
 
 
-def from_message(kind: type[V], message: Message) -> V:
+def from_message(value_type: type[V], message: Message) -> V:
     """Return the value that a message carries.
 
     Raises wire.InvalidRequest for a missing part and for an unknown enum number.
     """
-    return cast(V, _plan(kind).value(message))
+    return cast(V, _plan(value_type).value(message))
 
 
 @functools.cache
-def message_type(kind: type[Value]) -> Any:
+def message_type(value_type: type[Value]) -> Any:
     """Return the message class of a value type, which has the same name in the `.proto`."""
-    generated = getattr(podwright_v1_pb2, kind.__name__, None)
-    if generated is None:
+    message_class = getattr(podwright_v1_pb2, value_type.__name__, None)
+    if message_class is None:
         from podwright.wire._generated import podwright_agent_v1_pb2  # servers and agents only
 
-        generated = getattr(podwright_agent_v1_pb2, kind.__name__)
-    return generated
+        message_class = getattr(podwright_agent_v1_pb2, value_type.__name__)
+    return message_class
 
 
-def error_metadata(error: PodwrightError) -> tuple[tuple[str, bytes | str], ...]:
+def error_metadata(call_error: PodwrightError) -> tuple[tuple[str, bytes | str], ...]:
     """Return trailing metadata with a refusal. A refusal that is too long loses its data."""
-    body = error.to_json()
-    raw = json.dumps(body, default=str).encode()
-    if len(raw) > _ERROR_LIMIT:
-        short = {key: text[:600] if isinstance(text, str) else {} for key, text in body.items()}
-        raw = json.dumps(short).encode()
-    refusal = (ERROR_KEY, raw)
-    if not isinstance(error, ServerBusy):
-        return (refusal,)
-    return refusal, (PUSHBACK_KEY, str(round(error.retry_after_s * 1000)))
+    error_fields = call_error.to_json()
+    error_json = json.dumps(error_fields, default=str).encode()
+    if len(error_json) > _MAX_ERROR_BYTES:
+        shortened_fields = {
+            field_name: field_value[:600] if isinstance(field_value, str) else {}
+            for field_name, field_value in error_fields.items()
+        }
+        error_json = json.dumps(shortened_fields).encode()
+    error_entry = (ERROR_KEY, error_json)
+    if not isinstance(call_error, ServerBusy):
+        return (error_entry,)
+    return error_entry, (PUSHBACK_KEY, str(round(call_error.retry_after_s * 1000)))
 
 
-class _Field(typing.NamedTuple):
+class _ConvertedField(typing.NamedTuple):
     """One field. out: converts to the message; back: converts from it. presence: leave absent ones
     out."""
 
     name: str
-    out: _Plain | None
-    back: _Plain | None
+    out: _FieldConverter | None
+    back: _FieldConverter | None
     presence: bool
     required: bool
 
@@ -140,123 +147,163 @@ class _Field(typing.NamedTuple):
 class _Plan:
     """How one type of value is converted."""
 
-    def __init__(self, kind: type[Value]) -> None:
-        self.kind = kind
-        self.fields: list[_Field] = []
-        for field in msgspec.structs.fields(kind):
-            descriptor = message_type(kind).DESCRIPTOR.fields_by_name[field.name]
-            out, back = _convert(field.type, descriptor)
+    def __init__(self, value_type: type[Value]) -> None:
+        self.kind = value_type
+        self.fields: list[_ConvertedField] = []
+        for struct_field in msgspec.structs.fields(value_type):
+            field_descriptor = message_type(value_type).DESCRIPTOR.fields_by_name[struct_field.name]
+            to_message_part, from_message_part = _field_converters(
+                struct_field.type, field_descriptor
+            )
             self.fields.append(
-                _Field(field.name, out, back, descriptor.has_presence, field.required)
+                _ConvertedField(
+                    struct_field.name,
+                    to_message_part,
+                    from_message_part,
+                    field_descriptor.has_presence,
+                    struct_field.required,
+                )
             )
 
     def plain(self, value: Any) -> dict[str, Any]:
         """Return the arguments of the message's constructor."""
-        arguments = {}
-        for name, out, _, _, _ in self.fields:
-            item = getattr(value, name)
-            if item is not None:
-                arguments[name] = item if out is None else out(item)
-        return arguments
+        message_arguments = {}
+        for field_name, convert_to_message, _, _, _ in self.fields:
+            field_value = getattr(value, field_name)
+            if field_value is not None:
+                message_arguments[field_name] = (
+                    field_value if convert_to_message is None else convert_to_message(field_value)
+                )
+        return message_arguments
 
-    def value(self, message: Any) -> Value:
+    def value(self, wire_message: Any) -> Value:
         """Return the value that the message carries."""
-        arguments = {}
-        for name, _, back, presence, required in self.fields:
-            if presence and not message.HasField(name):
-                if required:
-                    raise InvalidRequest(f"{self.kind.__name__} lacks {name}")
+        value_arguments = {}
+        for field_name, _, convert_from_message, has_presence, is_required in self.fields:
+            if has_presence and not wire_message.HasField(field_name):
+                if is_required:
+                    raise InvalidRequest(f"{self.kind.__name__} lacks {field_name}")
                 continue
-            item = getattr(message, name)
-            if back is not None:
-                item = back(item)
-                if item is None:
-                    if required:
-                        raise InvalidRequest(f"{self.kind.__name__} lacks {name}")
+            field_value = getattr(wire_message, field_name)
+            if convert_from_message is not None:
+                field_value = convert_from_message(field_value)
+                if field_value is None:
+                    if is_required:
+                        raise InvalidRequest(f"{self.kind.__name__} lacks {field_name}")
                     continue
-            arguments[name] = item
-        return self.kind(**arguments)
+            value_arguments[field_name] = field_value
+        return self.kind(**value_arguments)
 
 
 @functools.cache
-def _plan(kind: type[Value]) -> _Plan:
-    return _Plan(kind)
+def _plan(value_type: type[Value]) -> _Plan:
+    return _Plan(value_type)
 
 
-def _convert(kind: Any, descriptor: Any) -> tuple[_Plain | None, _Plain | None]:
+def _field_converters(
+    field_type: Any, field_descriptor: Any
+) -> tuple[_FieldConverter | None, _FieldConverter | None]:
     """Return both conversions of one field; None where the item is unchanged."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _convert(next(part for part in inner if part is not type(None)), descriptor)
-    if origin is dict:
+    generic_type, type_arguments = typing.get_origin(field_type), typing.get_args(field_type)
+    if generic_type in (typing.Union, types.UnionType):
+        return _field_converters(
+            next(union_member for union_member in type_arguments if union_member is not type(None)),
+            field_descriptor,
+        )
+    if generic_type is dict:
         return None, dict
-    if origin is list:
-        out, back = _convert_item(inner[0], descriptor.message_type)
-        if out is None or back is None:
+    if generic_type is list:
+        item_to_message, item_from_message = _item_converters(
+            type_arguments[0], field_descriptor.message_type
+        )
+        if item_to_message is None or item_from_message is None:
             return None, list
         return (
-            lambda items: [out(item) for item in items],
-            lambda items: [back(item) for item in items],
+            lambda field_items: [item_to_message(field_item) for field_item in field_items],
+            lambda field_items: [item_from_message(field_item) for field_item in field_items],
         )
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _enum_tables(kind, descriptor.enum_type)
-    if isinstance(kind, type) and issubclass(kind, Value):
-        return _convert_item(kind, descriptor.message_type)
+    if isinstance(field_type, type) and issubclass(field_type, enum.Enum):
+        return _enum_converters(field_type, field_descriptor.enum_type)
+    if isinstance(field_type, type) and issubclass(field_type, Value):
+        return _item_converters(field_type, field_descriptor.message_type)
     return None, None
 
 
-def _convert_item(kind: Any, message: Any) -> tuple[_Plain, _Plain] | tuple[None, None]:
+def _item_converters(
+    item_type: Any, message_descriptor: Any
+) -> tuple[_FieldConverter, _FieldConverter] | tuple[None, None]:
     """Return both conversions of a message, or of one item of a list."""
-    origin = typing.get_origin(kind)
-    if origin is tuple:  # one field for each place, in their order
-        names = [field.name for field in message.fields]
+    generic_type = typing.get_origin(item_type)
+    if generic_type is tuple:  # one field for each place, in their order
+        tuple_field_names = [message_field.name for message_field in message_descriptor.fields]
         return (
-            lambda item: dict(zip(names, item, strict=True)),
-            lambda item: tuple(getattr(item, name) for name in names),
+            lambda item_value: dict(zip(tuple_field_names, item_value, strict=True)),
+            lambda item_value: tuple(
+                getattr(item_value, field_name) for field_name in tuple_field_names
+            ),
         )
-    if origin is list:  # a list in a list needs a message around it
-        (field,) = message.fields
-        name = field.name
-        out, back = _convert_item(typing.get_args(kind)[0], field.message_type)
-        assert out is not None
-        assert back is not None
+    if generic_type is list:  # a list in a list needs a message around it
+        (message_field,) = message_descriptor.fields
+        field_name = message_field.name
+        inner_to_message, inner_from_message = _item_converters(
+            typing.get_args(item_type)[0], message_field.message_type
+        )
+        assert inner_to_message is not None
+        assert inner_from_message is not None
         return (
-            lambda items: {name: [out(item) for item in items]},
-            lambda item: [back(part) for part in getattr(item, name)],
+            lambda inner_items: {
+                field_name: [inner_to_message(item_value) for item_value in inner_items]
+            },
+            lambda item_value: [
+                inner_from_message(inner_message)
+                for inner_message in getattr(item_value, field_name)
+            ],
         )
-    if isinstance(kind, type) and issubclass(kind, Value):
-        plan = _plan(kind)
-        return plan.plain, plan.value
+    if isinstance(item_type, type) and issubclass(item_type, Value):
+        conversion_plan = _plan(item_type)
+        return conversion_plan.plain, conversion_plan.value
     return None, None
 
 
-def enum_names(kind: type[enum.Enum], descriptor: Any) -> dict[int, enum.Enum | None]:
+def enum_member_by_number(
+    enum_type: type[enum.Enum], enum_descriptor: Any
+) -> dict[int, enum.Enum | None]:
     """Return number -> member.
 
     The .proto puts the enum's own name before each member. The number 0 may be no member.
     """
-    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper() + "_"
-    members = kind.__members__
-    return {v.number: members.get(v.name.removeprefix(prefix)) for v in descriptor.values}
+    member_prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum_type.__name__).upper() + "_"
+    member_by_name = enum_type.__members__
+    return {
+        enum_value.number: member_by_name.get(enum_value.name.removeprefix(member_prefix))
+        for enum_value in enum_descriptor.values
+    }
 
 
-def _enum_tables(kind: type[enum.Enum], descriptor: Any) -> tuple[_Plain, _Plain]:
-    by_number = enum_names(kind, descriptor)
-    numbers = {member: number for number, member in by_number.items() if member is not None}
+def _enum_converters(
+    enum_type: type[enum.Enum], enum_descriptor: Any
+) -> tuple[_FieldConverter, _FieldConverter]:
+    by_number = enum_member_by_number(enum_type, enum_descriptor)
+    number_by_member = {
+        enum_member: enum_number
+        for enum_number, enum_member in by_number.items()
+        if enum_member is not None
+    }
 
-    def back(number: int) -> enum.Enum | None:
+    def back(enum_number: int) -> enum.Enum | None:
         try:
-            return by_number[number]
+            return by_number[enum_number]
         except KeyError:
             raise InvalidRequest(
-                f"{number} is not a value of {kind.__name__}",
-                would_work="choose one of " + ", ".join(member.name for member in numbers),
+                f"{enum_number} is not a value of {enum_type.__name__}",
+                would_work="choose one of "
+                + ", ".join(enum_member.name for enum_member in number_by_member),
             ) from None
 
-    return numbers.__getitem__, back
+    return number_by_member.__getitem__, back
 
 
-def method_of(path: str) -> Method | None:
+def method_of(grpc_path: str) -> Method | None:
     """Return the method that a gRPC path names, or None."""
-    service, _, name = path.removeprefix("/").partition("/")
-    return METHODS.get(name) if service == SERVICE else None
+    service_name, _, call_name = grpc_path.removeprefix("/").partition("/")
+    return METHODS.get(call_name) if service_name == SERVICE else None

@@ -16,7 +16,7 @@ import msgspec
 from podwright.errors import InvalidRequest
 from podwright.wire._generated import virmgrpc_pb2 as pb
 from podwright.wire._ipuof import ipuof_gcds
-from podwright.wire._method import CREATORS, EVERYBODY, THEIR_OWN, WAITERS, Rights
+from podwright.wire._method import CREATORS, EVERYBODY, OWN_OBJECTS_ONLY, WAITERS, Rights
 from podwright.wire._values import (
     CreateRequest,
     DeviceInfo,
@@ -116,34 +116,46 @@ VIRM_METHODS = {
         ("UserService", "CreatePartition", "CreatePartition", WAITERS),
         ("UserService", "RemovePartition", "RemovePartition", CREATORS),
         ("UserService", "ResetPartition", "ResetPartition", CREATORS),
-        ("UserService", "GetPartitionIpuofConfig", "GetPartitionIpuofConfig", THEIR_OWN),
+        ("UserService", "GetPartitionIpuofConfig", "GetPartitionIpuofConfig", OWN_OBJECTS_ONLY),
         ("UserService", "GetPartitionStatus", "GetPartitionStatus", EVERYBODY),
     )
 }
 
 
-def _asked(table: Mapping[E, int], number: int, field: str) -> E:
+def _asked(number_by_member: Mapping[E, int], asked_number: int, field_name: str) -> E:
     """Return the member that a request names. Raises wire.InvalidRequest for an unknown number."""
-    for member, known in table.items():
-        if known == number:
-            return member
-    names = ", ".join(f"{member.name} ({known})" for member, known in table.items())
-    raise InvalidRequest(f"{field} {number} is not known", would_work=f"choose one of {names}")
+    for enum_member, member_number in number_by_member.items():
+        if member_number == asked_number:
+            return enum_member
+    choices_text = ", ".join(
+        f"{enum_member.name} ({member_number})"
+        for enum_member, member_number in number_by_member.items()
+    )
+    raise InvalidRequest(
+        f"{field_name} {asked_number} is not known", would_work=f"choose one of {choices_text}"
+    )
 
 
-def _said(table: Mapping[E, int], number: int, least: E) -> E:
+def _said(number_by_member: Mapping[E, int], answered_number: int, fallback_member: E) -> E:
     """Return the member that an answer names, or the one that promises least."""
-    return next((member for member, known in table.items() if known == number), least)
+    return next(
+        (
+            enum_member
+            for enum_member, member_number in number_by_member.items()
+            if member_number == answered_number
+        ),
+        fallback_member,
+    )
 
 
-def create_request(message: Any) -> CreateRequest:
+def create_request(request_message: Any) -> CreateRequest:
     """Convert CreatePartitionRequest to a request with `wait` False: it is answered once durable.
 
     Raises wire.InvalidRequest for an unknown enum number and for devices without a cluster.
     """
-    need = message.requirements
-    action = f"create partition {need.id}" if need.id else "create partition"
-    if need.ipus and not need.cluster_id:
+    requirements = request_message.requirements
+    action = f"create partition {requirements.id}" if requirements.id else "create partition"
+    if requirements.ipus and not requirements.cluster_id:
         raise InvalidRequest(
             "devices are chosen one by one, but no cluster is named",
             operation=action,
@@ -151,178 +163,194 @@ def create_request(message: Any) -> CreateRequest:
         )
     return CreateRequest(
         spec=PartitionSpec(
-            name=need.id,
-            size=need.size or len(need.ipus),
-            cluster=need.cluster_id,
-            allocation=need.allocation_id,
-            num_gcds=need.num_gcds,
-            num_replicas=need.num_replicas,
-            num_ilds=need.num_ipulink_segments,
-            routing=_asked(ROUTING, need.ipulink_routing_type, "ipulink_routing_type"),
-            gw_routing=_asked(GATEWAY_ROUTING, need.gw_routing_type, "gw_routing_type"),
-            sync_type=_asked(SYNC_TYPE, need.sync_type, "sync_type"),
-            reconfigurable=need.reconfigurable,
-            devices=_chosen(need.ipus, action),
-            auto_reset=not message.disable_auto_reset,
-            relocatable=message.relocatable,
+            name=requirements.id,
+            size=requirements.size or len(requirements.ipus),
+            cluster=requirements.cluster_id,
+            allocation=requirements.allocation_id,
+            num_gcds=requirements.num_gcds,
+            num_replicas=requirements.num_replicas,
+            num_ilds=requirements.num_ipulink_segments,
+            routing=_asked(ROUTING, requirements.ipulink_routing_type, "ipulink_routing_type"),
+            gw_routing=_asked(GATEWAY_ROUTING, requirements.gw_routing_type, "gw_routing_type"),
+            sync_type=_asked(SYNC_TYPE, requirements.sync_type, "sync_type"),
+            reconfigurable=requirements.reconfigurable,
+            devices=_chosen(requirements.ipus, action),
+            auto_reset=not request_message.disable_auto_reset,
+            relocatable=request_message.relocatable,
         ),
         wait=False,
     )
 
 
-def _chosen(ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
+def _chosen(requested_ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
     """Return devices in routing order; without routing ids, in the order of the request."""
-    ids = [ipu.routing_id for ipu in ipus]
-    if any(ids):
-        if sorted(ids) != list(range(len(ids))):
+    routing_ids = [requested_ipu.routing_id for requested_ipu in requested_ipus]
+    if any(routing_ids):
+        if sorted(routing_ids) != list(range(len(routing_ids))):
             raise InvalidRequest(
-                f"routing ids {ids} do not number the devices",
+                f"routing ids {routing_ids} do not number the devices",
                 operation=action,
-                would_work=f"name each of 0 to {len(ids) - 1} once, or none at all",
+                would_work=f"name each of 0 to {len(routing_ids) - 1} once, or none at all",
             )
-        ipus = sorted(ipus, key=lambda ipu: ipu.routing_id)
-    return [(ipu.ipulink_domain_topology_id, ipu.topology_id) for ipu in ipus]
+        requested_ipus = sorted(requested_ipus, key=lambda requested_ipu: requested_ipu.routing_id)
+    return [
+        (requested_ipu.ipulink_domain_topology_id, requested_ipu.topology_id)
+        for requested_ipu in requested_ipus
+    ]
 
 
-def create_message(request: CreateRequest) -> Any:
+def create_message(creation_request: CreateRequest) -> Any:
     """Convert a request to CreatePartitionRequest, which has no field for `wait`."""
-    spec = request.spec
+    partition_spec = creation_request.spec
     return pb.CreatePartitionRequest(
         requirements={
-            "id": spec.name,
-            "size": spec.size,
-            "cluster_id": spec.cluster,
-            "allocation_id": spec.allocation,
-            "ipulink_routing_type": ROUTING[spec.routing],
-            "gw_routing_type": GATEWAY_ROUTING[spec.gw_routing],
-            "sync_type": SYNC_TYPE[spec.sync_type],
-            "num_ipulink_segments": spec.num_ilds,
-            "num_gcds": spec.num_gcds,
-            "num_replicas": spec.num_replicas,
-            "reconfigurable": spec.reconfigurable,
+            "id": partition_spec.name,
+            "size": partition_spec.size,
+            "cluster_id": partition_spec.cluster,
+            "allocation_id": partition_spec.allocation,
+            "ipulink_routing_type": ROUTING[partition_spec.routing],
+            "gw_routing_type": GATEWAY_ROUTING[partition_spec.gw_routing],
+            "sync_type": SYNC_TYPE[partition_spec.sync_type],
+            "num_ipulink_segments": partition_spec.num_ilds,
+            "num_gcds": partition_spec.num_gcds,
+            "num_replicas": partition_spec.num_replicas,
+            "reconfigurable": partition_spec.reconfigurable,
             "ipus": [
                 {
-                    "ipulink_domain_topology_id": domain,
+                    "ipulink_domain_topology_id": link_domain,
                     "topology_id": offset,
-                    "routing_id": place,
+                    "routing_id": routing_place,
                 }
-                for place, (domain, offset) in enumerate(spec.devices)
+                for routing_place, (link_domain, offset) in enumerate(partition_spec.devices)
             ],
         },
-        disable_auto_reset=not spec.auto_reset,
-        relocatable=spec.relocatable,
+        disable_auto_reset=not partition_spec.auto_reset,
+        relocatable=partition_spec.relocatable,
     )
 
 
-def partition_message(info: PartitionInfo) -> Any:
+def partition_message(served_partition: PartitionInfo) -> Any:
     """Convert a partition to Partition."""
-    segments = {domain: place for place, domain in enumerate(info.ilds)}
-    devices = [device for gcd in info.gcds for device in gcd]
+    segment_by_domain = {
+        link_domain: routing_place
+        for routing_place, link_domain in enumerate(served_partition.ilds)
+    }
+    devices = [device for gcd in served_partition.gcds for device in gcd]
     return pb.Partition(
-        id=info.name,
-        ready_state=READY_STATE[info.ready_state],
-        ipuof_server_version=info.server_version,
+        id=served_partition.name,
+        ready_state=READY_STATE[served_partition.ready_state],
+        ipuof_server_version=served_partition.server_version,
         spec={
-            "cluster_id": info.cluster,
-            "allocation_id": info.allocation,
-            "ipulink_routing_type": ROUTING[info.routing],
-            "gw_routing_type": GATEWAY_ROUTING[info.gw_routing],
-            "sync_type": SYNC_TYPE[info.sync_type],
-            "num_gcds": info.num_gcds,
-            "num_ipulink_segments": info.num_ilds,
-            "num_replicas": info.num_replicas,
-            "reconfigurable": info.reconfigurable,
+            "cluster_id": served_partition.cluster,
+            "allocation_id": served_partition.allocation,
+            "ipulink_routing_type": ROUTING[served_partition.routing],
+            "gw_routing_type": GATEWAY_ROUTING[served_partition.gw_routing],
+            "sync_type": SYNC_TYPE[served_partition.sync_type],
+            "num_gcds": served_partition.num_gcds,
+            "num_ipulink_segments": served_partition.num_ilds,
+            "num_replicas": served_partition.num_replicas,
+            "reconfigurable": served_partition.reconfigurable,
             "ipus": [
                 {
                     "ipulink_domain_topology_id": device.domain,
-                    "ipulink_domain_routing_id": segments.get(device.domain, 0),
+                    "ipulink_domain_routing_id": segment_by_domain.get(device.domain, 0),
                     "topology_id": device.offset,
-                    "routing_id": place,
+                    "routing_id": routing_place,
                 }
-                for place, device in enumerate(devices)
+                for routing_place, device in enumerate(devices)
             ],
         },
     )
 
 
-def partition_info(message: Any) -> PartitionInfo:
+def partition_info(vendor_partition: Any) -> PartitionInfo:
     """Convert the Partition of a foreign controller. What it does not contain stays empty."""
-    spec = message.spec
-    ipus = sorted(spec.ipus, key=lambda ipu: ipu.routing_id)
-    devices = [DeviceRef(domain=i.ipulink_domain_topology_id, offset=i.topology_id) for i in ipus]
-    gcds = spec.num_gcds or 1
-    share = -(-len(devices) // gcds) or 1
+    spec_message = vendor_partition.spec
+    ordered_ipus = sorted(spec_message.ipus, key=lambda ipu: ipu.routing_id)
+    devices = [
+        DeviceRef(domain=ipu_message.ipulink_domain_topology_id, offset=ipu_message.topology_id)
+        for ipu_message in ordered_ipus
+    ]
+    gcd_count = spec_message.num_gcds or 1
+    devices_per_gcd = -(-len(devices) // gcd_count) or 1
     return PartitionInfo(
-        name=message.id,
-        cluster=spec.cluster_id,
-        allocation=spec.allocation_id,
+        name=vendor_partition.id,
+        cluster=spec_message.cluster_id,
+        allocation=spec_message.allocation_id,
         size=len(devices),
-        num_gcds=gcds,
-        num_replicas=spec.num_replicas or gcds,
-        num_ilds=spec.num_ipulink_segments or 1,
-        routing=_said(ROUTING, spec.ipulink_routing_type, Routing.DEFAULT),
-        gw_routing=_said(GATEWAY_ROUTING, spec.gw_routing_type, GatewayRouting.DEFAULT),
-        sync_type=_said(SYNC_TYPE, spec.sync_type, SyncType.DEFAULT),
-        reconfigurable=spec.reconfigurable,
-        ready_state=_said(READY_STATE, message.ready_state, ReadyState.ERROR),
-        gcds=[devices[n : n + share] for n in range(0, len(devices), share)],
+        num_gcds=gcd_count,
+        num_replicas=spec_message.num_replicas or gcd_count,
+        num_ilds=spec_message.num_ipulink_segments or 1,
+        routing=_said(ROUTING, spec_message.ipulink_routing_type, Routing.DEFAULT),
+        gw_routing=_said(GATEWAY_ROUTING, spec_message.gw_routing_type, GatewayRouting.DEFAULT),
+        sync_type=_said(SYNC_TYPE, spec_message.sync_type, SyncType.DEFAULT),
+        reconfigurable=spec_message.reconfigurable,
+        ready_state=_said(READY_STATE, vendor_partition.ready_state, ReadyState.ERROR),
+        gcds=[
+            devices[first_device : first_device + devices_per_gcd]
+            for first_device in range(0, len(devices), devices_per_gcd)
+        ],
         ilds=list(dict.fromkeys(device.domain for device in devices)),
-        server_version=message.ipuof_server_version,
+        server_version=vendor_partition.ipuof_server_version,
     )
 
 
-def status_message(info: PartitionInfo) -> Any:
+def status_message(served_partition: PartitionInfo) -> Any:
     """Convert a partition to PartitionStatus."""
-    status = pb.PartitionStatus(
-        partition_id=info.name,
-        ready_state=READY_STATE[info.ready_state],
-        operation_state=OPERATION_STATE[info.operation_state],
-        errors=info.errors,
-        max_auto_reset_retries=info.auto_reset_max,
-        auto_reset_retry_count=info.auto_reset_count,
+    status_reply = pb.PartitionStatus(
+        partition_id=served_partition.name,
+        ready_state=READY_STATE[served_partition.ready_state],
+        operation_state=OPERATION_STATE[served_partition.operation_state],
+        errors=served_partition.errors,
+        max_auto_reset_retries=served_partition.auto_reset_max,
+        auto_reset_retry_count=served_partition.auto_reset_count,
     )
-    if info.auto_reset_last:
-        status.last_auto_reset_time.FromNanoseconds(round(info.auto_reset_last * 1e6) * 1000)
-    return status
+    if served_partition.auto_reset_last:
+        status_reply.last_auto_reset_time.FromNanoseconds(
+            round(served_partition.auto_reset_last * 1e6) * 1000
+        )
+    return status_reply
 
 
-def with_status(info: PartitionInfo, status: Any) -> PartitionInfo:
+def with_status(served_partition: PartitionInfo, status_reply: Any) -> PartitionInfo:
     """Return a foreign controller's partition with what its PartitionStatus adds."""
-    last = status.last_auto_reset_time
+    last_auto_reset = status_reply.last_auto_reset_time
     return msgspec.structs.replace(
-        info,
-        ready_state=_said(READY_STATE, status.ready_state, ReadyState.ERROR),
-        operation_state=_said(OPERATION_STATE, status.operation_state, OperationState.FAILED),
-        errors=list(status.errors),
-        auto_reset_max=status.max_auto_reset_retries,
-        auto_reset_count=status.auto_reset_retry_count,
-        auto_reset_last=last.ToMicroseconds() / 1e6,
+        served_partition,
+        ready_state=_said(READY_STATE, status_reply.ready_state, ReadyState.ERROR),
+        operation_state=_said(OPERATION_STATE, status_reply.operation_state, OperationState.FAILED),
+        errors=list(status_reply.errors),
+        auto_reset_max=status_reply.max_auto_reset_retries,
+        auto_reset_count=status_reply.auto_reset_retry_count,
+        auto_reset_last=last_auto_reset.ToMicroseconds() / 1e6,
     )
 
 
-def config_message(info: PartitionInfo, gcd: int | None) -> Any:
+def config_message(served_partition: PartitionInfo, gcd_number: int | None) -> Any:
     """Convert a partition to PartitionConfig of one GCD, or of all.
 
     Raises as `wire.ipuof_gcds` does.
     """
     return pb.PartitionConfig(
-        ipulink_routing_type=ROUTING[info.routing],
-        sync_type=SYNC_TYPE[info.sync_type],
-        reconfigurable=info.reconfigurable,
-        gw_routing_type=GATEWAY_ROUTING[info.gw_routing],
-        num_ipulink_segments=info.num_ilds,
-        gcd_configs=ipuof_gcds(info, gcd),
-        ipuof_server_version=info.server_version,
+        ipulink_routing_type=ROUTING[served_partition.routing],
+        sync_type=SYNC_TYPE[served_partition.sync_type],
+        reconfigurable=served_partition.reconfigurable,
+        gw_routing_type=GATEWAY_ROUTING[served_partition.gw_routing],
+        num_ipulink_segments=served_partition.num_ilds,
+        gcd_configs=ipuof_gcds(served_partition, gcd_number),
+        ipuof_server_version=served_partition.server_version,
     )
 
 
-def attribute_entries(devices: Sequence[DeviceInfo]) -> Any:
+def attribute_entries(device_infos: Sequence[DeviceInfo]) -> Any:
     """Convert devices to ListIPUAttributesReply, by agent and by the index in the machine."""
-    reply = pb.ListIPUAttributesReply()
-    entries: dict[str, Any] = {}
-    for info in devices:
-        agent = info.device.machine
-        if agent not in entries:
-            entries[agent] = reply.entries.add(agent=agent)
-        entries[agent].ipus[info.device.index].attributes.update(info.attributes)
-    return reply
+    attributes_reply = pb.ListIPUAttributesReply()
+    entry_by_agent: dict[str, Any] = {}
+    for device_info in device_infos:
+        agent_name = device_info.device.machine
+        if agent_name not in entry_by_agent:
+            entry_by_agent[agent_name] = attributes_reply.entries.add(agent=agent_name)
+        entry_by_agent[agent_name].ipus[device_info.device.index].attributes.update(
+            device_info.attributes
+        )
+    return attributes_reply

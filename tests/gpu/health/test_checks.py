@@ -14,7 +14,7 @@ import pytest
 from podwright.gpu.health import LEVELS, XIDS, Settings, all_checks, reason, xid
 from podwright.gpu.health._kernel import KernelClock
 from podwright.gpu.health._probe import apart
-from podwright.gpu.health._settings import Check, Expect, SiteScript
+from podwright.gpu.health._settings import Check, ExpectedNode, SiteScript
 from podwright.hosts.gpus import read_inventories
 from podwright.testing._amd_standin import VARIABLE as AMD
 from tests.gpu.health.node import Node, like
@@ -86,7 +86,7 @@ def test_the_driver_of_most_nodes_of_its_kind(node: Node, tmp_path: Path) -> Non
     others = [like(mine, f"n{k}", nvidia="580.1") for k in range(3)]
     node.inventories(path, *others)
     assert node.found(settings) == ["fail driver: driver 570.124.06, not 580.1"]
-    own = Settings(expect=Expect(driver="560.0"))
+    own = Settings(expect=ExpectedNode(driver="560.0"))
     assert node.found(own) == ["fail driver: driver 570.124.06, not 560.0"]
 
 
@@ -110,7 +110,7 @@ def test_adapters_that_are_gone(node: Node, tmp_path: Path) -> None:
     gone = Path(node.root, "sys/class/infiniband/mlx5_2")
     gone.rename(tmp_path / "gone")
     assert node.found(settings) == ["fail adapters: adapter mlx5_2 not there"]
-    expected = Settings(expect=Expect(adapters=8, gbps=800))
+    expected = Settings(expect=ExpectedNode(adapters=8, gbps=800))
     assert node.found(expected) == [
         "fail adapters: 7 adapters beside GPUs, not 8",
         *(f"fail adapters: adapter mlx5_{k} 400 Gb/s, not 800" for k in (0, 1, 3, 4, 5, 6, 7)),
@@ -311,7 +311,7 @@ def test_a_mount_that_hangs_does_not_hang_the_check(node: Node, tmp_path: Path) 
     node.environ["PATH"] = f"{tools}:{node.environ['PATH']}"
     table = "s:/home /home nfs4 rw 0 0\ns:/data /data nfs4 rw 0 0\n/dev/sda / xfs rw 0 0\n"
     node.file("proc/self/mounts", table)
-    said = Settings(expect=Expect(mounts=("/scratch",)), checks={"mounts": Check(limit=0.3)})
+    said = Settings(expect=ExpectedNode(mounts=("/scratch",)), checks={"mounts": Check(limit=0.3)})
     assert node.found(said) == [
         "fail mounts: mount /scratch not mounted",
         "fail mounts: mount /home does not answer",

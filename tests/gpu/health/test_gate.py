@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.gpu.health._gate import (
-    SECOND,
+    CLOCK_TICK_SECONDS,
     Drain,
     GateOutcome,
     Look,
@@ -145,7 +145,7 @@ class _Node:
     def go(self, ctld: Ctld) -> None:
         assert self.next is not None
         if isinstance(self.next, Wait) and not self.not_before:
-            self.not_before = ctld.now + SECOND
+            self.not_before = ctld.now + CLOCK_TICK_SECONDS
             return
         if ctld.now < self.not_before:
             return
@@ -228,7 +228,7 @@ def test_commands_and_memory(tmp_path: Path) -> None:
     gate = NodeGate("n1", "drain")
     assert carry_out(gate, ILL, run, waited.append, tmp_path).action == "drained"
     assert said[1] == ["scontrol", "update", "NodeName=n1", "State=DRAIN", f"Reason={ILL}"]
-    assert waited == [SECOND]
+    assert waited == [CLOCK_TICK_SECONDS]
     table = table.replace("XID 79", "XID 79 (Bob)")
     assert carry_out(gate, "", run, waited.append, tmp_path).action == "left"
     table = table.replace(" (Bob)", "")

@@ -26,7 +26,7 @@ from podwright.gpu.nodebench._measures import (
     read_nccl_tests,
     within,
 )
-from podwright.gpu.nodebench._rank import APART, MARK, TOKEN
+from podwright.gpu.nodebench._rank import MARK, PORT_DISTANCE, TOKEN
 from podwright.gpu.nodebench._rank import main as rank
 from tests.ports import free_ports, free_row
 
@@ -64,7 +64,7 @@ def test_each_gpu_meets_its_counterpart(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Two GPUs of each of two nodes, all at once: four processes on one machine."""
-    port = free_row(2, APART)
+    port = free_row(2, PORT_DISTANCE)
     monkeypatch.setenv(TOKEN, secrets.token_hex(32))
     task = {"way": "tcp", "rails": 2, "port": port, "seconds": 0.3}
     own = [sys.executable, "-P", "-m", "podwright.gpu.nodebench._rank"]
@@ -158,7 +158,7 @@ def fake(slow: str = "", memory: Mapping[str, Sequence[float]] | None = None) ->
 
 def test_a_slow_node_is_named(tmp_path: Path) -> None:
     said: list[str] = []
-    found = bench(NODES, fake("n5"), report=said.append)  # type: ignore[arg-type]
+    found = bench(NODES, fake("n5"), report_progress=said.append)  # type: ignore[arg-type]
     assert [(slow.part, slow.rate, slow.reference) for slow in found.slow] == [("n5", 30, 100)]
     assert len(found.rounds) <= 6
     assert said[0] == "8 nodes by themselves"

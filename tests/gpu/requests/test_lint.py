@@ -273,7 +273,7 @@ def test_a_file_named_as_a_template_is_one(name: str) -> None:
     text = "#!/bin/bash\n#SBATCH --time=1h30\nsrun ./a\n#SBATCH --mem=4G\n"
     assert {f.rule for f in lint(read_script(text))} == {"bad-value", "late-directive"}
     assert lint(read_script(text, name)) == []
-    assert fix(text, name=name) == text
+    assert fix(text, script_name=name) == text
 
 
 @pytest.mark.parametrize("line", ["--time=walltime", "--nodes=n", "--mem=lots"])
@@ -336,11 +336,11 @@ def test_a_comment_may_show_how_to_submit(line: str) -> None:
 def test_infiniband_stays_off_where_the_fabric_is_another() -> None:
     head = "#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:8 --exclusive --ntasks-per-node=8\n"
     script = f"{head}export NCCL_IB_DISABLE=1\nsrun python train.py\n"
-    (found,) = lint(read_script(script), better=True, only=["nccl-over-tcp"])
+    (found,) = lint(read_script(script), better=True, only_rules=["nccl-over-tcp"])
     assert found.corrected == "export NCCL_IB_DISABLE=0"
     for fabric in ("FI_PROVIDER=efa", "LD_LIBRARY_PATH=/opt/aws-ofi-nccl/lib"):
         other = script.replace("export NCCL", f"export {fabric}\nexport NCCL")
-        assert lint(read_script(other), better=True, only=["nccl-over-tcp"]) == []
+        assert lint(read_script(other), better=True, only_rules=["nccl-over-tcp"]) == []
         assert fix(other, better=True) == other
 
 

@@ -39,7 +39,7 @@ class World:
             partitions,
             wall=time.time,
             clock=time.monotonic,
-            options=options,
+            pod_options=options,
             refresh_s=0.02,
             sweep_s=0.1,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podwright.errors import NotFound, Unavailable, WrongState
-from podwright.guests.kubernetes.cluster._leader import DURATION, Leader
+from podwright.guests.kubernetes.cluster._leader import LEASE_SECONDS, Leader
 
 
 class OneLease:
@@ -43,14 +43,14 @@ class Clock:
 
 
 def candidates(lease: OneLease, clock: Clock) -> list[Leader]:
-    return [Leader(lease, "podwright", "operator", name, wall=clock) for name in ("a", "b")]
+    return [Leader(lease, "podwright", "operator", name, wall_clock=clock) for name in ("a", "b")]
 
 
 async def test_the_next_one_waits_for_the_end_of_one_that_was_killed() -> None:
     first, second = candidates(OneLease(), clock := Clock())
     assert await first.attempt()
     assert not await second.attempt()
-    clock.now += DURATION
+    clock.now += LEASE_SECONDS
     assert await second.attempt()
     assert not await first.attempt()
 
@@ -75,5 +75,5 @@ async def test_one_that_ends_while_nobody_answers_ends() -> None:
         lease.is_away = True
     lease.is_away = False
     assert not await second.attempt()
-    clock.now += DURATION
+    clock.now += LEASE_SECONDS
     assert await second.attempt()

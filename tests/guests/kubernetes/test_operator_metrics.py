@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
 from podwright.guests.kubernetes.operator._operator_metrics import (
-    DEAF_S,
+    FAILING_DEAF_SECONDS,
     OperatorCounts,
     deaf,
     figures,
@@ -26,8 +26,8 @@ def watch(kind: str, deaf_since: float | None) -> KindWatch:
 def test_a_deaf_watch_fails_readiness_at_once_and_liveness_later() -> None:
     watches = [watch("Pod", None), watch("IPUJob", 100.0)]
     assert deaf(watches, 101.0) == "watch of IPUJob: nothing heard for 1 s: 404\n"
-    assert deaf(watches, 101.0, DEAF_S) == ""
-    assert deaf(watches, 100.0 + DEAF_S, DEAF_S)
+    assert deaf(watches, 101.0, FAILING_DEAF_SECONDS) == ""
+    assert deaf(watches, 100.0 + FAILING_DEAF_SECONDS, FAILING_DEAF_SECONDS)
     assert deaf(watches[:1], 500.0) == ""
     assert deaf([], 0.0) == ""
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from podwright.guests.kubernetes.workers._worker_call import NoWorker
+from podwright.guests.kubernetes.workers._worker_call import WorkerUnusable
 from podwright.guests.kubernetes.workers._worker_call import call as reach_and_run
-from podwright.guests.kubernetes.workers._worker_door import UNKNOWN_MOST, WorkerDoor
+from podwright.guests.kubernetes.workers._worker_door import MAX_UNKNOWN_CALLERS, WorkerDoor
 from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE, job_workers
 from podwright.hosts._job_workers import worker_ports
 from tests.certificates import JOB_KEYS, OTHER_KEYS
@@ -87,15 +87,15 @@ def test_other_keys_do_not_get_in(start: Start, keys: Path, tmp_path: Path) -> N
     assert call(name, keys, "true").returncode == 0
     environ = {WORKERS_VARIABLE: f"{name}=127.0.0.1", KEYS_VARIABLE: str(other)}
     words = ["touch", str(tmp_path / "ran")]
-    with pytest.raises(NoWorker, match=r"does not answer.*127\.0\.0\.1"):
-        asyncio.run(reach_and_run(name, words, environ, patience=0))
+    with pytest.raises(WorkerUnusable, match=r"does not answer.*127\.0\.0\.1"):
+        asyncio.run(reach_and_run(name, words, environ, timeout_s=0))
     # Who shows a right certificate believes no wrong one, and the other way round.
     for half in ("worker.crt", "launcher"):
         for path in keys.glob(f"{half}*"):
             (other / path.name).write_bytes(path.read_bytes())
         if half == "worker.crt":
-            with pytest.raises(NoWorker, match="does not answer"):
-                asyncio.run(reach_and_run(name, words, environ, patience=0))
+            with pytest.raises(WorkerUnusable, match="does not answer"):
+                asyncio.run(reach_and_run(name, words, environ, timeout_s=0))
     assert not (tmp_path / "ran").exists()
     assert asyncio.run(reach_and_run(name, words, environ)) == 0
     assert (tmp_path / "ran").exists()
@@ -148,14 +148,16 @@ async def test_who_says_nothing_keeps_nobody_out(keys: Path) -> None:
             answers = door.open(str(keys), [port])
         except OSError:  # somebody has that port
             name = new_name()
-    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * UNKNOWN_MOST)]
+    silent = [
+        await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * MAX_UNKNOWN_CALLERS)
+    ]
     ends = [asyncio.create_task(reader.read()) for reader, _ in silent]
     async with asyncio.timeout(300):
-        while sum(end.done() for end in ends) < 3 * UNKNOWN_MOST:
-            assert len(door.unknown) <= UNKNOWN_MOST
+        while sum(end.done() for end in ends) < 3 * MAX_UNKNOWN_CALLERS:
+            assert len(door.unknown) <= MAX_UNKNOWN_CALLERS
             await asyncio.sleep(0.02)
     environ = {WORKERS_VARIABLE: f"{name}=127.0.0.1", KEYS_VARIABLE: str(keys)}
-    assert await reach_and_run(name, ["true"], environ, patience=300) == 0
+    assert await reach_and_run(name, ["true"], environ, timeout_s=300) == 0
     answers.cancel()
     for _, writer in silent:
         writer.transport.abort()

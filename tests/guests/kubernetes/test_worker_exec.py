@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType, web
 
-from podwright.guests.kubernetes.workers._worker_call import NotReached, NoWorker
+from podwright.guests.kubernetes.workers._worker_call import WorkerNotReached, WorkerUnusable
 from podwright.guests.kubernetes.workers._worker_call import call as reach_and_run
 from podwright.hosts import EXEC_VARIABLE, KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
-from tests.certificates import JOB_KEYS, OTHER_KEYS, SERVER
+from tests.certificates import JOB_KEYS, OTHER_KEYS, SERVER_CALLER
 from tests.guests.kubernetes.test_worker_door import new_name, wait_for
 
 #: No TCP connection leads to an address of many.
@@ -47,7 +47,7 @@ class ApiServer:
         self._runner = web.AppRunner(app, shutdown_timeout=0)
         await self._runner.setup()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(SERVER / "cert.pem", SERVER / "key.pem")
+        context.load_cert_chain(SERVER_CALLER / "cert.pem", SERVER_CALLER / "key.pem")
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
         self.port = self._runner.addresses[0][1]
@@ -102,7 +102,7 @@ async def _close(line: web.WebSocketResponse, outs: list[asyncio.Task[None]]) ->
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
     account = tmp_path / "account"
     account.mkdir()
-    shutil.copy(SERVER / "ca.pem", account / "ca.crt")
+    shutil.copy(SERVER_CALLER / "ca.pem", account / "ca.crt")
     (account / "token").write_text(f"{TOKEN}\n")
     monkeypatch.setattr("podwright.guests.kubernetes.workers._worker_exec.ACCOUNT", account)
     made = ApiServer()
@@ -143,7 +143,7 @@ async def _call(
     patience: float = 0,
 ) -> int:
     return await reach_and_run(
-        name, words, _environ(name, address, server, keys), patience=patience
+        name, words, _environ(name, address, server, keys), timeout_s=patience
     )
 
 
@@ -167,7 +167,7 @@ async def test_words_run_there_with_our_streams_and_their_exit_code(
 
 async def test_who_is_reached_is_not_called_so(server: ApiServer, worker: str) -> None:
     assert await _call(worker, "127.0.0.1", "true", server=server) == 0
-    with pytest.raises(NotReached):  # as without the right to it
+    with pytest.raises(WorkerNotReached):  # as without the right to it
         await _call(worker, NOWHERE, "true")
     assert server.asked == []
 
@@ -176,12 +176,12 @@ async def test_other_keys_get_in_neither_way(
     server: ApiServer, worker: str, tmp_path: Path
 ) -> None:
     words = ["touch", str(tmp_path / "ran")]
-    with pytest.raises(NoWorker, match="does not answer") as refused:
+    with pytest.raises(WorkerUnusable, match="does not answer") as refused:
         await _call(worker, "127.0.0.1", *words, server=server, keys=OTHER_KEYS)
-    assert not isinstance(refused.value, NotReached)
+    assert not isinstance(refused.value, WorkerNotReached)
     assert server.asked == []
     with pytest.raises(
-        NoWorker, match=r"through the API server: (it does not answer|nothing answers)"
+        WorkerUnusable, match=r"through the API server: (it does not answer|nothing answers)"
     ):
         await _call(worker, NOWHERE, *words, server=server, keys=OTHER_KEYS)
     assert server.asked
@@ -190,15 +190,17 @@ async def test_other_keys_get_in_neither_way(
 
 async def test_what_stands_in_the_way_is_said(server: ApiServer) -> None:
     name = new_name()
-    with pytest.raises(NoWorker, match=r"224.*through the API server: nothing answers at its port"):
+    with pytest.raises(
+        WorkerUnusable, match=r"224.*through the API server: nothing answers at its port"
+    ):
         await _call(name, NOWHERE, "true", server=server)
     server.status = 403
     asked = len(server.asked)
-    with pytest.raises(NoWorker, match="the API server refuses pods/exec: 403"):
+    with pytest.raises(WorkerUnusable, match="the API server refuses pods/exec: 403"):
         await _call(name, NOWHERE, "true", server=server)
     assert len(server.asked) == asked + 1
     await server.stop()
-    with pytest.raises(NoWorker, match="the API server does not answer: "):
+    with pytest.raises(WorkerUnusable, match="the API server does not answer: "):
         await _call(name, NOWHERE, "true", server=server)
     await server.start()
 
@@ -211,7 +213,7 @@ async def test_the_end_of_a_caller_is_that_of_its_words_input(
     main = "import asyncio, os, sys; from pathlib import Path; "
     main += "from podwright.guests.kubernetes.workers import _worker_call, _worker_exec; "
     main += f"_worker_exec.ACCOUNT = Path({str(account)!r}); name, *words = sys.argv[1:]; "
-    main += "asyncio.run(_worker_call.call(name, words, os.environ, patience=0))"
+    main += "asyncio.run(_worker_call.call(name, words, os.environ, timeout_s=0))"
     caller = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", main, worker, "sh", "-c", f"touch {began}; cat; touch {ended}"),
         env={**os.environ, **_environ(worker, NOWHERE, server)},

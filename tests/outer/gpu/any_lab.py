@@ -30,7 +30,7 @@ mv @OUT@.part @OUT@.job
 srun sh -c '{_PROBE}' > @OUT@.tasks 2>&1
 echo $? > @OUT@.rc
 """
-_AGAIN = re.compile(r"--partition=\w+,|--prefer")
+_REPLAN_NOW = re.compile(r"--partition=\w+,|--prefer")
 _ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "COMPLETED")
 _TASK = re.compile(r"@(\d+) (\d+) (\S+) \[(.*?)\] <(.*?)>@")
 _NODES = re.compile(r" NodeList=(\S+)")
@@ -121,7 +121,7 @@ class AnyLab(SlurmLab):
             return {"stage": "submit", "said": done.stderr.strip().splitlines()[-1:]}
         job = done.stdout.strip().partition(";")[0]
         try:
-            again = bool(_AGAIN.search(options))
+            again = bool(_REPLAN_NOW.search(options))
             return self._watch(job, out, time.monotonic() + patience, again=again)
         finally:
             if not self._dead():

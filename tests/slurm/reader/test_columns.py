@@ -12,7 +12,7 @@ from podwright.errors import InvalidRequest
 from podwright.gpu.efficiency import AccountedJob
 from podwright.gpu.efficiency import read_jobs as read_accounted
 from podwright.gpu.efficiency._accounts import _COLUMNS as EFFICIENCY
-from podwright.gpu.health._gate import LIST_NODES, read_rows
+from podwright.gpu.health._gate import LIST_NODES_COMMAND, read_rows
 from podwright.gpu.rehearse import LIST_JOBS, from_sacct
 from podwright.replay import Skipped, TraceJob
 from podwright.replay.traces._sacct import _ASKED, read_sacct
@@ -58,12 +58,12 @@ def traced(header: str) -> list[TraceJob]:
     return list(read_sacct([header, row], Skipped()))
 
 
-@pytest.mark.parametrize("name", sorted(_columns._ACCOUNTING))
+@pytest.mark.parametrize("name", sorted(_columns._SACCT_COLUMNS))
 def test_a_column_that_sacct_renames_is_renamed_in_one_place(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, trace = accounted(), traced(accounting_format(*_ASKED).replace(",", "|"))
-    monkeypatch.setitem(_columns._ACCOUNTING, name, "Renamed")
+    monkeypatch.setitem(_columns._SACCT_COLUMNS, name, "Renamed")
     columns = accounting_command(*EFFICIENCY)[-1].partition("=")[2].split(",")
     assert ("Renamed" in columns) is (name in EFFICIENCY)
     assert accounted() == before
@@ -96,7 +96,7 @@ def test_the_last_column_of_sinfo_may_hold_anything() -> None:
     assert node_listing_command("node", "reason")[-1] == "%N|%E"
     rows = read_node_listing("n1|a | b\n\nn2\n", "node", "reason")
     assert rows == [{"node": "n1", "reason": "a | b"}]
-    assert LIST_NODES[:4] == ("sinfo", "-h", "-N", "-o")
+    assert LIST_NODES_COMMAND[:4] == ("sinfo", "-h", "-N", "-o")
     (row,) = read_rows("n1|gpu|DRAINED|2026-11-21T18:00:00|why|so\n")
     assert (row.node, row.state, row.reason) == ("n1", "drained", "why|so")
 
@@ -104,7 +104,7 @@ def test_the_last_column_of_sinfo_may_hold_anything() -> None:
 def test_no_other_module_names_a_column() -> None:
     """Of names that are no common words."""
     names = {
-        name for name in _columns._ACCOUNTING.values() if re.search("[A-Z].*[A-Z].*[A-Z]", name)
+        name for name in _columns._SACCT_COLUMNS.values() if re.search("[A-Z].*[A-Z].*[A-Z]", name)
     }
     names -= {"ReqTRES", "AllocTRES"}  # fields of `scontrol show job`, too
     root = Path(podwright.__file__).parent

@@ -16,23 +16,23 @@ SIMULATED = opt.OptionGroup("simulated devices")
 GUARDS = ("fabric-manager", "imex", "cgroups", "files")
 
 
-def guards(text: str) -> tuple[str, ...]:
+def guards(comma_separated: str) -> tuple[str, ...]:
     """Return the guards that --guard names."""
-    names = tuple(filter(None, text.split(",")))
-    for name in names:
-        if name not in GUARDS and name not in plugins.names(plugins.GUARDS):
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(GUARDS)}")
-    return names
+    guard_names = tuple(filter(None, comma_separated.split(",")))
+    for guard_name in guard_names:
+        if guard_name not in GUARDS and guard_name not in plugins.names(plugins.GUARDS):
+            raise argparse.ArgumentTypeError(f"{guard_name!r} is none of {', '.join(GUARDS)}")
+    return guard_names
 
 
-def link(text: str) -> tuple[str, str]:
+def link(cable_text: str) -> tuple[str, str]:
     """Return a cable of a simulated machine: its port, and the machine at its other end."""
-    left, sign, right = text.partition("=")
-    if left not in ("up", "down", "gw-up", "gw-down") or not sign or not right:
+    cable_port, equals_sign, peer_machine = cable_text.partition("=")
+    if cable_port not in ("up", "down", "gw-up", "gw-down") or not equals_sign or not peer_machine:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not up=MACHINE, down=MACHINE, gw-up=MACHINE or gw-down=MACHINE"
+            f"{cable_text!r} is not up=MACHINE, down=MACHINE, gw-up=MACHINE or gw-down=MACHINE"
         )
-    return left, right
+    return cable_port, peer_machine
 
 
 class AgentArguments(opt.OptionTable):

@@ -27,22 +27,31 @@ def chosen_agent(arguments: AgentArguments) -> tuple[Agent, SimulatedMachine | G
     Raises InvalidRequest where other machines reach it and nobody would be checked, and what
     chosen_machine raises.
     """
-    certs = arguments.tls_certs
-    if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
+    certs_folder = arguments.tls_certs
+    if not is_loopback(arguments.host) and not arguments.agent_key and not certs_folder:
         raise InvalidRequest(
             f"{arguments.host} is reachable from other machines, and nobody would be checked",
             operation=f"listen on {arguments.host}",
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
     machine = chosen_machine(arguments)
-    name = machine.machine.name
-    state = state_file(arguments, name)
-    saved = SavedMachine(machine, state)
+    machine_name = machine.machine.name
+    state_path = state_file(arguments, machine_name)
+    saved_machine = SavedMachine(machine, state_path)
     secret = None
-    if arguments.agent_key or not certs:
-        named = arguments.agent_key
-        key = read_key(Path(named)) if named else machine_key(own_key(system=arguments.system))
-        heard = Heard(2 * WINDOW, state.with_name(state.name + ".heard"), now=time.time())
-        secret = Secret(key, heard=heard)
-    agent = Agent(saved, name, secret=secret, certs=Path(certs) if certs else None)
-    return agent, machine, state
+    if arguments.agent_key or not certs_folder:
+        key_path = arguments.agent_key
+        agent_key = (
+            read_key(Path(key_path)) if key_path else machine_key(own_key(system=arguments.system))
+        )
+        heard_messages = Heard(
+            2 * WINDOW, state_path.with_name(state_path.name + ".heard"), now=time.time()
+        )
+        secret = Secret(agent_key, received_calls=heard_messages)
+    agent = Agent(
+        saved_machine,
+        machine_name,
+        secret=secret,
+        certs_folder=Path(certs_folder) if certs_folder else None,
+    )
+    return agent, machine, state_path

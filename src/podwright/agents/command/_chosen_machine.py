@@ -36,19 +36,21 @@ def chosen_machine(arguments: AgentArguments) -> SimulatedMachine | GpuMachine:
 
 def added_machine(arguments: AgentArguments) -> GpuMachine:
     """Return a machine whose driver another package adds, with the settings of our own machines."""
-    make = plugins.load_function(plugins.DRIVERS, arguments.driver or "")
-    if make is None:
-        drivers = ", ".join(plugins.names(plugins.DRIVERS))
+    make_machine = plugins.load_function(plugins.DRIVERS, arguments.driver or "")
+    if make_machine is None:
+        driver_names = ", ".join(plugins.names(plugins.DRIVERS))
         raise InvalidRequest(
             f"there is no driver {arguments.driver!r}",
             operation="--driver",
-            would_work=f"choose one of {drivers}"
-            if drivers
+            would_work=f"choose one of {driver_names}"
+            if driver_names
             else "pip install a package that adds one",
         )
     family = _family(arguments.family) if arguments.family else None
-    name = arguments.machine or socket.gethostname()
-    machine: GpuMachine = make(Machine(name, arguments.host, arguments.port), family)
+    machine_name = arguments.machine or socket.gethostname()
+    machine: GpuMachine = make_machine(
+        Machine(machine_name, arguments.host, arguments.port), family
+    )
     return machine
 
 
@@ -60,9 +62,9 @@ def _gpu_machine(arguments: AgentArguments) -> GpuMachine:
     """
     from podwright.agents.gpu import open_machine
 
-    name = arguments.machine or host_name()
+    machine_name = arguments.machine or host_name()
     machine = open_machine(
-        Machine(name, arguments.host, arguments.port),
+        Machine(machine_name, arguments.host, arguments.port),
         os.environ,
         family=_family(arguments.family) if arguments.family else None,
         guards=lambda gpus: make_guards(arguments, gpus),
@@ -84,36 +86,42 @@ def make_guards(arguments: AgentArguments, gpus: Sequence[Gpu]) -> list[Guard]:
     from podwright.hosts.gpus import divided
 
     guards: list[Guard] = []
-    name = arguments.machine or host_name()
+    machine_name = arguments.machine or host_name()
     if "fabric-manager" in arguments.guard:
-        program = find_program(arguments.fmpm, os.environ)
-        if program is None:
+        fabric_manager_client = find_program(arguments.fmpm, os.environ)
+        if fabric_manager_client is None:
             raise InvalidRequest(
                 f"there is no command {arguments.fmpm}",
                 operation="--guard fabric-manager",
                 would_work="--fmpm FILE, NVIDIA's Fabric-Manager-Client",
             )
-        folder = state_folder(system=arguments.system) / "fabric-manager"
-        guards.append(fabric_manager_guard([program], gpus, folder, os.environ, name))
+        guard_folder = state_folder(system=arguments.system) / "fabric-manager"
+        guards.append(
+            fabric_manager_guard(
+                [fabric_manager_client], gpus, guard_folder, os.environ, machine_name
+            )
+        )
     if "imex" in arguments.guard:
-        folder = state_folder(system=arguments.system) / "imex"
-        guards.append(imex_guard([device.gpu for device in divided(gpus)], folder, name))
+        guard_folder = state_folder(system=arguments.system) / "imex"
+        guards.append(
+            imex_guard([device.gpu for device in divided(gpus)], guard_folder, machine_name)
+        )
     if "cgroups" in arguments.guard:
-        groups = find_device_cgroups()
-        if groups is None:
+        device_cgroups = find_device_cgroups()
+        if device_cgroups is None:
             raise InvalidRequest(
                 "no cgroups are mounted on this machine",
                 operation="--guard cgroups",
                 would_work="--guard files",
             )
-        guard = Cgroups(groups, [device.gpu for device in divided(gpus)])
-        guard.try_out()
+        guard = Cgroups(device_cgroups, [device.gpu for device in divided(gpus)])
+        guard.check_supported()
         guards.append(guard)
     if "files" in arguments.guard:
         guards.append(FileGuard())
-    for added in arguments.guard:
-        if added not in GUARDS:
-            guards.append(plugins.load_function(plugins.GUARDS, added)(gpus))
+    for guard_name in arguments.guard:
+        if guard_name not in GUARDS:
+            guards.append(plugins.load_function(plugins.GUARDS, guard_name)(gpus))
     return guards
 
 
@@ -121,33 +129,34 @@ def _simulated(arguments: AgentArguments) -> SimulatedMachine:
     family = _family(arguments.family or "ipu")
     if arguments.devices:
         family = replace(family, devices_per_machine=arguments.devices)
-    name = arguments.machine or socket.gethostname()
+    machine_name = arguments.machine or socket.gethostname()
     machine = SimulatedMachine(
-        Machine(name, arguments.host, arguments.port),
+        Machine(machine_name, arguments.host, arguments.port),
         family,
         serial=arguments.serial,
         links=dict(arguments.link) or None,
     )
     if arguments.delay:
-        for kind in ("configure", "reset", "release"):
-            machine.delay(kind, arguments.delay)
+        for operation in ("configure", "reset", "release"):
+            machine.delay(operation, arguments.delay)
     return machine
 
 
-def _family(name: str) -> Family:
-    family = family_named(name)
+def _family(family_name: str) -> Family:
+    family = family_named(family_name)
     if family is None:
         raise InvalidRequest(
-            f"there is no family {name!r}", would_work=f"choose one of {', '.join(family_names())}"
+            f"there is no family {family_name!r}",
+            would_work=f"choose one of {', '.join(family_names())}",
         )
     return family
 
 
-def state_file(arguments: AgentArguments, name: str) -> Path:
+def state_file(arguments: AgentArguments, machine_name: str) -> Path:
     """Return the file of what the agent of a machine must not forget."""
     if arguments.state:
-        path = Path(arguments.state).absolute()
+        state_path = Path(arguments.state).absolute()
     else:
-        path = state_folder(system=arguments.system) / f"agent-{name}.json"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
+        state_path = state_folder(system=arguments.system) / f"agent-{machine_name}.json"
+    state_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return state_path

@@ -96,9 +96,9 @@ class FabricTiming:
         """Yield at once, then after growing pauses of up to a second, until the patience is used
         up.
         """
-        until, pause = self.clock() + self.patience, 0.05
+        deadline, pause_seconds = self.clock() + self.patience, 0.05
         yield
-        while self.clock() < until:
-            self.sleep(pause)
-            pause = min(2 * pause, 1.0)
+        while self.clock() < deadline:
+            self.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, 1.0)
             yield

@@ -62,24 +62,25 @@ class HttpManager:
         product: str,
         url: str,
         *,
-        login: Path | None = None,
-        authority: Path | None = None,
+        login_file: Path | None = None,
+        authority_file: Path | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        url_parts = urlsplit(url)
+        if url_parts.scheme not in ("http", "https") or not url_parts.hostname:
             raise InvalidRequest(
                 f"{url} is not an address of {product}", would_work="https://HOST[:PORT]"
             )
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        if url_parts.scheme == "http" and url_parts.hostname not in _LOOPBACK:
             raise InvalidRequest(
-                f"{url} would send a password in the clear", would_work=f"https://{parts.netloc}"
+                f"{url} would send a password in the clear",
+                would_work=f"https://{url_parts.netloc}",
             )
         self.product, self.url = product, url
-        self._parts, self._authority = parts, authority
+        self._parts, self._authority = url_parts, authority_file
         self._headers = {"Accept": "application/json"}
-        if login is not None:
-            words = base64.b64encode(":".join(read_login(login)).encode()).decode()
-            self._headers["Authorization"] = f"Basic {words}"
+        if login_file is not None:
+            encoded_login = base64.b64encode(":".join(read_login(login_file)).encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded_login}"
 
     def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -91,28 +92,30 @@ class HttpManager:
         import http.client
 
         connection = self._connection()
-        sent = {**self._headers, **(headers or {})}
-        content = None
+        request_headers = {**self._headers, **(headers or {})}
+        request_content = None
         if body is not None:
-            content = json.dumps(body).encode()
-            sent["Content-Type"] = "application/json"
+            request_content = json.dumps(body).encode()
+            request_headers["Content-Type"] = "application/json"
         try:
-            connection.request(method, path, content, sent)
-            answer = connection.getresponse()
-            text = answer.read(ANSWER_LIMIT + 1)
+            connection.request(method, path, request_content, request_headers)
+            response = connection.getresponse()
+            response_bytes = response.read(ANSWER_LIMIT + 1)
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"{self.product} at {self.url} does not answer: {error}") from None
         finally:
             connection.close()
-        if len(text) > ANSWER_LIMIT:
+        if len(response_bytes) > ANSWER_LIMIT:
             raise Internal(f"{self.product} answers {method} {path} with more than 16 MiB")
-        if 300 <= answer.status < 400:
+        if 300 <= response.status < 400:
             raise Internal(
                 f"{self.product} redirects {method} {path}, and redirects are not followed",
                 would_work="use the address that it redirects to, if that is the right one",
             )
-        answer_headers = {name.lower(): value for name, value in answer.getheaders()}
-        return HttpAnswer(answer.status, answer_headers, text)
+        answer_headers = {
+            header_name.lower(): header_value for header_name, header_value in response.getheaders()
+        }
+        return HttpAnswer(response.status, answer_headers, response_bytes)
 
     def lines(self, path: str, headers: dict[str, str]) -> Iterator[bytes]:
         """Yield the lines of a stream of events as they arrive, each of LINE_LIMIT bytes at most.
@@ -123,28 +126,28 @@ class HttpManager:
 
         connection = self._connection(STREAM_TIMEOUT)
         try:
-            accept = {"Accept": "text/event-stream"}
-            connection.request("GET", path, None, {**self._headers, **headers, **accept})
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise Unavailable(f"{self.product} offers no stream at {path}: {answer.status}")
-            while line := answer.readline(LINE_LIMIT):
+            accept_header = {"Accept": "text/event-stream"}
+            connection.request("GET", path, None, {**self._headers, **headers, **accept_header})
+            response = connection.getresponse()
+            if response.status != 200:
+                raise Unavailable(f"{self.product} offers no stream at {path}: {response.status}")
+            while line := response.readline(LINE_LIMIT):
                 yield line
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the stream of {self.product} broke: {error}") from None
         finally:
             connection.close()
 
-    def _connection(self, timeout: float = ANSWER_TIMEOUT) -> Any:
+    def _connection(self, timeout_seconds: float = ANSWER_TIMEOUT) -> Any:
         import http.client
 
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=timeout)
+            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
         import ssl
 
-        context = ssl.create_default_context(cafile=self._authority)
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+        tls_context = ssl.create_default_context(cafile=self._authority)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=tls_context)
 
 
 def read_login(path: Path) -> tuple[str, str]:

@@ -63,7 +63,7 @@ class MachineIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = ""
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _InventoryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machines: dict[str, MachineIdentity]
     hosts: dict[str, str] = {}
 
@@ -78,25 +78,38 @@ class FabricInventory:
     def __init__(
         self,
         machines: Mapping[str, MachineIdentity],
-        reported: ReportedAttributes = lambda _: (),
+        reported_attributes: ReportedAttributes = lambda _: (),
         hosts: Mapping[str, str] | None = None,
     ) -> None:
         self._machines = dict(machines)
         self._hosts = dict(hosts or {})
-        if both := self._hosts.keys() & self._machines.keys():
+        if shared_names := self._hosts.keys() & self._machines.keys():
             raise InvalidRequest(
-                f"{min(both)} is a machine and a host of the fabric's inventory",
+                f"{min(shared_names)} is a machine and a host of the fabric's inventory",
                 would_work="give two names",
             )
         endpoints = list(self._hosts.values())
-        if shared := {path for path in endpoints if endpoints.count(path) > 1 or not path}:
+        if shared_endpoints := {
+            endpoint for endpoint in endpoints if endpoints.count(endpoint) > 1 or not endpoint
+        }:
             raise InvalidRequest(
-                f"two hosts of the fabric's inventory have the endpoint {min(shared)!r}"
+                f"two hosts of the fabric's inventory have the endpoint {min(shared_endpoints)!r}"
             )
-        self._reported = reported
-        names = [name for machine in machines for name in self._of_machine(machine)]
-        if len(twice := {n for n in names if names.count(n) > 1}) > 0:
-            raise InvalidRequest(f"two machines of the fabric's inventory have {min(twice).name}")
+        self._reported = reported_attributes
+        identities = [identity for machine in machines for identity in self._of_machine(machine)]
+        if (
+            len(
+                duplicates := {
+                    device_identity
+                    for device_identity in identities
+                    if identities.count(device_identity) > 1
+                }
+            )
+            > 0
+        ):
+            raise InvalidRequest(
+                f"two machines of the fabric's inventory have {min(duplicates).name}"
+            )
 
     def identity(self, device: FabricDevice) -> DeviceIdentity:
         """Return the identity of one device. Raises NotFound when neither the file nor an agent has
@@ -120,8 +133,8 @@ class FabricInventory:
 
     def pooled(self, machine: str) -> bool:
         """Return whether a machine of the file is a chassis of a pool: it has no host."""
-        known = self._machines.get(machine)
-        return known is not None and not known.host
+        machine_identity = self._machines.get(machine)
+        return machine_identity is not None and not machine_identity.host
 
     def host(self, machine: str) -> str:
         """Return the endpoint of a host, or of a machine's own host. Raises NotFound when none is
@@ -129,13 +142,13 @@ class FabricInventory:
         """
         if machine in self._hosts:
             return self._hosts[machine]
-        known = self._machines.get(machine)
-        if known is None or not known.host:
+        machine_identity = self._machines.get(machine)
+        if machine_identity is None or not machine_identity.host:
             raise NotFound(
                 f"the fabric's inventory names no host of machine {machine}",
                 would_work=f'host = "…" under [machines.{machine}]',
             )
-        return known.host
+        return machine_identity.host
 
     def devices(
         self, machines: Sequence[str] = ()
@@ -145,34 +158,48 @@ class FabricInventory:
         Raises Internal when two of them have one identity: an agent may report an identity that the
         file gives to another machine.
         """
-        seen: dict[str, tuple[FabricDevice, str]] = {}
-        for name in dict.fromkeys([*self._machines, *machines]):
-            for index, identity in enumerate(self._of_machine(name)):
+        device_by_identity: dict[str, tuple[FabricDevice, str]] = {}
+        for machine_name in dict.fromkeys([*self._machines, *machines]):
+            for device_index, identity in enumerate(self._of_machine(machine_name)):
                 if not identity.name:
                     continue
-                device = FabricDevice(name, index)
-                other, domain = seen.setdefault(identity.name, (device, identity.domain))
-                if other != device and (domain == identity.domain or not domain):
+                device = FabricDevice(machine_name, device_index)
+                earlier_device, earlier_domain = device_by_identity.setdefault(
+                    identity.name, (device, identity.domain)
+                )
+                if earlier_device != device and (
+                    earlier_domain == identity.domain or not earlier_domain
+                ):
                     raise Internal(
-                        f"{other} and {device} are both {identity.name} of the fabric",
+                        f"{earlier_device} and {device} are both {identity.name} of the fabric",
                         would_work="correct the fabric's inventory, or the agent of one of them",
                     )
                 yield device, identity
 
-    def _of_machine(self, name: str) -> list[DeviceIdentity]:
-        machine = self._machines.get(name)
-        if machine is None:
-            return [_of_attributes(attributes) for attributes in self._reported(name)]
-        place = machine.domain.lower(), machine.chassis, machine.slot, machine.tray
-        return [DeviceIdentity(_canonical(text), *place) for text in machine.devices]
+    def _of_machine(self, machine_name: str) -> list[DeviceIdentity]:
+        machine_identity = self._machines.get(machine_name)
+        if machine_identity is None:
+            return [_reported_identity(attributes) for attributes in self._reported(machine_name)]
+        location = (
+            machine_identity.domain.lower(),
+            machine_identity.chassis,
+            machine_identity.slot,
+            machine_identity.tray,
+        )
+        return [
+            DeviceIdentity(_canonical_name(device_name), *location)
+            for device_name in machine_identity.devices
+        ]
 
 
-def read_inventory(path: Path, reported: ReportedAttributes = lambda _: ()) -> FabricInventory:
+def read_inventory(
+    path: Path, reported_attributes: ReportedAttributes = lambda _: ()
+) -> FabricInventory:
     """Read the inventory in a file. Raises InvalidRequest, which names the file."""
     try:
-        tree = tomllib.loads(path.read_text())
-        file = msgspec.convert(tree, _File)
-        return FabricInventory(file.machines, reported, file.hosts)
+        toml_document = tomllib.loads(path.read_text())
+        inventory_file = msgspec.convert(toml_document, _InventoryFile)
+        return FabricInventory(inventory_file.machines, reported_attributes, inventory_file.hosts)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, msgspec.ValidationError) as error:
@@ -181,10 +208,10 @@ def read_inventory(path: Path, reported: ReportedAttributes = lambda _: ()) -> F
         raise InvalidRequest(f"{path}: {error.problem}") from None
 
 
-def _of_attributes(attributes: Mapping[str, str]) -> DeviceIdentity:
+def _reported_identity(attributes: Mapping[str, str]) -> DeviceIdentity:
     slot, tray = attributes.get("slot", ""), attributes.get("tray", "")
     return DeviceIdentity(
-        _canonical(attributes.get("fabric guid", "")),
+        _canonical_name(attributes.get("fabric guid", "")),
         attributes.get("fabric domain", "").lower(),
         attributes.get("chassis serial", ""),
         int(slot) if slot.isdecimal() else None,
@@ -192,10 +219,10 @@ def _of_attributes(attributes: Mapping[str, str]) -> DeviceIdentity:
     )
 
 
-def _canonical(text: str | int) -> str:
+def _canonical_name(device_name: str | int) -> str:
     """Return a number in decimal digits, in whichever base it is written; any other text
     unchanged.
     """
-    if isinstance(text, int):
-        return str(text)
-    return str(int(text, 16)) if text[:2].lower() == "0x" else text
+    if isinstance(device_name, int):
+        return str(device_name)
+    return str(int(device_name, 16)) if device_name[:2].lower() == "0x" else device_name

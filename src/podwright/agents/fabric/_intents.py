@@ -36,43 +36,59 @@ class Intents:
         self._journal = journal
         self.open: dict[int, FabricIntent] = {}
         self._seen: dict[str, dict[int, int]] = {}
-        for entry_key, body in journal.entries().items():
-            kind, _, name = entry_key.partition(":")
-            if kind == "intent":
-                self.open[int(name)] = msgspec.json.decode(body, type=FabricIntent)
-            elif kind == "machine":
-                self._seen[name] = msgspec.json.decode(body, type=dict[int, int])
+        for entry_key, entry_json in journal.entries().items():
+            entry_kind, _, entry_name = entry_key.partition(":")
+            if entry_kind == "intent":
+                self.open[int(entry_name)] = msgspec.json.decode(entry_json, type=FabricIntent)
+            elif entry_kind == "machine":
+                self._seen[entry_name] = msgspec.json.decode(entry_json, type=dict[int, int])
 
     def newest(self, devices: Iterable[FabricDevice]) -> int:
         """Return the highest epoch that any of these devices has seen; 0 for none."""
-        return max((self._seen.get(d.machine, {}).get(d.index, 0) for d in devices), default=0)
+        return max(
+            (self._seen.get(device.machine, {}).get(device.index, 0) for device in devices),
+            default=0,
+        )
 
     def overlap(self, devices: frozenset[FabricDevice]) -> bool:
         """Return whether a call on some of these devices is open."""
-        return any(not known.devices.isdisjoint(devices) for known in self.open.values())
+        return any(
+            not open_intent.devices.isdisjoint(devices) for open_intent in self.open.values()
+        )
 
     async def begin(self, intent: FabricIntent) -> int:
         """Write a call down, durably, and return the number of its intent.
 
         The new call supersedes older open calls for the devices that both have.
         """
-        number = max(self.open, default=0) + 1
-        changes: dict[str, bytes | None] = {f"intent:{number}": msgspec.json.encode(intent)}
-        opened = {**self.open, number: intent}
-        for old, known in self.open.items():
-            if known.devices.isdisjoint(intent.devices):
+        intent_number = max(self.open, default=0) + 1
+        journal_changes: dict[str, bytes | None] = {
+            f"intent:{intent_number}": msgspec.json.encode(intent)
+        }
+        open_intents = {**self.open, intent_number: intent}
+        for open_number, open_intent in self.open.items():
+            if open_intent.devices.isdisjoint(intent.devices):
                 continue
-            if rest := known.devices - intent.devices:
-                opened[old] = FabricIntent(known.partition, known.epoch, parts_of(rest))
-                changes[f"intent:{old}"] = msgspec.json.encode(opened[old])
+            if remaining_devices := open_intent.devices - intent.devices:
+                open_intents[open_number] = FabricIntent(
+                    open_intent.partition, open_intent.epoch, parts_of(remaining_devices)
+                )
+                journal_changes[f"intent:{open_number}"] = msgspec.json.encode(
+                    open_intents[open_number]
+                )
             else:
-                del opened[old]
-                changes[f"intent:{old}"] = None
-        seen = self._raised(intent)
-        changes.update({f"machine:{m}": msgspec.json.encode(seen[m]) for m in intent.parts})
-        await self._journal.write(changes)
-        self.open, self._seen = opened, seen
-        return number
+                del open_intents[open_number]
+                journal_changes[f"intent:{open_number}"] = None
+        seen_epochs = self._raised_epochs(intent)
+        journal_changes.update(
+            {
+                f"machine:{machine}": msgspec.json.encode(seen_epochs[machine])
+                for machine in intent.parts
+            }
+        )
+        await self._journal.write(journal_changes)
+        self.open, self._seen = open_intents, seen_epochs
+        return intent_number
 
     def end(self, number: int) -> None:
         """Close the intent of a call that is complete, or that was refused before it changed
@@ -84,40 +100,48 @@ class Intents:
     def raise_epochs(self, intent: FabricIntent) -> None:
         """Record the epoch of a call that had nothing to change."""
         if self.newest(intent.devices) < intent.epoch:
-            self._seen = self._raised(intent)
+            self._seen = self._raised_epochs(intent)
             self._journal.write_later(
-                {f"machine:{m}": msgspec.json.encode(self._seen[m]) for m in intent.parts}
+                {
+                    f"machine:{machine}": msgspec.json.encode(self._seen[machine])
+                    for machine in intent.parts
+                }
             )
 
-    def _raised(self, intent: FabricIntent) -> dict[str, dict[int, int]]:
-        seen = dict(self._seen)
+    def _raised_epochs(self, intent: FabricIntent) -> dict[str, dict[int, int]]:
+        seen_epochs = dict(self._seen)
         for machine, indices in intent.parts.items():
-            known = seen.get(machine, {})
-            raised = {index: max(known.get(index, 0), intent.epoch) for index in indices}
-            seen[machine] = {**known, **raised}
-        return seen
+            known_epochs = seen_epochs.get(machine, {})
+            raised_epochs = {
+                device_index: max(known_epochs.get(device_index, 0), intent.epoch)
+                for device_index in indices
+            }
+            seen_epochs[machine] = {**known_epochs, **raised_epochs}
+        return seen_epochs
 
 
 def devices_of(parts: FabricParts) -> frozenset[FabricDevice]:
     """Return the parts as a set of devices."""
     return frozenset(
-        FabricDevice(name, index) for name, indices in parts.items() for index in indices
+        FabricDevice(machine, device_index)
+        for machine, indices in parts.items()
+        for device_index in indices
     )
 
 
 def parts_of(devices: Iterable[FabricDevice]) -> dict[str, list[int]]:
     """Return the devices by machine, in order; the inverse of `devices_of`."""
-    out: dict[str, list[int]] = {}
+    indices_by_machine: dict[str, list[int]] = {}
     for device in sorted(devices):
-        out.setdefault(device.machine, []).append(device.index)
-    return out
+        indices_by_machine.setdefault(device.machine, []).append(device.index)
+    return indices_by_machine
 
 
 def named_devices(devices: Iterable[FabricDevice]) -> str:
     """Return the devices in words: `devices 0, 1 of machine m1`."""
-    texts: Mapping[str, list[int]] = parts_of(devices)
+    indices_by_machine: Mapping[str, list[int]] = parts_of(devices)
     return ", ".join(
         f"device{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))} "
         f"of machine {machine}"
-        for machine, indices in texts.items()
+        for machine, indices in indices_by_machine.items()
     )

@@ -50,38 +50,38 @@ class Nmx:
         """Create a partition of these GPUs, and wait for the end of the operation."""
         self._operate("POST", "partitions", {"Name": name, "Members": members})
 
-    def update(self, number: str, members: list[NmxMember]) -> None:
+    def update(self, partition_id: str, members: list[NmxMember]) -> None:
         """Replace a partition's GPUs by these, and wait for the end of the operation."""
-        self._operate("PUT", f"partitions/{number}", {"Members": members})
+        self._operate("PUT", f"partitions/{partition_id}", {"Members": members})
 
-    def delete(self, number: str) -> None:
+    def delete(self, partition_id: str) -> None:
         """Delete a partition. A partition that does not exist is not an error."""
-        self._operate("DELETE", f"partitions/{number}", None)
+        self._operate("DELETE", f"partitions/{partition_id}", None)
 
     def wait_while(self, concerns: Callable[[NmxOperation], bool]) -> None:
         """Wait until no operation that concerns the caller is under way."""
-        under_way: list[NmxOperation] = []
+        running_operations: list[NmxOperation] = []
         for _ in self._timing.pauses():
-            under_way = [
+            running_operations = [
                 operation
                 for operation in self.operations()
                 if operation.Status not in _OVER and concerns(operation)
             ]
-            if not under_way:
+            if not running_operations:
                 return
-        raise self._late(under_way[0])
+        raise self._late(running_operations[0])
 
     def _operate(self, method: str, path: str, body: Any) -> None:
         answer = self._request(method, path, msgspec.to_builtins(body))
         if method == "DELETE" and answer.status == 404:
             return
-        document = answer.document()
-        number = document.get("operationId") if isinstance(document, dict) else None
-        if answer.status != 202 or not isinstance(number, str) or not number:
+        answer_json = answer.document()
+        operation_id = answer_json.get("operationId") if isinstance(answer_json, dict) else None
+        if answer.status != 202 or not isinstance(operation_id, str) or not operation_id:
             raise _refused(f"{method} {path}", answer)
         operation: NmxOperation | None = None
         for _ in self._timing.pauses():
-            operation = self._get(f"operations/{number}", NmxOperation)
+            operation = self._get(f"operations/{operation_id}", NmxOperation)
             if operation.Status == "completed":
                 return
             if operation.Status in _OVER:
@@ -97,12 +97,12 @@ class Nmx:
             f"{operation.CurrentStep or operation.Status}"
         )
 
-    def _get(self, path: str, kind: type[_T]) -> _T:
+    def _get(self, path: str, reply_type: type[_T]) -> _T:
         answer = self._request("GET", path)
         if answer.status != 200:
             raise _refused(f"GET {path}", answer)
         try:
-            return msgspec.json.decode(answer.content, type=kind)
+            return msgspec.json.decode(answer.content, type=reply_type)
         except msgspec.MsgspecError as error:
             raise Internal(f"NMX-M answers GET {path} against its specification: {error}") from None
 
@@ -110,10 +110,10 @@ class Nmx:
         return self._transport.request(method, f"{_BASE}/{path}", body)
 
 
-def _refused(request: str, answer: HttpAnswer) -> Internal:
-    document = answer.document()
-    reason = document.get("description", "") if isinstance(document, dict) else ""
-    text = f"NMX-M refuses {request}: {answer.status}{f', {reason}' if reason else ''}"
+def _refused(request_line: str, answer: HttpAnswer) -> Internal:
+    answer_json = answer.document()
+    reason = answer_json.get("description", "") if isinstance(answer_json, dict) else ""
+    problem = f"NMX-M refuses {request_line}: {answer.status}{f', {reason}' if reason else ''}"
     if answer.status in (401, 403):
-        return Internal(text, would_work="--nmx-login FILE, with the user rw-user")
-    return Internal(text)
+        return Internal(problem, would_work="--nmx-login FILE, with the user rw-user")
+    return Internal(problem)

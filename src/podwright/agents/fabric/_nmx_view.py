@@ -21,7 +21,7 @@ from podwright.errors import Internal, NotFound
 PREFIX = "podwright-"
 #: The PartitionID of the default partition, which has all GPUs at first (NVIDIA's own manager).
 DEFAULT_PARTITION = 32766
-_UNUSABLE = ("UNHEALTHY", "NEW", "UNKNOWN")
+_UNUSABLE_HEALTHS = ("UNHEALTHY", "NEW", "UNKNOWN")
 
 
 class NmxView:
@@ -30,14 +30,14 @@ class NmxView:
     def __init__(self, nmx: Nmx, inventory: FabricInventory, machines: Iterable[str]) -> None:
         self.gpus = nmx.gpus()
         self.partitions = nmx.partitions()
-        self.gpu_of: dict[FabricDevice, NmxGpu] = {}
+        self.gpu_by_device: dict[FabricDevice, NmxGpu] = {}
         for device, identity in inventory.devices(list(machines)):
             if (gpu := self._matching(device, identity)) is not None:
-                self.gpu_of[device] = gpu
+                self.gpu_by_device[device] = gpu
         #: Both map to a GPU: by its id and by its location, since members are written in either
         #: form.
         self._device_of: dict[NmxMember | None, FabricDevice] = {}
-        for device, gpu in self.gpu_of.items():
+        for device, gpu in self.gpu_by_device.items():
             self._device_of[gpu.ID] = self._device_of[place_of(gpu)] = device
         self._device_of.pop(None, None)
 
@@ -50,29 +50,36 @@ class NmxView:
 
     def gpu(self, device: FabricDevice) -> NmxGpu:
         """Return the GPU of a device. Raises NotFound when the GPU is no longer listed."""
-        if device not in self.gpu_of:
+        if device not in self.gpu_by_device:
             raise NotFound(f"NMX-M lists no GPU that is {device}")
-        return self.gpu_of[device]
+        return self.gpu_by_device[device]
 
     def _matching(self, device: FabricDevice, identity: DeviceIdentity) -> NmxGpu | None:
-        matches = [gpu for gpu in self.gpus if _same(gpu, identity)]
-        if not matches:
+        matching_gpus = [gpu for gpu in self.gpus if _same(gpu, identity)]
+        if not matching_gpus:
             return None
-        if len(matches) > 1:
-            raise Internal(f"NMX-M lists {len(matches)} GPUs with the DeviceUID {identity.name}")
-        place = matches[0].LocationInfo or NmxLocation()
-        for name, ours, theirs in (
-            ("chassis", identity.chassis or None, place.ChassisSerialNumber),
-            ("slot", identity.slot, place.SlotID),
-            ("tray", identity.tray, place.TrayIndex),
+        if len(matching_gpus) > 1:
+            raise Internal(
+                f"NMX-M lists {len(matching_gpus)} GPUs with the DeviceUID {identity.name}"
+            )
+        location = matching_gpus[0].LocationInfo or NmxLocation()
+        for field_name, inventory_value, nmx_value in (
+            ("chassis", identity.chassis or None, location.ChassisSerialNumber),
+            ("slot", identity.slot, location.SlotID),
+            ("tray", identity.tray, location.TrayIndex),
         ):
-            if ours is not None and theirs is not None and ours != theirs:
+            if (
+                inventory_value is not None
+                and nmx_value is not None
+                and inventory_value != nmx_value
+            ):
                 raise Internal(
-                    f"{device} is in {name} {ours} by its inventory, and in {name} {theirs} by "
+                    f"{device} is in {field_name} {inventory_value} by its inventory, and in "
+                    f"{field_name} {nmx_value} by "
                     f"NMX-M (DeviceUID {identity.name})",
                     would_work="correct the inventory of the fabric",
                 )
-        return matches[0]
+        return matching_gpus[0]
 
 
 class _Memberships:
@@ -89,39 +96,45 @@ class _Memberships:
 
     def add(self, partition: NmxPartition) -> None:
         """Record the members of a partition, Podwright's or another party's."""
-        full_name, ours = partition.Name, partition.Name.startswith(PREFIX)
-        name = full_name.removeprefix(PREFIX)
+        full_name, is_podwrights = partition.Name, partition.Name.startswith(PREFIX)
+        partition_name = full_name.removeprefix(PREFIX)
         members: set[FabricDevice] = set()
         for member, device in self._view.members(partition):
             if device is None:
-                if ours:
-                    text = f"partition {name} has a member that is not a known GPU: {member}"
-                    self.unmatched[name] = text
+                if is_podwrights:
+                    problem = (
+                        f"partition {partition_name} has a member that is not a known GPU: {member}"
+                    )
+                    self.unmatched[partition_name] = problem
                 continue
             members.add(device)
-            if (other := self.listed_in.setdefault(device, full_name)) != full_name:
-                text = f"{device} is in {other} and in {full_name}"
-                own = [n.removeprefix(PREFIX) for n in (other, full_name) if n.startswith(PREFIX)]
-                self.doubts.update(dict.fromkeys(own, text))
-        if not ours:
+            if (other_partition := self.listed_in.setdefault(device, full_name)) != full_name:
+                problem = f"{device} is in {other_partition} and in {full_name}"
+                own_partitions = [
+                    nmx_name.removeprefix(PREFIX)
+                    for nmx_name in (other_partition, full_name)
+                    if nmx_name.startswith(PREFIX)
+                ]
+                self.doubts.update(dict.fromkeys(own_partitions, problem))
+        if not is_podwrights:
             self.foreign.update(dict.fromkeys(members, full_name))
             return
-        if name in self.ours:
-            self.doubts[name] = f"NMX-M has two partitions {full_name}"
-        if partition.Health in _UNUSABLE:
-            self.doubts.setdefault(name, f"the partition's health is {partition.Health}")
-        self.ours[name] = self.ours.get(name, frozenset()) | members
+        if partition_name in self.ours:
+            self.doubts[partition_name] = f"NMX-M has two partitions {full_name}"
+        if partition.Health in _UNUSABLE_HEALTHS:
+            self.doubts.setdefault(partition_name, f"the partition's health is {partition.Health}")
+        self.ours[partition_name] = self.ours.get(partition_name, frozenset()) | members
         self._compare(partition, members)
 
     def _compare(self, partition: NmxPartition, members: set[FabricDevice]) -> None:
         """Compare the GPUs' own records with the list of members, in both directions."""
-        name = partition.Name.removeprefix(PREFIX)
-        for device, gpu in self._view.gpu_of.items():
+        partition_name = partition.Name.removeprefix(PREFIX)
+        for device, gpu in self._view.gpu_by_device.items():
             if (device in members) == (gpu.PartitionID == partition.PartitionID):
                 continue
-            self.disputed[device] = name
+            self.disputed[device] = partition_name
             if device in members:
-                self.doubts[name] = (
+                self.doubts[partition_name] = (
                     f"NMX-M lists {device} in partition {partition.PartitionID}, and the GPU "
                     f"itself in {gpu.PartitionID}"
                 )
@@ -135,26 +148,32 @@ def reading_of(view: NmxView) -> FabricReading:
     return FabricReading(
         memberships.ours,
         memberships.foreign,
-        frozenset(view.gpu_of.keys() - memberships.listed_in.keys()),
+        frozenset(view.gpu_by_device.keys() - memberships.listed_in.keys()),
         memberships.doubts,
         memberships.unmatched,
         memberships.disputed,
-        {d: "it has no NVLink" for d, gpu in view.gpu_of.items() if gpu.Health == "NO_NVLINK"},
+        {
+            device: "it has no NVLink"
+            for device, gpu in view.gpu_by_device.items()
+            if gpu.Health == "NO_NVLINK"
+        },
     )
 
 
 def _same(gpu: NmxGpu, identity: DeviceIdentity) -> bool:
-    domain = (gpu.DomainUUID or "").lower()
+    gpu_domain = (gpu.DomainUUID or "").lower()
     return str(gpu.DeviceUID) == identity.name and (
-        not domain or not identity.domain or domain == identity.domain
+        not gpu_domain or not identity.domain or gpu_domain == identity.domain
     )
 
 
 def place_of(gpu: NmxGpu) -> NmxPlace | None:
     """Return the location of a GPU; None when a part of it is missing."""
-    where = gpu.LocationInfo
-    if where is None or gpu.DomainUUID is None:
+    location = gpu.LocationInfo
+    if location is None or gpu.DomainUUID is None:
         return None
-    if where.ChassisID is None or where.SlotID is None or where.HostID is None:
+    if location.ChassisID is None or location.SlotID is None or location.HostID is None:
         return None
-    return NmxPlace(gpu.DomainUUID, where.ChassisID, where.SlotID, where.HostID, gpu.DeviceID)
+    return NmxPlace(
+        gpu.DomainUUID, location.ChassisID, location.SlotID, location.HostID, gpu.DeviceID
+    )

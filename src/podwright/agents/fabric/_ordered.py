@@ -91,43 +91,45 @@ class OrderedFabric:
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.to_thread(function, *arguments)
 
-    def _known_intents(self) -> Intents:
+    def _loaded_intents(self) -> Intents:
         if self._intents is None:
             self._intents = Intents(self._journal)
         return self._intents
 
     async def _change(self, intent: FabricIntent) -> None:
-        intents = self._known_intents()
-        late = intent.epoch < (newest := intents.newest(intent.devices))
-        if not late and not self._recovered:
+        intents = self._loaded_intents()
+        is_outdated = intent.epoch < (newest_epoch := intents.newest(intent.devices))
+        if not is_outdated and not self._recovered:
             await self._carry_out_open(intent.devices, strict=False)
             self._recovered = True
         reading = await self._call(self._settled_reading, intent)
         if _complete(intent, reading):
-            if not late and intents.overlap(intent.devices):
+            if not is_outdated and intents.overlap(intent.devices):
                 # An earlier call on these devices is open, and must not be carried out after the
                 # next kill. So its end has to be durable, although this call changes nothing.
                 intents.end(await intents.begin(intent))
-            elif not late:
+            elif not is_outdated:
                 intents.raise_epochs(intent)
             return
-        if late:
+        if is_outdated:
             raise Fenced(
-                f"{named_devices(intent.devices)} have seen epoch {newest}, newer than "
+                f"{named_devices(intent.devices)} have seen epoch {newest_epoch}, newer than "
                 f"{intent.epoch}",
                 operation=_describe(intent),
             )
         _refuse(intent, reading)
-        number = await intents.begin(intent)
+        intent_number = await intents.begin(intent)
         await self._call(self._carry_out, intent, reading)
-        intents.end(number)
+        intents.end(intent_number)
 
-    async def _carry_out_open(self, but: frozenset[FabricDevice], *, strict: bool) -> None:
+    async def _carry_out_open(
+        self, excluded_devices: frozenset[FabricDevice], *, strict: bool
+    ) -> None:
         """Finish the open intents, except for those on the devices that a new call settles."""
-        intents = self._known_intents()
-        failure: PodwrightError | None = None
-        for number, intent in sorted(intents.open.items()):
-            if not intent.devices.isdisjoint(but):
+        intents = self._loaded_intents()
+        first_error: PodwrightError | None = None
+        for intent_number, intent in sorted(intents.open.items()):
+            if not intent.devices.isdisjoint(excluded_devices):
                 continue
             try:
                 reading = await self._call(self._settled_reading, intent)
@@ -136,11 +138,11 @@ class OrderedFabric:
                     await self._call(self._carry_out, intent, reading)
             except PodwrightError as error:
                 _log.warning("a call that a kill interrupted is still open: %s", error.message)
-                failure = failure or error
+                first_error = first_error or error
             else:
-                intents.end(number)
-        if strict and failure is not None:
-            raise failure
+                intents.end(intent_number)
+        if strict and first_error is not None:
+            raise first_error
 
     # -- in a thread ---------------------------------------------------------------------------
 
@@ -153,39 +155,47 @@ class OrderedFabric:
         devices.
         """
         if intent.partition:
-            present = reading.partitions.get(intent.partition, frozenset())
-            missing = frozenset(
-                d for d in intent.devices if d not in present or d in reading.disputed
+            present_devices = reading.partitions.get(intent.partition, frozenset())
+            missing_devices = frozenset(
+                device
+                for device in intent.devices
+                if device not in present_devices or device in reading.disputed
             )
-            if missing:
-                self._hardware.add(intent.partition, missing)
-            expected = {intent.partition: present | intent.devices}
+            if missing_devices:
+                self._hardware.add(intent.partition, missing_devices)
+            expected_members = {intent.partition: present_devices | intent.devices}
         else:
-            expected = {}
-            for name, members in reading.partitions.items():
-                leaving = members & intent.devices
-                disputed = {d for d in intent.devices if reading.disputed.get(d) == name}
-                if leaving or disputed:
-                    self._hardware.remove(name, leaving | disputed)
-                    expected[name] = members - leaving
-        self._confirm(intent, expected)
+            expected_members = {}
+            for partition_name, members in reading.partitions.items():
+                leaving_devices = members & intent.devices
+                disputed_devices = {
+                    device
+                    for device in intent.devices
+                    if reading.disputed.get(device) == partition_name
+                }
+                if leaving_devices or disputed_devices:
+                    self._hardware.remove(partition_name, leaving_devices | disputed_devices)
+                    expected_members[partition_name] = members - leaving_devices
+        self._confirm(intent, expected_members)
 
     def _confirm(
-        self, intent: FabricIntent, expected: Mapping[str, frozenset[FabricDevice]]
+        self, intent: FabricIntent, expected_members: Mapping[str, frozenset[FabricDevice]]
     ) -> None:
         problem = ""
         for _ in self._timing.pauses():
             reading = self._hardware.read(intent.devices)
-            self._withdraw(intent, reading)
+            self._give_back_contested(intent, reading)
             problem = next(
                 (
-                    f"partition {name} has {named_devices(present) or 'no devices'} instead of "
+                    f"partition {partition_name} has "
+                    f"{named_devices(present_devices) or 'no devices'} instead of "
                     f"{named_devices(members) or 'none'}"
-                    for name, members in expected.items()
-                    if (present := reading.partitions.get(name, frozenset())) != members
+                    for partition_name, members in expected_members.items()
+                    if (present_devices := reading.partitions.get(partition_name, frozenset()))
+                    != members
                 ),
                 "",
-            ) or ("" if _complete(intent, reading) else _doubt(intent, reading))
+            ) or ("" if _complete(intent, reading) else _outcome_problem(intent, reading))
             if not problem:
                 return
         raise Internal(
@@ -194,19 +204,20 @@ class OrderedFabric:
             would_work="look at the fabric's own view, and repeat the call",
         )
 
-    def _withdraw(self, intent: FabricIntent, reading: FabricReading) -> None:
+    def _give_back_contested(self, intent: FabricIntent, reading: FabricReading) -> None:
         """Give back devices that another party took between the reading and the change.
 
         This happens only with a fabric that refuses nothing. The other party's partition stays as
         it is.
         """
-        ours = reading.partitions.get(intent.partition, frozenset()) & intent.devices
-        contested = frozenset(device for device in ours if device in reading.foreign)
-        if contested:
-            self._hardware.remove(intent.partition, contested)
-            names = sorted({reading.foreign[device] for device in contested})
+        own_devices = reading.partitions.get(intent.partition, frozenset()) & intent.devices
+        contested_devices = frozenset(device for device in own_devices if device in reading.foreign)
+        if contested_devices:
+            self._hardware.remove(intent.partition, contested_devices)
+            foreign_partitions = sorted({reading.foreign[device] for device in contested_devices})
             raise WrongState(
-                f"{named_devices(contested)} was taken meanwhile by {', '.join(names)}",
+                f"{named_devices(contested_devices)} was taken meanwhile by "
+                f"{', '.join(foreign_partitions)}",
                 operation=_describe(intent),
                 would_work="whoever made that partition takes the devices out of it",
             )
@@ -214,57 +225,67 @@ class OrderedFabric:
 
 def _intent(partition: str, epoch: int, parts: FabricParts) -> FabricIntent:
     return FabricIntent(
-        partition, epoch, {name: sorted(indices) for name, indices in parts.items()}
+        partition, epoch, {machine: sorted(indices) for machine, indices in parts.items()}
     )
 
 
 def _describe(intent: FabricIntent) -> str:
-    names = named_devices(intent.devices)
-    return f"join partition {intent.partition}: {names}" if intent.partition else f"leave: {names}"
+    device_names = named_devices(intent.devices)
+    return (
+        f"join partition {intent.partition}: {device_names}"
+        if intent.partition
+        else f"leave: {device_names}"
+    )
 
 
 def _complete(intent: FabricIntent, reading: FabricReading) -> bool:
     """Return whether the fabric already shows the outcome of the call, beyond doubt."""
     if not intent.partition:
-        return all(intent.devices.isdisjoint(m) for m in reading.partitions.values()) and all(
+        return all(
+            intent.devices.isdisjoint(partition_devices)
+            for partition_devices in reading.partitions.values()
+        ) and all(
             reading.knows(device) and device not in reading.disputed for device in intent.devices
         )
     members = reading.partitions.get(intent.partition, frozenset())
-    return intent.devices <= members and not _doubt(intent, reading)
+    return intent.devices <= members and not _outcome_problem(intent, reading)
 
 
-def _doubt(intent: FabricIntent, reading: FabricReading) -> str:
+def _outcome_problem(intent: FabricIntent, reading: FabricReading) -> str:
     """Return why the fabric's own records do not show the call's outcome. Empty: they show it."""
     if not intent.partition:
         return "" if _complete(intent, reading) else "the devices are still in a partition"
     if problem := reading.doubts.get(intent.partition):
         return problem
-    return next((reading.ill[d] for d in sorted(intent.devices) if d in reading.ill), "")
+    return next(
+        (reading.ill[device] for device in sorted(intent.devices) if device in reading.ill), ""
+    )
 
 
 def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
     """Raise the error that forbids the call, if there is one. Nothing has been changed yet."""
-    unknown = {device for device in intent.devices if not reading.knows(device)}
-    if unknown:
+    unknown_devices = {device for device in intent.devices if not reading.knows(device)}
+    if unknown_devices:
         raise NotFound(
-            f"the fabric lists no device that is {named_devices(unknown)}",
+            f"the fabric lists no device that is {named_devices(unknown_devices)}",
             operation=_describe(intent),
             would_work="correct the inventory of the fabric, or wait until the machine is back",
         )
     if not intent.partition:
         return
-    for name, members in reading.partitions.items():
-        if name != intent.partition and (conflicting := members & intent.devices):
+    for partition_name, members in reading.partitions.items():
+        if partition_name != intent.partition and (conflicting_devices := members & intent.devices):
             raise WrongState(
-                f"{named_devices(conflicting)} is in partition {name}",
+                f"{named_devices(conflicting_devices)} is in partition {partition_name}",
                 operation=_describe(intent),
-                would_work=f"release partition {name} first",
+                would_work=f"release partition {partition_name} first",
             )
-    foreign = {device for device in intent.devices if device in reading.foreign}
-    if foreign:
-        names = sorted({reading.foreign[device] for device in foreign})
+    foreign_devices = {device for device in intent.devices if device in reading.foreign}
+    if foreign_devices:
+        foreign_partitions = sorted({reading.foreign[device] for device in foreign_devices})
         raise WrongState(
-            f"{named_devices(foreign)} is in {', '.join(names)}, which is not Podwright's",
+            f"{named_devices(foreign_devices)} is in {', '.join(foreign_partitions)}, which is not "
+            "Podwright's",
             operation=_describe(intent),
             would_work="whoever made that partition takes the devices out of it",
         )
@@ -272,7 +293,7 @@ def _refuse(intent: FabricIntent, reading: FabricReading) -> None:
         raise WrongState(
             problem, operation=_describe(intent), would_work="correct the fabric's inventory"
         )
-    present = reading.partitions.get(intent.partition, frozenset())
-    for device in sorted(intent.devices - present):
+    present_devices = reading.partitions.get(intent.partition, frozenset())
+    for device in sorted(intent.devices - present_devices):
         if problem := reading.ill.get(device):
             raise Unavailable(f"{device} cannot be joined: {problem}", operation=_describe(intent))

@@ -41,15 +41,15 @@ class Racks:
 
     def settle(self) -> None:
         """See `FabricHardware.settle`."""
-        ours = {
-            p.ID
-            for p in self._nmx.partitions()
-            if p.Name.startswith(PREFIX) or p.PartitionID == DEFAULT_PARTITION
+        own_partition_ids = {
+            partition.ID
+            for partition in self._nmx.partitions()
+            if partition.Name.startswith(PREFIX) or partition.PartitionID == DEFAULT_PARTITION
         }
 
         def concerns(operation: NmxOperation) -> bool:
-            name = (operation.Request.Body or {}).get("Name", "")
-            return operation.target in ours or str(name).startswith(PREFIX)
+            partition_name = (operation.Request.Body or {}).get("Name", "")
+            return operation.target in own_partition_ids or str(partition_name).startswith(PREFIX)
 
         self._nmx.wait_while(concerns)
 
@@ -62,28 +62,35 @@ class Racks:
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
-        view = self._view(devices)
-        gpus = [view.gpu(device) for device in sorted(devices)]
-        for listed in view.partitions:
-            if listed.PartitionID == DEFAULT_PARTITION and any(
-                device in devices for _, device in view.members(listed)
+        nmx_view = self._view(devices)
+        gpus = [nmx_view.gpu(device) for device in sorted(devices)]
+        for nmx_partition in nmx_view.partitions:
+            if nmx_partition.PartitionID == DEFAULT_PARTITION and any(
+                device in devices for _, device in nmx_view.members(nmx_partition)
             ):
-                self._without(view, listed, devices)
-        present = next((p for p in view.partitions if p.Name == PREFIX + partition), None)
-        if present is None:
+                self._without(nmx_view, nmx_partition, devices)
+        existing = next(
+            (
+                candidate
+                for candidate in nmx_view.partitions
+                if candidate.Name == PREFIX + partition
+            ),
+            None,
+        )
+        if existing is None:
             self._nmx.create(PREFIX + partition, [_written(gpu, by_place=False) for gpu in gpus])
             return
-        members = present.Members or []
-        by_place = any(isinstance(member, NmxPlace) for member in members)
-        added = [_written(gpu, by_place=by_place) for gpu in gpus]
-        self._nmx.update(present.ID, list(dict.fromkeys([*members, *added])))
+        members = existing.Members or []
+        by_location = any(isinstance(member, NmxPlace) for member in members)
+        added_members = [_written(gpu, by_place=by_location) for gpu in gpus]
+        self._nmx.update(existing.ID, list(dict.fromkeys([*members, *added_members])))
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`."""
-        view = self._view(devices)
-        for listed in view.partitions:
-            if listed.Name == PREFIX + partition:
-                self._without(view, listed, devices)
+        nmx_view = self._view(devices)
+        for nmx_partition in nmx_view.partitions:
+            if nmx_partition.Name == PREFIX + partition:
+                self._without(nmx_view, nmx_partition, devices)
 
     def _view(self, devices: Iterable[FabricDevice]) -> NmxView:
         return NmxView(self._nmx, self._inventory, {device.machine for device in devices})
@@ -92,9 +99,11 @@ class Racks:
         self, nmx_view: NmxView, partition: NmxPartition, devices: frozenset[FabricDevice]
     ) -> None:
         """Take devices out of a partition. Members that match no device stay in it."""
-        rest = [member for member, device in nmx_view.members(partition) if device not in devices]
-        if rest:
-            self._nmx.update(partition.ID, rest)
+        remaining_members = [
+            member for member, device in nmx_view.members(partition) if device not in devices
+        ]
+        if remaining_members:
+            self._nmx.update(partition.ID, remaining_members)
         elif partition.PartitionID == DEFAULT_PARTITION:
             self._nmx.update(partition.ID, [])
         else:

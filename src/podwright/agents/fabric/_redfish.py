@@ -19,7 +19,7 @@ from podwright.errors import Internal, PodwrightError, Unavailable
 
 ROOT = "/redfish/v1"
 _SESSIONS = f"{ROOT}/SessionService/Sessions"
-_UNDER_WAY = ("New", "Starting", "Running", "Pending", "Stopping", "Suspended", "Interrupted")
+_RUNNING_STATES = ("New", "Starting", "Running", "Pending", "Stopping", "Suspended", "Interrupted")
 
 
 class RedfishResource(NamedTuple):
@@ -29,18 +29,26 @@ class RedfishResource(NamedTuple):
     document: Mapping[str, Any]
     tag: str
 
-    def links(self, *names: str) -> list[str]:
+    def links(self, *property_names: str) -> list[str]:
         """Return the paths in a property of references; none when it is absent or null."""
-        value: Any = self.document
-        for name in names:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if value is None:
+        property_value: Any = self.document
+        for property_name in property_names:
+            property_value = (
+                property_value.get(property_name) if isinstance(property_value, Mapping) else None
+            )
+        if property_value is None:
             return []
-        if not isinstance(value, list):
-            raise _off_schema(self.path, f"{'.'.join(names)} is not a list")
-        paths = [entry.get("@odata.id") for entry in value if isinstance(entry, Mapping)]
-        if len(paths) != len(value) or not all(isinstance(path, str) for path in paths):
-            raise _off_schema(self.path, f"{'.'.join(names)} has an entry without @odata.id")
+        if not isinstance(property_value, list):
+            raise _schema_error(self.path, f"{'.'.join(property_names)} is not a list")
+        paths = [
+            reference.get("@odata.id")
+            for reference in property_value
+            if isinstance(reference, Mapping)
+        ]
+        if len(paths) != len(property_value) or not all(isinstance(path, str) for path in paths):
+            raise _schema_error(
+                self.path, f"{'.'.join(property_names)} has an entry without @odata.id"
+            )
         return [str(path) for path in paths]
 
 
@@ -72,22 +80,22 @@ class Redfish:
         document = answer.document()
         if answer.status != 200 or not isinstance(document, Mapping):
             raise _refused("GET", path, answer)
-        tag = answer.headers.get("etag") or str(document.get("@odata.etag") or "")
-        return RedfishResource(path, document, tag)
+        etag = answer.headers.get("etag") or str(document.get("@odata.etag") or "")
+        return RedfishResource(path, document, etag)
 
-    def members(self, path: str) -> list[RedfishResource]:
+    def members(self, collection_path: str) -> list[RedfishResource]:
         """Return the members of a collection, over all its pages."""
         resources: list[RedfishResource] = []
-        page: str | None = path
-        while page:
-            collection = self.get(page)
+        page_path: str | None = collection_path
+        while page_path:
+            collection = self.get(page_path)
             if collection is None:
-                raise Internal(f"the Redfish service has no {page}")
-            for member in collection.links("Members"):
-                if (resource := self.get(member)) is not None:
+                raise Internal(f"the Redfish service has no {page_path}")
+            for member_path in collection.links("Members"):
+                if (resource := self.get(member_path)) is not None:
                     resources.append(resource)
-            following = collection.document.get("Members@odata.nextLink")
-            page = following if isinstance(following, str) and following != page else None
+            next_page = collection.document.get("Members@odata.nextLink")
+            page_path = next_page if isinstance(next_page, str) and next_page != page_path else None
         return resources
 
     def change(self, method: str, path: str, body: Any = None, tag: str = "") -> None:
@@ -107,60 +115,60 @@ class Redfish:
         elif not 200 <= answer.status < 300:
             raise _refused(method, path, answer)
 
-    def wait_for_tasks(self, concerning: str) -> None:
+    def wait_for_tasks(self, resource_path: str) -> None:
         """Wait until no task works on a resource below this path.
 
         Returns at once when the service lists no tasks.
         """
-        tasks = f"{ROOT}/TaskService/Tasks"
-        working: list[RedfishResource] = []
+        tasks_path = f"{ROOT}/TaskService/Tasks"
+        running_tasks: list[RedfishResource] = []
         for _ in self._timing.pauses():
-            if self.get(tasks) is None:
+            if self.get(tasks_path) is None:
                 return
-            working = [
+            running_tasks = [
                 task
-                for task in self.members(tasks)
-                if task.document.get("TaskState") in _UNDER_WAY
-                and _target(task.document).startswith(concerning)
+                for task in self.members(tasks_path)
+                if task.document.get("TaskState") in _RUNNING_STATES
+                and _task_target(task.document).startswith(resource_path)
             ]
-            if not working:
+            if not running_tasks:
                 return
         raise Unavailable(
-            f"the Redfish service has not ended {working[0].path} "
+            f"the Redfish service has not ended {running_tasks[0].path} "
             f"within {self._timing.patience:g} s"
         )
 
     def close(self) -> None:
         """End the session."""
-        session, proof = self._session, self._proof()
+        session_path, auth_headers = self._session, self._proof()
         self._session = self._token = ""
-        if session:
+        if session_path:
             try:
-                self._transport.request("DELETE", session, None, proof)
+                self._transport.request("DELETE", session_path, None, auth_headers)
             except PodwrightError:
                 return  # the session ends by itself, after the service's own time
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _follow(self, answer: HttpAnswer, request: str) -> None:
-        monitor = _local(answer.headers.get("location", ""))
-        if not monitor:
-            raise Internal(f"the Redfish service answers {request} with 202 and no Location")
+    def _follow(self, answer: HttpAnswer, request_line: str) -> None:
+        monitor_path = _local(answer.headers.get("location", ""))
+        if not monitor_path:
+            raise Internal(f"the Redfish service answers {request_line} with 202 and no Location")
         self._listen()
-        state: Any = None
+        task_state: Any = None
         for _ in self._timing.pauses():
-            answer = self._request("GET", monitor)
+            answer = self._request("GET", monitor_path)
             document = answer.document()
-            state = document.get("TaskState") if isinstance(document, Mapping) else None
-            if answer.status == 202 or (answer.status == 200 and state in _UNDER_WAY):
+            task_state = document.get("TaskState") if isinstance(document, Mapping) else None
+            if answer.status == 202 or (answer.status == 200 and task_state in _RUNNING_STATES):
                 self._timing.sleep(_seconds(answer.headers.get("retry-after", "")))
                 continue
-            if 200 <= answer.status < 300 and state in (None, "Completed"):
+            if 200 <= answer.status < 300 and task_state in (None, "Completed"):
                 return
-            raise _refused(request.partition(" ")[0], monitor, answer)
+            raise _refused(request_line.partition(" ")[0], monitor_path, answer)
         raise Unavailable(
-            f"the Redfish service has not ended {monitor} "
-            f"within {self._timing.patience:g} s: {state}"
+            f"the Redfish service has not ended {monitor_path} "
+            f"within {self._timing.patience:g} s: {task_state}"
         )
 
     def _listen(self) -> None:
@@ -168,11 +176,11 @@ class Redfish:
         them.
         """
         try:
-            service = self.get(f"{ROOT}/EventService")
+            event_service = self.get(f"{ROOT}/EventService")
         except PodwrightError:
             return  # polling continues without events
-        if service is not None:
-            self._events.listen(service.document.get("ServerSentEventUri"), self._proof())
+        if event_service is not None:
+            self._events.listen(event_service.document.get("ServerSentEventUri"), self._proof())
 
     def _request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -191,8 +199,8 @@ class Redfish:
         return {"X-Auth-Token": self._token} if self._token else {}
 
     def _open_session(self, login: tuple[str, str]) -> None:
-        body = {"UserName": login[0], "Password": login[1]}
-        answer = self._transport.request("POST", _SESSIONS, body)
+        credentials = {"UserName": login[0], "Password": login[1]}
+        answer = self._transport.request("POST", _SESSIONS, credentials)
         token = answer.headers.get("x-auth-token", "")
         if answer.status not in (200, 201) or not token:
             raise Internal(
@@ -204,7 +212,7 @@ class Redfish:
         self._token, self._session = token, _local(answer.headers.get("location", ""))
 
 
-def _target(task: Mapping[str, Any]) -> str:
+def _task_target(task: Mapping[str, Any]) -> str:
     payload = task.get("Payload")
     return str(payload.get("TargetUri") or "") if isinstance(payload, Mapping) else ""
 
@@ -218,14 +226,14 @@ def _seconds(retry_after: str) -> float:
     return min(float(retry_after), 10.0) if retry_after.isdecimal() else 0.0
 
 
-def _off_schema(path: str, problem: str) -> Internal:
+def _schema_error(path: str, problem: str) -> Internal:
     return Internal(f"the Redfish service answers {path} against its schema: {problem}")
 
 
 def _refused(method: str, path: str, answer: HttpAnswer) -> Internal:
     document = answer.document()
-    error = document.get("error") if isinstance(document, Mapping) else None
-    reason = str(error.get("message") or "") if isinstance(error, Mapping) else ""
+    error_object = document.get("error") if isinstance(document, Mapping) else None
+    reason = str(error_object.get("message") or "") if isinstance(error_object, Mapping) else ""
     return Internal(
         f"the Redfish service refuses {method} {path}: {answer.status}"
         f"{f', {reason}' if reason else ''}"

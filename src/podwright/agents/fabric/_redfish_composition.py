@@ -16,7 +16,7 @@ from podwright.agents._fabric_driver import FabricDevice
 from podwright.agents.fabric._fabric_hardware import FabricReading
 from podwright.agents.fabric._identities import FabricInventory
 from podwright.agents.fabric._redfish import ROOT, Redfish, RedfishResource
-from podwright.agents.fabric._redfish_zones import RedfishZones, critical
+from podwright.agents.fabric._redfish_zones import RedfishZones, critical_problem
 from podwright.errors import NotFound
 
 COMPOSITION = f"{ROOT}/CompositionService"
@@ -24,7 +24,7 @@ _SYSTEMS = f"{ROOT}/Systems"
 #: The types of a resource block (ResourceBlock.v1, ResourceBlockType) that can stand for a host.
 _HOSTS = ("Compute", "ComputerSystem")
 #: The states of a resource block (CompositionState) in which it cannot be composed.
-_BROKEN = ("Failed", "Unavailable")
+_UNUSABLE_STATES = ("Failed", "Unavailable")
 
 
 class RedfishComposition(RedfishZones):
@@ -47,15 +47,19 @@ class RedfishComposition(RedfishZones):
         A block also names the systems that it is in. A system that is not in the list of systems
         belongs to another party.
         """
-        wanted = list(devices)
-        reading = super().read(wanted)
-        listed = {system.path for system in self._zones()}
+        wanted_devices = list(devices)
+        reading = super().read(wanted_devices)
+        listed_paths = {system.path for system in self._zones()}
         foreign = dict(reading.foreign)
         for device in reading.free:
-            block = self._endpoint(device)
-            for path in block.links("Links", "ComputerSystems") if block is not None else ():
-                if path not in listed:
-                    foreign[device] = f"system {path}"
+            resource_block = self._endpoint(device)
+            for system_path in (
+                resource_block.links("Links", "ComputerSystems")
+                if resource_block is not None
+                else ()
+            ):
+                if system_path not in listed_paths:
+                    foreign[device] = f"system {system_path}"
         return replace(reading, foreign=foreign, free=reading.free - foreign.keys())
 
     def _zones(self) -> list[RedfishResource]:
@@ -67,38 +71,46 @@ class RedfishComposition(RedfishZones):
 
     def _create(self, title: str, endpoints: list[str]) -> None:
         request = {"Id": title, "Name": title, **self._links(endpoints)}
-        target = self._compose_target()
-        if not target:
+        compose_path = self._compose_path()
+        if not compose_path:
             self._service.change("POST", _SYSTEMS, request)
             return
         stanza = {"StanzaType": "ComposeSystem", "StanzaId": title, "Request": request}
         manifest = {"Description": title, "Expand": "None", "Stanzas": [stanza]}
-        body = {"RequestFormat": "Manifest", "RequestType": "Apply", "Manifest": manifest}
-        self._service.change("POST", target, body)
+        manifest_request = {
+            "RequestFormat": "Manifest",
+            "RequestType": "Apply",
+            "Manifest": manifest,
+        }
+        self._service.change("POST", compose_path, manifest_request)
 
-    def _compose_target(self) -> str:
+    def _compose_path(self) -> str:
         """Return the address of the Compose action; empty when it is not offered."""
-        service = self._service.get(COMPOSITION)
-        if service is None:
+        composition_service = self._service.get(COMPOSITION)
+        if composition_service is None:
             raise NotFound(f"the Redfish service has no {COMPOSITION}")
-        actions = service.document.get("Actions")
+        actions = composition_service.document.get("Actions")
         action = actions.get("#CompositionService.Compose") if isinstance(actions, Mapping) else {}
-        target = action.get("target") if isinstance(action, Mapping) else None
-        return target if isinstance(target, str) else ""
+        target_path = action.get("target") if isinstance(action, Mapping) else None
+        return target_path if isinstance(target_path, str) else ""
 
-    def _unfit(self, member: RedfishResource, kinds: tuple[str, ...]) -> str:
-        listed = member.document.get("ResourceBlockType")
-        types = {str(kind) for kind in listed} if isinstance(listed, list) else set()
-        if not types and (member.links("Processors") or member.links("ComputerSystems")):
-            types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
-        if "RootComplex" in kinds and not types & set(_HOSTS):
-            return f"{member.path} is {sorted(types) or 'of no named type'}, and not a host"
+    def _unfit(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
+        listed_types = member.document.get("ResourceBlockType")
+        block_types = (
+            {str(block_type) for block_type in listed_types}
+            if isinstance(listed_types, list)
+            else set()
+        )
+        if not block_types and (member.links("Processors") or member.links("ComputerSystems")):
+            block_types = {"Compute"}  # some services leave the type out, as DMTF's emulator does
+        if "RootComplex" in allowed_types and not block_types & set(_HOSTS):
+            return f"{member.path} is {sorted(block_types) or 'of no named type'}, and not a host"
         composition_status = member.document.get("CompositionStatus")
-        state = (
+        composition_state = (
             composition_status.get("CompositionState")
             if isinstance(composition_status, Mapping)
             else None
         )
-        if state in _BROKEN:
-            return f"the composition state of {member.path} is {state}"
-        return critical(member)
+        if composition_state in _UNUSABLE_STATES:
+            return f"the composition state of {member.path} is {composition_state}"
+        return critical_problem(member)

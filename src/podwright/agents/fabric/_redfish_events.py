@@ -36,23 +36,27 @@ class RedfishEvents:
 
     def __init__(self, transport: object) -> None:
         self._transport = transport
-        self._arrived = threading.Event()
+        self._event_arrived = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def listen(self, uri: object, headers: dict[str, str]) -> None:
+    def listen(self, stream_uri: object, headers: dict[str, str]) -> None:
         """Read the stream at this address from now on, unless it is read already.
 
         Only its path is used: the host in it is the service's or nobody's.
         """
         if self._thread is not None and self._thread.is_alive():
             return
-        if not isinstance(uri, str) or not uri or not isinstance(self._transport, EventTransport):
+        if (
+            not isinstance(stream_uri, str)
+            or not stream_uri
+            or not isinstance(self._transport, EventTransport)
+        ):
             return
-        parts = urlsplit(uri)
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        arguments = self._transport, path, headers
+        uri_parts = urlsplit(stream_uri)
+        stream_path = f"{uri_parts.path}?{uri_parts.query}" if uri_parts.query else uri_parts.path
+        reader_arguments = self._transport, stream_path, headers
         self._thread = threading.Thread(
-            target=self._read, args=arguments, name="redfish-events", daemon=True
+            target=self._read, args=reader_arguments, name="redfish-events", daemon=True
         )
         self._thread.start()
 
@@ -63,14 +67,14 @@ class RedfishEvents:
         if self._thread is None or not self._thread.is_alive():
             sleep(seconds)
             return
-        self._arrived.wait(seconds)
-        self._arrived.clear()
+        self._event_arrived.wait(seconds)
+        self._event_arrived.clear()
 
-    def _read(self, transport: EventTransport, path: str, headers: dict[str, str]) -> None:
+    def _read(self, transport: EventTransport, stream_path: str, headers: dict[str, str]) -> None:
         try:
-            for line in transport.lines(path, headers):
+            for line in transport.lines(stream_path, headers):
                 if line.startswith(b"data:"):
-                    self._arrived.set()
+                    self._event_arrived.set()
         except PodwrightError as error:
             _log.info("the Redfish service's events end: %s", error.message)
-        self._arrived.set()
+        self._event_arrived.set()

@@ -51,75 +51,102 @@ class RedfishZones:
 
     def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
         """See `FabricHardware.read`."""
-        wanted = list(devices)
-        device_of = self._device_of({device.machine for device in wanted})
-        endpoints = {device: self._endpoint(device) for device in wanted}
+        wanted_devices = list(devices)
+        device_by_path = self._device_of({device.machine for device in wanted_devices})
+        endpoints = {device: self._endpoint(device) for device in wanted_devices}
         partitions: dict[str, frozenset[FabricDevice]] = {}
         foreign: dict[FabricDevice, str] = {}
         doubts: dict[str, str] = {}
-        listed: dict[FabricDevice, str] = {}
-        owned: dict[str, str] = {}
+        zone_by_device: dict[FabricDevice, str] = {}
+        partition_by_zone: dict[str, str] = {}
         for zone in self._zones():
             title = str(zone.document.get("Name") or "")
-            paths = zone.links("Links", self.link)
-            members = {device_of[path] for path in paths if path in device_of}
-            name, place = self._owner(zone)
+            member_paths = zone.links("Links", self.link)
+            members = {device_by_path[path] for path in member_paths if path in device_by_path}
+            partition_name, machine_or_host = self._owner(zone)
             for device in members:
-                if device in listed:
-                    text = f"{device} is in {self.noun}s {listed[device]} and {zone.path}"
-                    doubts.update(dict.fromkeys({owned[listed[device]], name}, text))
-                listed[device] = zone.path
-            owned[zone.path] = name
-            if not place:
+                if device in zone_by_device:
+                    conflict = (
+                        f"{device} is in {self.noun}s {zone_by_device[device]} and {zone.path}"
+                    )
+                    doubts.update(
+                        dict.fromkeys(
+                            {partition_by_zone[zone_by_device[device]], partition_name}, conflict
+                        )
+                    )
+                zone_by_device[device] = zone.path
+            partition_by_zone[zone.path] = partition_name
+            if not machine_or_host:
                 foreign.update(dict.fromkeys(members, f"{self.noun} {title or zone.path}"))
                 continue
-            if problem := self._misplaced(zone, place, members):
-                doubts[name] = problem
-            partitions[name] = partitions.get(name, frozenset()) | members
-        free = {d for d, endpoint in endpoints.items() if endpoint is not None} - listed.keys()
-        ill = {
+            if problem := self._misplaced(zone, machine_or_host, members):
+                doubts[partition_name] = problem
+            partitions[partition_name] = partitions.get(partition_name, frozenset()) | members
+        free_devices = {
+            endpoint_device
+            for endpoint_device, endpoint in endpoints.items()
+            if endpoint is not None
+        } - zone_by_device.keys()
+        unfit_devices = {
             device: problem
             for device, endpoint in endpoints.items()
             if endpoint is not None and (problem := self._unfit(endpoint, _DEVICES))
         }
         doubts.pop("", None)
-        return FabricReading(partitions, foreign, frozenset(free), doubts, ill=ill)
+        return FabricReading(
+            partitions, foreign, frozenset(free_devices), doubts, ill=unfit_devices
+        )
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
         # Two partitions may have zones of one name, so zones are told apart by their hosts as well.
-        zones = {self._owner(zone): zone for zone in self._zones()}
-        name, attached, host = partition.partition("@")
-        by_place: dict[str, list[FabricDevice]] = {}
+        zone_by_owner = {self._owner(zone): zone for zone in self._zones()}
+        partition_name, is_attached, host = partition.partition("@")
+        devices_by_host: dict[str, list[FabricDevice]] = {}
         for device in sorted(devices):
-            if attached and not self._inventory.pooled(device.machine):
+            if is_attached and not self._inventory.pooled(device.machine):
                 raise Internal(f"{device} has a home, and is not attached to host {host}")
-            by_place.setdefault(host if attached else device.machine, []).append(device)
-        for place, joined in by_place.items():
-            added = [self._path(device) for device in joined]
-            if (zone := zones.get((partition, place))) is None:
+            devices_by_host.setdefault(host if is_attached else device.machine, []).append(device)
+        for machine_or_host, joined_devices in devices_by_host.items():
+            added_paths = [self._path(device) for device in joined_devices]
+            if (zone := zone_by_owner.get((partition, machine_or_host))) is None:
                 self._create(
-                    f"{ZONE_PREFIX}{name}-{place}", [self._host_endpoint_path(place), *added]
+                    f"{ZONE_PREFIX}{partition_name}-{machine_or_host}",
+                    [self._host_endpoint_path(machine_or_host), *added_paths],
                 )
             else:
-                present = zone.links("Links", self.link)
-                self._write(zone, [*present, *(path for path in added if path not in present)])
+                present_paths = zone.links("Links", self.link)
+                self._write(
+                    zone,
+                    [
+                        *present_paths,
+                        *(
+                            endpoint_path
+                            for endpoint_path in added_paths
+                            if endpoint_path not in present_paths
+                        ),
+                    ],
+                )
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`."""
-        leaving = {self._path(device) for device in devices}
+        leaving_paths = {self._path(device) for device in devices}
         for zone in self._zones():
-            name, place = self._owner(zone)
-            if name != partition or not place:
+            partition_name, machine_or_host = self._owner(zone)
+            if partition_name != partition or not machine_or_host:
                 continue
-            present = zone.links("Links", self.link)
-            rest = [path for path in present if path not in leaving]
-            if rest == present:
+            present_paths = zone.links("Links", self.link)
+            remaining_paths = [
+                endpoint_path
+                for endpoint_path in present_paths
+                if endpoint_path not in leaving_paths
+            ]
+            if remaining_paths == present_paths:
                 continue
-            if rest == [self._inventory.host(place)] or not rest:
+            if remaining_paths == [self._inventory.host(machine_or_host)] or not remaining_paths:
                 self._service.change("DELETE", zone.path, tag=zone.tag)
             else:
-                self._write(zone, rest)
+                self._write(zone, remaining_paths)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -137,35 +164,51 @@ class RedfishZones:
         }
         self._service.change("POST", self._zones_path, body)
 
-    def _write(self, zone: RedfishResource, endpoints: list[str]) -> None:
+    def _write(self, zone: RedfishResource, endpoint_paths: list[str]) -> None:
         """Set the endpoints of a zone: by its actions if it offers them, else by PATCH."""
-        present = zone.links("Links", self.link)
-        for name, changed in (
-            ("#Zone.AddEndpoint", [path for path in endpoints if path not in present]),
-            ("#Zone.RemoveEndpoint", [path for path in present if path not in endpoints]),
+        present_paths = zone.links("Links", self.link)
+        for action_name, changed_paths in (
+            (
+                "#Zone.AddEndpoint",
+                [
+                    endpoint_path
+                    for endpoint_path in endpoint_paths
+                    if endpoint_path not in present_paths
+                ],
+            ),
+            (
+                "#Zone.RemoveEndpoint",
+                [
+                    endpoint_path
+                    for endpoint_path in present_paths
+                    if endpoint_path not in endpoint_paths
+                ],
+            ),
         ):
             actions = zone.document.get("Actions")
-            action = actions.get(name) if isinstance(actions, Mapping) else None
-            target = action.get("target") if isinstance(action, Mapping) else None
-            if not changed:
+            action = actions.get(action_name) if isinstance(actions, Mapping) else None
+            action_path = action.get("target") if isinstance(action, Mapping) else None
+            if not changed_paths:
                 continue
-            if not isinstance(target, str):
-                self._service.change("PATCH", zone.path, self._links(endpoints), zone.tag)
+            if not isinstance(action_path, str):
+                self._service.change("PATCH", zone.path, self._links(endpoint_paths), zone.tag)
                 return
-            for path in changed:
-                self._act(target, zone.path, path)
+            for endpoint_path in changed_paths:
+                self._act(action_path, zone.path, endpoint_path)
 
-    def _act(self, target: str, zone_path: str, path: str) -> None:
+    def _act(self, action_path: str, zone_path: str, endpoint_path: str) -> None:
         """Send one action on one endpoint, with the tags that both resources have now."""
-        zone, endpoint = self._service.get(zone_path), self._service.get(path)
+        zone, endpoint = self._service.get(zone_path), self._service.get(endpoint_path)
         if zone is None or endpoint is None:
-            raise NotFound(f"the Redfish service has no {path if zone else zone_path} any more")
-        body: dict[str, Any] = {"Endpoint": {"@odata.id": path}}
+            raise NotFound(
+                f"the Redfish service has no {endpoint_path if zone else zone_path} any more"
+            )
+        action_body: dict[str, Any] = {"Endpoint": {"@odata.id": endpoint_path}}
         if zone.tag:
-            body["ZoneETag"] = zone.tag
+            action_body["ZoneETag"] = zone.tag
         if endpoint.tag:
-            body["EndpointETag"] = endpoint.tag
-        self._service.change("POST", target, body)
+            action_body["EndpointETag"] = endpoint.tag
+        self._service.change("POST", action_path, action_body)
 
     # -- identities ------------------------------------------------------------------------------
 
@@ -173,21 +216,23 @@ class RedfishZones:
         return self._inventory.identity(device).name
 
     def _device_of(self, machines: set[str]) -> dict[str, FabricDevice]:
-        known = self._inventory.devices(sorted(machines))
-        return {identity.name: device for device, identity in known}
+        listed_devices = self._inventory.devices(sorted(machines))
+        return {identity.name: device for device, identity in listed_devices}
 
     def _endpoint(self, device: FabricDevice) -> RedfishResource | None:
         return self._service.get(self._path(device))
 
-    def _host_endpoint_path(self, place: str) -> str:
+    def _host_endpoint_path(self, machine_or_host: str) -> str:
         """Return the path of the endpoint of a host. Raises Internal when it is of another kind."""
-        path = self._inventory.host(place)
+        path = self._inventory.host(machine_or_host)
         endpoint = self._service.get(path)
         if endpoint is None:
-            raise NotFound(f"the Redfish service has no endpoint {path} of the host of {place}")
+            raise NotFound(
+                f"the Redfish service has no endpoint {path} of the host of {machine_or_host}"
+            )
         if problem := self._unfit(endpoint, (_HOST,)):
-            noun = "host" if place in self.hosts else "the host of machine"
-            raise Internal(f"{noun} {place} cannot be used: {problem}")
+            noun = "host" if machine_or_host in self.hosts else "the host of machine"
+            raise Internal(f"{noun} {machine_or_host} cannot be used: {problem}")
         return path
 
     def _owner(self, zone: RedfishResource) -> tuple[str, str]:
@@ -196,45 +241,59 @@ class RedfishZones:
         Names of partitions and places may contain hyphens, so the host in the zone decides where
         the name divides.
         """
-        title = str(zone.document.get("Name") or "")
-        text = title.removeprefix(ZONE_PREFIX)
-        able = [
-            place
-            for place in (*self._inventory.machines(), *self.hosts)
-            if not self._inventory.pooled(place)
-            and text.endswith(f"-{place}")
-            and len(text) > len(place) + 1
+        zone_name = str(zone.document.get("Name") or "")
+        unprefixed_name = zone_name.removeprefix(ZONE_PREFIX)
+        candidates = [
+            machine_or_host
+            for machine_or_host in (*self._inventory.machines(), *self.hosts)
+            if not self._inventory.pooled(machine_or_host)
+            and unprefixed_name.endswith(f"-{machine_or_host}")
+            and len(unprefixed_name) > len(machine_or_host) + 1
         ]
-        if not able or text == title:
+        if not candidates or unprefixed_name == zone_name:
             return "", ""
-        present = zone.links("Links", self.link)
-        sure = [place for place in able if self._inventory.host(place) in present]
-        place = max(sure or able, key=len)
-        name = text[: -len(place) - 1]
-        return attached_name(name, place) if place in self.hosts else name, place
+        present_paths = zone.links("Links", self.link)
+        confirmed = [
+            machine_or_host
+            for machine_or_host in candidates
+            if self._inventory.host(machine_or_host) in present_paths
+        ]
+        machine_or_host = max(confirmed or candidates, key=len)
+        partition_name = unprefixed_name[: -len(machine_or_host) - 1]
+        return attached_name(
+            partition_name, machine_or_host
+        ) if machine_or_host in self.hosts else partition_name, machine_or_host
 
-    def _misplaced(self, zone: RedfishResource, place: str, members: set[FabricDevice]) -> str:
+    def _misplaced(
+        self, zone: RedfishResource, machine_or_host: str, members: set[FabricDevice]
+    ) -> str:
         """Return how a zone of Podwright's differs from those that this driver makes. Empty: it
         does not.
         """
-        if place in self.hosts:
-            strangers = {d for d in members if not self._inventory.pooled(d.machine)}
+        if machine_or_host in self.hosts:
+            foreign_devices = {
+                member for member in members if not self._inventory.pooled(member.machine)
+            }
         else:
-            strangers = {device for device in members if device.machine != place}
-        if strangers:
-            return f"{self.noun} {zone.path} of {place} has {min(strangers)}"
-        allowed = {self._path(device) for device in members} | {self._inventory.host(place)}
-        unknown = set(zone.links("Links", self.link)) - allowed
-        if unknown:
-            return f"{self.noun} {zone.path} has the unknown member {min(unknown)}"
-        if self._inventory.host(place) not in zone.links("Links", self.link):
+            foreign_devices = {device for device in members if device.machine != machine_or_host}
+        if foreign_devices:
+            return f"{self.noun} {zone.path} of {machine_or_host} has {min(foreign_devices)}"
+        allowed_paths = {self._path(device) for device in members} | {
+            self._inventory.host(machine_or_host)
+        }
+        unknown_paths = set(zone.links("Links", self.link)) - allowed_paths
+        if unknown_paths:
+            return f"{self.noun} {zone.path} has the unknown member {min(unknown_paths)}"
+        if self._inventory.host(machine_or_host) not in zone.links("Links", self.link):
             return f"{self.noun} {zone.path} has not the endpoint of its host"
         return ""
 
-    def _links(self, members: list[str]) -> dict[str, Any]:
-        return {"Links": {self.link: [{"@odata.id": path} for path in members]}}
+    def _links(self, endpoint_paths: list[str]) -> dict[str, Any]:
+        return {
+            "Links": {self.link: [{"@odata.id": endpoint_path} for endpoint_path in endpoint_paths]}
+        }
 
-    def _unfit(self, member: RedfishResource, kinds: tuple[str, ...]) -> str:
+    def _unfit(self, member: RedfishResource, allowed_types: tuple[str, ...]) -> str:
         """Return why a member is of another kind, or in critical health. Empty: it is fit."""
         entities = member.document.get("ConnectedEntities")
         entity_types = {
@@ -242,13 +301,13 @@ class RedfishZones:
             for entity in (entities if isinstance(entities, list) else [])
             if isinstance(entity, Mapping)
         }
-        if not entity_types & set(kinds):
+        if not entity_types & set(allowed_types):
             return f"{member.path} is {sorted(map(str, entity_types)) or 'of no named type'}"
-        return critical(member)
+        return critical_problem(member)
 
 
-def critical(member: RedfishResource) -> str:
+def critical_problem(member: RedfishResource) -> str:
     """Return the problem of a resource that reports the health Critical; empty for every other."""
     status = member.document.get("Status")
-    bad = isinstance(status, Mapping) and status.get("Health") == "Critical"
-    return f"the health of {member.path} is Critical" if bad else ""
+    is_critical = isinstance(status, Mapping) and status.get("Health") == "Critical"
+    return f"the health of {member.path} is Critical" if is_critical else ""

@@ -45,17 +45,17 @@ class CgroupSocket:
             self._server.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reply, asker = "", _Asker(writer)
+        reply, connection = "", _AskingConnection(writer)
         try:
-            peer = peer_of(writer.get_extra_info("socket"))
-            self.visitors.enter(asker, peer.uid)
+            peer_process = peer_of(writer.get_extra_info("socket"))
+            self.visitors.enter(connection, peer_process.uid)
             async with asyncio.timeout(_PATIENCE):
-                line = await reader.readline()
-            asker.silent_since = float("inf")
-            if not line.endswith(b"\n"):
+                name_line = await reader.readline()
+            connection.silent_since = float("inf")
+            if not name_line.endswith(b"\n"):
                 raise InvalidRequest("the line with the partition's name did not end")
-            name = line.decode(errors="replace").rstrip("\n")
-            await self._machine.enter(name, peer.pid, peer.uid)
+            partition_name = name_line.decode(errors="replace").rstrip("\n")
+            await self._machine.enter(partition_name, peer_process.pid, peer_process.uid)
         except PodwrightError as error:
             reply = json.dumps(error.to_json())
         except (OSError, ValueError, TimeoutError, TooManyVisitors) as error:
@@ -66,7 +66,7 @@ class CgroupSocket:
                 Internal("the agent failed", would_work="its log says more").to_json()
             )
         finally:
-            self.visitors.gone(asker)
+            self.visitors.gone(connection)
         try:
             writer.write(f"{reply}\n".encode())
             await writer.drain()
@@ -76,7 +76,7 @@ class CgroupSocket:
             writer.close()
 
 
-class _Asker:
+class _AskingConnection:
     """A connection that has not sent its whole line yet."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

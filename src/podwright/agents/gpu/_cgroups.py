@@ -22,7 +22,7 @@ from podwright.hosts import DeviceCgroups
 from podwright.hosts.gpus import Gpu
 
 #: Of NVIDIA's device files, whose minor is the number in their names. They may be made late.
-_NVIDIA = 195
+_NVIDIA_MAJOR = 195
 #: Seconds that the processes of a launch that has just ended have to leave its group.
 _PATIENCE = 2.0
 
@@ -32,19 +32,19 @@ class Cgroups:
 
     def __init__(
         self,
-        groups: DeviceCgroups,
+        device_cgroups: DeviceCgroups,
         gpus: Sequence[Gpu],
         root: str = "/",
         *,
-        patience: float = _PATIENCE,
+        exit_patience: float = _PATIENCE,
     ) -> None:
-        self._groups = groups
+        self._groups = device_cgroups
         self._root = root
-        self._patience = patience
+        self._patience = exit_patience
         self._all = {gpu.uuid: gpu for gpu in gpus}
         self._own: dict[str, set[str]] = {}  # maps each group that was made or found to its GPUs
 
-    def try_out(self) -> None:
+    def check_supported(self) -> None:
         """Create and remove a group. Raises wire.InvalidRequest when this machine allows none."""
         try:
             self._groups.confine("try-out", (), ())
@@ -63,38 +63,41 @@ class Cgroups:
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
         if partition not in self._own and partition in self._groups.names():
-            self._must_be_empty(partition)
-        self._let(partition, self._own.get(partition, set()) | {gpu.uuid for gpu in gpus})
+            self._require_empty_group(partition)
+        self._allow_only(partition, self._own.get(partition, set()) | {gpu.uuid for gpu in gpus})
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
-        leaving = {gpu.uuid for gpu in gpus}
-        for name, own in list(self._own.items()):
-            if own & leaving:
-                self._let(name, own - leaving)
-                if not self._own[name]:
-                    del self._own[name]
-                    self._remove(name, self._patience)
+        leaving_uuids = {gpu.uuid for gpu in gpus}
+        for group_name, group_uuids in list(self._own.items()):
+            if group_uuids & leaving_uuids:
+                self._allow_only(group_name, group_uuids - leaving_uuids)
+                if not self._own[group_name]:
+                    del self._own[group_name]
+                    self._remove(group_name, self._patience)
 
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
-        wanted = {entry.partition: {gpu.uuid for gpu in entry.gpus} for entry in partitions}
-        existing = self._groups.names()
-        for name in existing:
-            if name not in wanted:
-                self._own.pop(name, None)
-                self._let(name, set())
-                del self._own[name]
-                self._remove(name, 0)
-        for name, own in wanted.items():
-            if name not in existing or self._own.get(name) != own:
-                self._let(name, own)
+        wanted_uuids = {
+            held_partition.partition: {gpu.uuid for gpu in held_partition.gpus}
+            for held_partition in partitions
+        }
+        existing_groups = self._groups.names()
+        for group_name in existing_groups:
+            if group_name not in wanted_uuids:
+                self._own.pop(group_name, None)
+                self._allow_only(group_name, set())
+                del self._own[group_name]
+                self._remove(group_name, 0)
+        for group_name, group_uuids in wanted_uuids.items():
+            if group_name not in existing_groups or self._own.get(group_name) != group_uuids:
+                self._allow_only(group_name, group_uuids)
         return {}
 
     def members(self, partition: str) -> list[int]:
         """Return the processes in a partition's group, if it has one."""
-        exists = partition in self._groups.names()
-        return self._groups.members(partition) if exists else []
+        group_exists = partition in self._groups.names()
+        return self._groups.members(partition) if group_exists else []
 
     def enter(self, partition: str, pid: int) -> None:
         """Move a process into the partition's group, and with it everything that it starts from now
@@ -108,49 +111,52 @@ class Cgroups:
                 f"{error.strerror}"
             ) from None
 
-    def _let(self, name: str, own: set[str]) -> None:
-        """Let the group open only these GPUs from now on. own: their UUIDs."""
-        allowed = self._numbers(self._all[uuid] for uuid in own)
+    def _allow_only(self, group_name: str, allowed_uuids: set[str]) -> None:
+        """Let the group open only these GPUs from now on. allowed_uuids: their UUIDs."""
+        allowed_numbers = self._numbers(self._all[uuid] for uuid in allowed_uuids)
         try:
-            self._groups.confine(name, self._numbers(self._all.values()) - allowed, allowed)
+            self._groups.confine(
+                group_name, self._numbers(self._all.values()) - allowed_numbers, allowed_numbers
+            )
         except OSError as error:
             raise Internal(
-                f"the device cgroup of partition {name} cannot be made: {error.strerror}",
+                f"the device cgroup of partition {group_name} cannot be made: {error.strerror}",
                 would_work="run the agent as root, or with other guards",
             ) from None
-        self._own[name] = own
+        self._own[group_name] = allowed_uuids
 
-    def _remove(self, name: str, patience: float) -> None:
-        until = time.monotonic() + patience
+    def _remove(self, group_name: str, patience_seconds: float) -> None:
+        deadline = time.monotonic() + patience_seconds
         try:
-            while not self._groups.remove(name) and time.monotonic() < until:
+            while not self._groups.remove(group_name) and time.monotonic() < deadline:
                 time.sleep(0.02)
         except OSError as error:
-            raise Internal(f"the cgroup of partition {name}: {error.strerror}") from None
+            raise Internal(f"the cgroup of partition {group_name}: {error.strerror}") from None
 
-    def _must_be_empty(self, name: str) -> None:
-        self._remove(name, self._patience)
-        if name not in self._groups.names():
+    def _require_empty_group(self, group_name: str) -> None:
+        self._remove(group_name, self._patience)
+        if group_name not in self._groups.names():
             return
-        left = ", ".join(map(str, self._groups.members(name)[:5]))
+        remaining_pids = ", ".join(map(str, self._groups.members(group_name)[:5]))
         raise WrongState(
-            f"processes of an earlier partition {name} are left on this machine: {left}",
-            operation=f"a cgroup for partition {name}",
+            f"processes of an earlier partition {group_name} are left on this machine: "
+            f"{remaining_pids}",
+            operation=f"a cgroup for partition {group_name}",
             would_work="end these processes, or give the partition another name",
         )
 
     def _numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:
-        files = {file for gpu in gpus for file in (*gpu.files, *gpu.shared)}
-        return {self._number(file) for file in files}
+        device_files = {device_file for gpu in gpus for device_file in (*gpu.files, *gpu.shared)}
+        return {self._number(device_file) for device_file in device_files}
 
-    def _number(self, file: str) -> tuple[int, int]:
+    def _number(self, device_file: str) -> tuple[int, int]:
         try:
-            status = os.stat(os.path.join(self._root, file.lstrip("/")))
+            file_status = os.stat(os.path.join(self._root, device_file.lstrip("/")))
         except OSError:
-            name = re.fullmatch(r"/dev/nvidia(\d+)", file)
-            if name is None:
-                raise Internal(f"there is no device file {file}") from None
-            return _NVIDIA, int(name[1])
-        if not stat.S_ISCHR(status.st_mode):
-            raise Internal(f"{file} is not a device file")
-        return os.major(status.st_rdev), os.minor(status.st_rdev)
+            name_match = re.fullmatch(r"/dev/nvidia(\d+)", device_file)
+            if name_match is None:
+                raise Internal(f"there is no device file {device_file}") from None
+            return _NVIDIA_MAJOR, int(name_match[1])
+        if not stat.S_ISCHR(file_status.st_mode):
+            raise Internal(f"{device_file} is not a device file")
+        return os.major(file_status.st_rdev), os.minor(file_status.st_rdev)

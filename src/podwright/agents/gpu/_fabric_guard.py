@@ -76,9 +76,9 @@ class FabricGuard:
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Upkeep.keep`."""
         self._recorded = {
-            entry.partition: devices
-            for entry in partitions
-            if (devices := self._hardware.devices(entry.gpus))
+            held_partition.partition: devices
+            for held_partition in partitions
+            if (devices := self._hardware.devices(held_partition.gpus))
         }
         return self._hardware.keep(partitions)
 
@@ -91,12 +91,21 @@ class FabricGuard:
         so nothing is.
         """
         if self._recorded is not None:
-            wanted = devices | self._recorded.get(partition, frozenset())
-            for name, members in (await self._driver.read()).items():
-                remainder = name not in self._recorded and not members.isdisjoint(devices)
-                rest = members - wanted if name == partition else members if remainder else ()
-                if rest:
-                    await self._driver.leave(self._epoch, self._parts(rest))
+            expected_devices = devices | self._recorded.get(partition, frozenset())
+            for fabric_partition, member_devices in (await self._driver.read()).items():
+                is_leftover = (
+                    fabric_partition not in self._recorded
+                    and not member_devices.isdisjoint(devices)
+                )
+                surplus_devices = (
+                    member_devices - expected_devices
+                    if fabric_partition == partition
+                    else member_devices
+                    if is_leftover
+                    else ()
+                )
+                if surplus_devices:
+                    await self._driver.leave(self._epoch, self._parts(surplus_devices))
         await self._driver.join(partition, self._epoch, self._parts(devices))
 
     def _parts(self, devices: Iterable[FabricDevice]) -> dict[str, list[int]]:

@@ -30,29 +30,29 @@ from podwright.hosts.gpus import Gpu
 _log = logging.getLogger("podwright.agent")
 
 #: Runs fmpm with these arguments and returns its output. Raises Internal when it fails.
-Fmpm = Callable[[Sequence[str]], str]
+RunFmpm = Callable[[Sequence[str]], str]
 #: Values of fmReturn: a time-out, and a broken connection. The request may have been carried out.
 #: (NVIDIA's nv_fm_types.h: FM_ST_TIMEOUT, FM_ST_CONNECTION_NOT_VALID.)
-_UNANSWERED = (-5, -9)
+_UNANSWERED_CODES = (-5, -9)
 
 
-class _Member(msgspec.Struct, frozen=True):
+class _ListedGpu(msgspec.Struct, frozen=True):
     physicalId: int
     uuid: str = ""
     pciBusId: str = ""
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _ListedPartition(msgspec.Struct, frozen=True):
     partitionId: int
     isActive: int
-    gpuInfo: tuple[_Member, ...]
+    gpuInfo: tuple[_ListedGpu, ...]
 
 
-class _List(msgspec.Struct, frozen=True):
-    partitionInfo: tuple[_Listed, ...] = ()
+class _PartitionList(msgspec.Struct, frozen=True):
+    partitionInfo: tuple[_ListedPartition, ...] = ()
 
 
-class Supported(NamedTuple):
+class SupportedPartition(NamedTuple):
     """One partition that Fabric Manager can make. gpus: indices of the GPUs here."""
 
     id: int
@@ -68,16 +68,20 @@ class FabricManager:
     kind = "Fabric Manager"
 
     def __init__(
-        self, fmpm: Fmpm, gpus: Sequence[Gpu], notes: PartitionNotes, machine: str = "here"
+        self, fmpm: RunFmpm, gpus: Sequence[Gpu], notes: PartitionNotes, machine: str = "here"
     ) -> None:
         self.machine = machine
         self._fmpm = fmpm
         self._gpus = tuple(gpus)
         self._index_of = {gpu.uuid: gpu.index for gpu in gpus}
         self._notes = notes
-        self._listed: list[Supported] = []  # as `keep` last read them; ids and GPUs stay the same
+        self._listed: list[
+            SupportedPartition
+        ] = []  # as `keep` last read them; ids and GPUs stay the same
         self._strange: set[int] = set()
-        self._in_vain: object = None  # the sets that were still inactive after the last list
+        self._still_inactive_sets: object = (
+            None  # the sets that were still inactive after the last list
+        )
         self._refusal = ""  # why the last list was refused
 
     # -- the contract of all fabrics ---------------------------------------------------------------
@@ -91,47 +95,77 @@ class FabricManager:
     def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
         """See `FabricHardware.read`. The two records are the notes and the active partitions."""
         partitions: dict[str, frozenset[FabricDevice]] = {}
-        foreign: dict[FabricDevice, str] = {}
-        doubts: dict[str, str] = {}
-        disputed: dict[FabricDevice, str] = {}
-        notes = self._notes.entries()
-        for listed in self.supported():
-            members, note = self._named(listed.gpus), notes.get(listed.id)
+        foreign_holders: dict[FabricDevice, str] = {}
+        doubt_texts: dict[str, str] = {}
+        disputed_devices: dict[FabricDevice, str] = {}
+        notes_by_id = self._notes.entries()
+        for listed_partition in self.supported():
+            member_devices, note = (
+                self._named(listed_partition.gpus),
+                notes_by_id.get(listed_partition.id),
+            )
             if note is None:
-                if listed.active:
-                    title = f"Fabric Manager's partition {listed.id}"
-                    foreign.update(dict.fromkeys(members, title))
+                if listed_partition.active:
+                    foreign_title = f"Fabric Manager's partition {listed_partition.id}"
+                    foreign_holders.update(dict.fromkeys(member_devices, foreign_title))
                 continue
-            name = note.partition
-            if name in partitions:
-                doubts[name] = f"partition {name} is two of Fabric Manager's"
-                disputed.update(dict.fromkeys(members | partitions[name], name))
-            if not listed.active:
-                doubts[name] = f"Fabric Manager's partition {listed.id} is not active"
-                disputed.update(dict.fromkeys(members, name))
-            partitions[name] = partitions.get(name, frozenset()) | members
-        occupied = frozenset().union(foreign, *partitions.values())
-        free = self._named(self._index_of.values()) - occupied
-        return FabricReading(partitions, foreign, free, doubts, disputed=disputed)
+            partition_name = note.partition
+            if partition_name in partitions:
+                doubt_texts[partition_name] = (
+                    f"partition {partition_name} is two of Fabric Manager's"
+                )
+                disputed_devices.update(
+                    dict.fromkeys(member_devices | partitions[partition_name], partition_name)
+                )
+            if not listed_partition.active:
+                doubt_texts[partition_name] = (
+                    f"Fabric Manager's partition {listed_partition.id} is not active"
+                )
+                disputed_devices.update(dict.fromkeys(member_devices, partition_name))
+            partitions[partition_name] = (
+                partitions.get(partition_name, frozenset()) | member_devices
+            )
+        occupied_devices = frozenset().union(foreign_holders, *partitions.values())
+        free_devices = self._named(self._index_of.values()) - occupied_devices
+        return FabricReading(
+            partitions, foreign_holders, free_devices, doubt_texts, disputed=disputed_devices
+        )
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
-        listed, own = self.supported(), self._own(partition)
-        present = frozenset().union(*(entry.gpus for entry in listed if entry.id in own))
-        self._exchange(partition, listed, own, present | {device.index for device in devices})
+        listed_partitions, own_ids = self.supported(), self._own(partition)
+        present_indices = frozenset().union(
+            *(
+                listed_partition.gpus
+                for listed_partition in listed_partitions
+                if listed_partition.id in own_ids
+            )
+        )
+        self._exchange(
+            partition,
+            listed_partitions,
+            own_ids,
+            present_indices | {device.index for device in devices},
+        )
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`.
 
         Raises InvalidRequest when Fabric Manager has no partition of exactly the GPUs that stay.
         """
-        listed, own = self.supported(), self._own(partition)
-        present = frozenset().union(*(entry.gpus for entry in listed if entry.id in own))
-        rest = present - {device.index for device in devices}
-        if rest:
-            self._exchange(partition, listed, own, rest)
+        listed_partitions, own_ids = self.supported(), self._own(partition)
+        present_indices = frozenset().union(
+            *(
+                listed_partition.gpus
+                for listed_partition in listed_partitions
+                if listed_partition.id in own_ids
+            )
+        )
+        remaining_indices = present_indices - {device.index for device in devices}
+        if remaining_indices:
+            self._exchange(partition, listed_partitions, own_ids, remaining_indices)
             return
-        self._deactivate(listed, own)
+        self._deactivate(listed_partitions, own_ids)
 
     # -- the guard's part --------------------------------------------------------------------------
 
@@ -151,101 +185,146 @@ class FabricManager:
 
         An active partition that is not in the record is named in the log, and left as it is.
         """
-        ours = {self._indices(entry.gpus): entry.partition for entry in partitions}
-        ours.pop(frozenset(), None)
+        recorded_sets = {
+            self._indices(partition_entry.gpus): partition_entry.partition
+            for partition_entry in partitions
+        }
+        recorded_sets.pop(frozenset(), None)
         try:
-            listed = self.supported()
+            listed_partitions = self.supported()
         except Internal:
-            listed = self._listed  # a restarted one may answer nothing before it has the list
-            if not ours or not listed:
+            listed_partitions = (
+                self._listed
+            )  # a restarted one may answer nothing before it has the list
+            if not recorded_sets or not listed_partitions:
                 raise
-        strange = {entry.id for entry in listed if entry.active and entry.gpus not in ours}
-        strange -= self._notes.entries().keys()
-        for number in sorted(strange - self._strange):
-            _log.warning("Fabric Manager's partition %d is active, and nobody's here", number)
-        self._strange = strange
-        active = {entry.gpus for entry in listed if entry.active}
-        lacking = ours.keys() - active
-        if (lacking and lacking != self._in_vain) or listed is self._listed:
-            self._give_list(
-                [entry.id for entry in listed if entry.gpus in ours or entry.id in strange]
+        unowned_ids = {
+            partition_entry.id
+            for partition_entry in listed_partitions
+            if partition_entry.active and partition_entry.gpus not in recorded_sets
+        }
+        unowned_ids -= self._notes.entries().keys()
+        for unowned_id in sorted(unowned_ids - self._strange):
+            _log.warning("Fabric Manager's partition %d is active, and nobody's here", unowned_id)
+        self._strange = unowned_ids
+        active_gpu_sets = {
+            partition_entry.gpus for partition_entry in listed_partitions if partition_entry.active
+        }
+        lost_gpu_sets = recorded_sets.keys() - active_gpu_sets
+        if (
+            lost_gpu_sets and lost_gpu_sets != self._still_inactive_sets
+        ) or listed_partitions is self._listed:
+            self._send_active_list(
+                [
+                    partition_entry.id
+                    for partition_entry in listed_partitions
+                    if partition_entry.gpus in recorded_sets or partition_entry.id in unowned_ids
+                ]
             )
-            active = {entry.gpus for entry in self.supported() if entry.active}
-            if ours.keys() <= active:
+            active_gpu_sets = {
+                partition_entry.gpus
+                for partition_entry in self.supported()
+                if partition_entry.active
+            }
+            if recorded_sets.keys() <= active_gpu_sets:
                 _log.warning("Fabric Manager was restarted, and knows of its partitions again")
-        self._in_vain = ours.keys() - active
-        self._listed = listed
-        self._note_recorded(listed, ours)
+        self._still_inactive_sets = recorded_sets.keys() - active_gpu_sets
+        self._listed = listed_partitions
+        self._write_missing_notes(listed_partitions, recorded_sets)
         return {
-            self._gpus[index].uuid: f"Fabric Manager has lost partition {name}: reset it"
-            for gpus, name in ours.items()
-            if gpus not in active
-            for index in gpus
+            self._gpus[
+                gpu_index
+            ].uuid: f"Fabric Manager has lost partition {partition_name}: reset it"
+            for gpu_indices, partition_name in recorded_sets.items()
+            if gpu_indices not in active_gpu_sets
+            for gpu_index in gpu_indices
         }
 
-    def supported(self) -> list[Supported]:
+    def supported(self) -> list[SupportedPartition]:
         """Return the partitions that Fabric Manager supports. Raises Internal."""
-        text = self._fmpm(["-l"])
+        fmpm_output = self._fmpm(["-l"])
         try:
-            listed = msgspec.json.decode(text, type=_List)
+            partition_list = msgspec.json.decode(fmpm_output, type=_PartitionList)
         except msgspec.MsgspecError as error:
             raise Internal(f"fmpm -l prints no list of partitions: {error}") from None
         return [
-            Supported(
-                entry.partitionId, bool(entry.isActive), frozenset(map(self._index, entry.gpuInfo))
+            SupportedPartition(
+                listed_partition.partitionId,
+                bool(listed_partition.isActive),
+                frozenset(map(self._index, listed_partition.gpuInfo)),
             )
-            for entry in listed.partitionInfo
+            for listed_partition in partition_list.partitionInfo
         ]
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _own(self, partition: str) -> set[int]:
-        return {n for n, note in self._notes.entries().items() if note.partition == partition}
+        return {
+            partition_id
+            for partition_id, note in self._notes.entries().items()
+            if note.partition == partition
+        }
 
-    def _named(self, indices: Iterable[int]) -> frozenset[FabricDevice]:
-        return frozenset(FabricDevice(self.machine, index) for index in indices)
+    def _named(self, gpu_indices: Iterable[int]) -> frozenset[FabricDevice]:
+        return frozenset(FabricDevice(self.machine, gpu_index) for gpu_index in gpu_indices)
 
     def _indices(self, gpus: Sequence[Gpu]) -> frozenset[int]:
         return frozenset(self._index_of[gpu.uuid] for gpu in gpus if gpu.uuid in self._index_of)
 
-    def _index(self, member: _Member) -> int:
+    def _index(self, listed_gpu: _ListedGpu) -> int:
         """Return the index of this machine's GPU that the member is, by all that identifies it.
 
         An inactive partition may give nothing but the module of a GPU.
         """
-        bus = member.pciBusId.lower()
-        matches = {
+        bus_id = listed_gpu.pciBusId.lower()
+        matching_indices = {
             gpu.index
             for gpu in self._gpus
-            if (member.uuid and member.uuid == gpu.uuid) or (bus and bus.endswith(gpu.bus[4:]))
+            if (listed_gpu.uuid and listed_gpu.uuid == gpu.uuid)
+            or (bus_id and bus_id.endswith(gpu.bus[4:]))
         }
-        if not member.uuid and not bus:
-            matches = {gpu.index for gpu in self._gpus if gpu.module == member.physicalId}
-        if len(matches) == 1:
-            return matches.pop()
-        name = member.uuid or bus or f"module {member.physicalId}"
-        if matches:
+        if not listed_gpu.uuid and not bus_id:
+            matching_indices = {
+                gpu.index for gpu in self._gpus if gpu.module == listed_gpu.physicalId
+            }
+        if len(matching_indices) == 1:
+            return matching_indices.pop()
+        gpu_text = listed_gpu.uuid or bus_id or f"module {listed_gpu.physicalId}"
+        if matching_indices:
             raise Internal(
-                f"Fabric Manager lists a GPU {member.uuid} at {bus}, and here these are GPUs "
-                f"{', '.join(map(str, sorted(matches)))}"
+                f"Fabric Manager lists a GPU {listed_gpu.uuid} at {bus_id}, and here these are "
+                "GPUs "
+                f"{', '.join(map(str, sorted(matching_indices)))}"
             )
-        raise Internal(f"Fabric Manager lists a GPU {name} that is not on this machine")
+        raise Internal(f"Fabric Manager lists a GPU {gpu_text} that is not on this machine")
 
-    def _matching(self, indices: frozenset[int], listed: Sequence[Supported]) -> Supported:
-        for entry in listed:
-            if entry.gpus == indices:
-                return entry
-        sets = sorted(sorted(entry.gpus) for entry in listed if len(entry.gpus) == len(indices))
-        texts = ", ".join("-".join(map(str, (gpus[0], gpus[-1]))) for gpus in sets[:8])
+    def _matching(
+        self, gpu_indices: frozenset[int], listed_partitions: Sequence[SupportedPartition]
+    ) -> SupportedPartition:
+        for listed_partition in listed_partitions:
+            if listed_partition.gpus == gpu_indices:
+                return listed_partition
+        possible_sets = sorted(
+            sorted(listed_partition.gpus)
+            for listed_partition in listed_partitions
+            if len(listed_partition.gpus) == len(gpu_indices)
+        )
+        set_texts = ", ".join(
+            "-".join(map(str, (gpu_set[0], gpu_set[-1]))) for gpu_set in possible_sets[:8]
+        )
         raise InvalidRequest(
-            f"Fabric Manager has no partition of GPUs {', '.join(map(str, sorted(indices)))}",
-            would_work=f"choose, with {len(indices)} GPUs: {texts}"
-            if texts
+            f"Fabric Manager has no partition of GPUs {', '.join(map(str, sorted(gpu_indices)))}",
+            would_work=f"choose, with {len(gpu_indices)} GPUs: {set_texts}"
+            if set_texts
             else "choose another size",
         )
 
     def _exchange(
-        self, partition: str, listed: Sequence[Supported], own: set[int], gpus: frozenset[int]
+        self,
+        partition: str,
+        listed_partitions: Sequence[SupportedPartition],
+        own_ids: set[int],
+        gpu_indices: frozenset[int],
     ) -> None:
         """Replace a partition's present sets of GPUs by this set.
 
@@ -254,21 +333,29 @@ class FabricManager:
         repairs that. Fabric Manager exchanges sets in two requests. Another party can take a GPU
         between them; then the call fails and names the GPU.
         """
-        target = self._matching(gpus, listed)
-        if target.active and target.id not in own:
-            raise WrongState(f"Fabric Manager's partition {target.id} is active, and not ours")
-        uuids = tuple(self._gpus[index].uuid for index in sorted(gpus))
-        self._notes.write(target.id, PartitionNote(partition, uuids))
-        for entry in listed:
-            if entry.active and entry.id in own and entry.id != target.id:
-                self._fmpm(["-d", str(entry.id)])
-        if not target.active:
-            self._activate(
-                target.id, new=target.id not in own, idle=not any(entry.active for entry in listed)
+        target_partition = self._matching(gpu_indices, listed_partitions)
+        if target_partition.active and target_partition.id not in own_ids:
+            raise WrongState(
+                f"Fabric Manager's partition {target_partition.id} is active, and not ours"
             )
-        self._forget(own - {target.id}, successor=target.id)
+        uuids = tuple(self._gpus[gpu_index].uuid for gpu_index in sorted(gpu_indices))
+        self._notes.write(target_partition.id, PartitionNote(partition, uuids))
+        for listed_partition in listed_partitions:
+            if (
+                listed_partition.active
+                and listed_partition.id in own_ids
+                and listed_partition.id != target_partition.id
+            ):
+                self._fmpm(["-d", str(listed_partition.id)])
+        if not target_partition.active:
+            self._activate(
+                target_partition.id,
+                new=target_partition.id not in own_ids,
+                idle=not any(listed_partition.active for listed_partition in listed_partitions),
+            )
+        self._forget(own_ids - {target_partition.id}, successor=target_partition.id)
 
-    def _activate(self, number: int, *, new: bool, idle: bool) -> None:
+    def _activate(self, partition_id: int, *, new: bool, idle: bool) -> None:
         """Activate a partition whose note is written.
 
         new: the partition had no note before this call. idle: no partition was active, as after a
@@ -281,64 +368,84 @@ class FabricManager:
         """
         try:
             try:
-                self._fmpm(["-a", str(number)])
+                self._fmpm(["-a", str(partition_id)])
             except Internal as error:
                 if not idle or not _refused(error):
                     raise
-                self._give_list([])  # a restarted one waits for a list, even an empty one
-                self._fmpm(["-a", str(number)])
+                self._send_active_list([])  # a restarted one waits for a list, even an empty one
+                self._fmpm(["-a", str(partition_id)])
         except Internal as error:
             if new and _refused(error):
-                self._notes.remove(number)
+                self._notes.remove(partition_id)
             raise
 
-    def _deactivate(self, listed: Sequence[Supported], own: Collection[int]) -> None:
-        for entry in listed:
-            if entry.active and entry.id in own:
-                self._fmpm(["-d", str(entry.id)])
-        self._forget(own)
+    def _deactivate(
+        self, listed_partitions: Sequence[SupportedPartition], own_ids: Collection[int]
+    ) -> None:
+        for listed_partition in listed_partitions:
+            if listed_partition.active and listed_partition.id in own_ids:
+                self._fmpm(["-d", str(listed_partition.id)])
+        self._forget(own_ids)
 
-    def _forget(self, numbers: Collection[int], successor: int | None = None) -> None:
+    def _forget(self, partition_ids: Collection[int], successor: int | None = None) -> None:
         """Remove the notes of partitions that a fresh reading shows as inactive.
 
         Fabric Manager's reply is not enough: an active partition without a note would belong to
         nobody. successor: the partition that replaces them. While it is inactive, their notes stay,
         because they show that the call is not over.
         """
-        active = {entry.id for entry in self.supported() if entry.active} if numbers else set()
-        if successor is None or successor in active:
-            for number in set(numbers) - active:
-                self._notes.remove(number)
+        active_ids = (
+            {
+                listed_partition.id
+                for listed_partition in self.supported()
+                if listed_partition.active
+            }
+            if partition_ids
+            else set()
+        )
+        if successor is None or successor in active_ids:
+            for partition_id in set(partition_ids) - active_ids:
+                self._notes.remove(partition_id)
 
-    def _note_recorded(
-        self, listed: Sequence[Supported], ours: Mapping[frozenset[int], str]
+    def _write_missing_notes(
+        self,
+        listed_partitions: Sequence[SupportedPartition],
+        recorded_sets: Mapping[frozenset[int], str],
     ) -> None:
         """Write the notes of partitions that only the machine's own record has.
 
         An agent of a version without notes made such partitions.
         """
         notes = self._notes.entries()
-        for entry in listed:
-            if entry.active and entry.gpus in ours and entry.id not in notes:
-                uuids = tuple(self._gpus[index].uuid for index in sorted(entry.gpus))
-                self._notes.write(entry.id, PartitionNote(ours[entry.gpus], uuids))
+        for listed_partition in listed_partitions:
+            if (
+                listed_partition.active
+                and listed_partition.gpus in recorded_sets
+                and listed_partition.id not in notes
+            ):
+                uuids = tuple(
+                    self._gpus[gpu_index].uuid for gpu_index in sorted(listed_partition.gpus)
+                )
+                self._notes.write(
+                    listed_partition.id, PartitionNote(recorded_sets[listed_partition.gpus], uuids)
+                )
 
-    def _give_list(self, numbers: Sequence[int]) -> None:
+    def _send_active_list(self, partition_ids: Sequence[int]) -> None:
         """Tell Fabric Manager which partitions were active before its restart.
 
         A Fabric Manager that is not in restart mode refuses the list; the refusal goes to the log.
         """
-        refusal = ""
+        refusal_text = ""
         try:
-            self._fmpm(["--set-activated-list", ",".join(map(str, sorted(numbers)))])
+            self._fmpm(["--set-activated-list", ",".join(map(str, sorted(partition_ids)))])
         except Internal as error:
-            refusal = error.problem
-        if refusal and refusal != self._refusal:
-            _log.warning("Fabric Manager takes no list of partitions: %s", refusal)
-        self._refusal = refusal
+            refusal_text = error.problem
+        if refusal_text and refusal_text != self._refusal:
+            _log.warning("Fabric Manager takes no list of partitions: %s", refusal_text)
+        self._refusal = refusal_text
 
 
 def _refused(error: Internal) -> bool:
     """Return whether Fabric Manager answered, and carried nothing out."""
-    answer = re.search(r"fmReturn: (-\d+)", error.problem)
-    return answer is not None and int(answer[1]) not in _UNANSWERED
+    return_code_match = re.search(r"fmReturn: (-\d+)", error.problem)
+    return return_code_match is not None and int(return_code_match[1]) not in _UNANSWERED_CODES

@@ -89,7 +89,7 @@ class FileGuard:
 
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
-        uid = user_number(owner)
+        uid = uid_of_user(owner)
         for path in self._paths(gpus):
             self._give(path, uid, 0o600)
 
@@ -99,36 +99,39 @@ class FileGuard:
             self._give(path, os.geteuid(), 0o600)
 
     def _paths(self, gpus: Sequence[Gpu]) -> list[str]:
-        files = [file for gpu in gpus for file in gpu.files]
-        return [os.path.join(self._root, file.lstrip("/")) for file in dict.fromkeys(files)]
+        device_files = [device_file for gpu in gpus for device_file in gpu.files]
+        return [
+            os.path.join(self._root, device_file.lstrip("/"))
+            for device_file in dict.fromkeys(device_files)
+        ]
 
     @staticmethod
-    def _give(path: str, uid: int, mode: int) -> None:
+    def _give(device_path: str, uid: int, file_mode: int) -> None:
         """Close the file first, so that no user can open another user's GPU at any time."""
         try:
-            os.chmod(path, 0)
-            os.chown(path, uid, -1)
-            os.chmod(path, mode)
+            os.chmod(device_path, 0)
+            os.chown(device_path, uid, -1)
+            os.chmod(device_path, file_mode)
         except OSError as error:
             raise Internal(
-                f"cannot change who may open {path}: {error.strerror}",
+                f"cannot change who may open {device_path}: {error.strerror}",
                 would_work="run the agent as root, or with --guard none",
             ) from None
 
 
-def user_number(name: str) -> int:
+def uid_of_user(user_name: str) -> int:
     """Return the number of a user; this process's own for an empty or anonymous one.
 
     Raises wire.InvalidRequest for an unknown user.
     """
     import pwd
 
-    if not name or name == "anonymous":
+    if not user_name or user_name == "anonymous":
         return os.geteuid()
     try:
-        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+        return int(user_name) if user_name.isdecimal() else pwd.getpwnam(user_name).pw_uid
     except KeyError:
         raise InvalidRequest(
-            f"there is no user {name} on this machine",
+            f"there is no user {user_name} on this machine",
             would_work="set up the same users on all machines, or an agent with --guard none",
         ) from None

@@ -21,15 +21,15 @@ from typing import NamedTuple
 
 from podwright.agents._fabric_driver import FabricDevice
 from podwright.agents.fabric import FabricReading
-from podwright.agents.gpu._guards import HeldPartition, user_number
+from podwright.agents.gpu._guards import HeldPartition, uid_of_user
 from podwright.agents.gpu._machine_notes import PartitionNote, PartitionNotes
 from podwright.errors import Internal, WrongState
 from podwright.hosts.gpus import Gpu
 
 #: The default number of channels of the driver (NVreg_ImexChannelCount); channel 0 is everybody's.
-CHANNELS = 2048
+DEFAULT_CHANNEL_COUNT = 2048
 _FOLDER = "dev/nvidia-caps-imex-channels"
-_MAJOR = "nvidia-caps-imex-channels"
+_PROC_DEVICES_NAME = "nvidia-caps-imex-channels"
 
 
 def _mknod(path: str, major: int, minor: int) -> None:
@@ -60,23 +60,23 @@ class ImexChannels:
         notes: PartitionNotes,
         machine: str = "here",
         *,
-        files: ChannelFiles | None = None,
-        channels: int = CHANNELS,
+        channel_files: ChannelFiles | None = None,
+        channel_count: int = DEFAULT_CHANNEL_COUNT,
     ) -> None:
         self.machine = machine
         self._uuids = tuple(gpu.uuid for gpu in gpus)
         self._index_of = {uuid: index for index, uuid in enumerate(self._uuids)}
         self._notes = notes
-        self._files = files or ChannelFiles()
-        self._channels = channels
+        self._files = channel_files or ChannelFiles()
+        self._channels = channel_count
 
     def number(self, partition: str) -> int:
         """Return the channel of a partition, from 1 on."""
         return 1 + zlib.crc32(partition.encode()) % (self._channels - 1)
 
-    def path(self, number: int) -> str:
+    def path(self, channel_number: int) -> str:
         """Return the device file of a channel."""
-        return os.path.join(self._files.root, _FOLDER, f"channel{number}")
+        return os.path.join(self._files.root, _FOLDER, f"channel{channel_number}")
 
     # -- the contract of all fabrics ---------------------------------------------------------------
 
@@ -86,69 +86,73 @@ class ImexChannels:
     def read(self, devices: Iterable[FabricDevice]) -> FabricReading:
         """See `FabricHardware.read`. The two records are the notes and the device files."""
         partitions: dict[str, frozenset[FabricDevice]] = {}
-        doubts: dict[str, str] = {}
-        unmatched: dict[str, str] = {}
-        disputed: dict[FabricDevice, str] = {}
-        for number, note in self._notes.entries().items():
-            name = note.partition
-            present = [uuid for uuid in note.gpus if uuid in self._index_of]
-            members = frozenset(
-                FabricDevice(self.machine, self._index_of[uuid]) for uuid in present
+        doubt_texts: dict[str, str] = {}
+        unmatched_texts: dict[str, str] = {}
+        disputed_devices: dict[FabricDevice, str] = {}
+        for channel_number, note in self._notes.entries().items():
+            partition_name = note.partition
+            present_uuids = [uuid for uuid in note.gpus if uuid in self._index_of]
+            member_devices = frozenset(
+                FabricDevice(self.machine, self._index_of[uuid]) for uuid in present_uuids
             )
-            if len(present) < len(note.gpus):
-                missing_gpu = min(set(note.gpus) - set(present))
-                unmatched[name] = (
-                    f"partition {name} has GPU {missing_gpu}, which this machine has not"
+            if len(present_uuids) < len(note.gpus):
+                missing_gpu = min(set(note.gpus) - set(present_uuids))
+                unmatched_texts[partition_name] = (
+                    f"partition {partition_name} has GPU {missing_gpu}, which this machine has not"
                 )
-            if problem := self._problem(number):
-                doubts[name] = problem
-                disputed.update(dict.fromkeys(members, name))
-            partitions[name] = members
-        free = frozenset(FabricDevice(self.machine, index) for index in self._index_of.values())
+            if file_problem := self._problem(channel_number):
+                doubt_texts[partition_name] = file_problem
+                disputed_devices.update(dict.fromkeys(member_devices, partition_name))
+            partitions[partition_name] = member_devices
+        all_devices = frozenset(
+            FabricDevice(self.machine, gpu_index) for gpu_index in self._index_of.values()
+        )
         return FabricReading(
             partitions,
-            free=free - frozenset().union(*partitions.values()),
-            doubts=doubts,
-            unmatched=unmatched,
-            disputed=disputed,
+            free=all_devices - frozenset().union(*partitions.values()),
+            doubts=doubt_texts,
+            unmatched=unmatched_texts,
+            disputed=disputed_devices,
         )
 
     def add(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.add`."""
-        number, major = self.number(partition), self._major()
-        path, note = self.path(number), self._notes.entries().get(number)
+        channel_number, major_number = self.number(partition), self._driver_major()
+        channel_path, note = self.path(channel_number), self._notes.entries().get(channel_number)
         if note is not None and note.partition != partition:
-            raise self._conflict(partition, number, f"partition {note.partition}'s")
-        if note is None and os.path.lexists(path):
-            raise self._conflict(partition, number, "there already, and not Podwright's")
+            raise self._conflict(partition, channel_number, f"partition {note.partition}'s")
+        if note is None and os.path.lexists(channel_path):
+            raise self._conflict(partition, channel_number, "there already, and not Podwright's")
         uuids = {self._uuids[device.index] for device in devices} | set(note.gpus if note else ())
-        self._notes.write(number, PartitionNote(partition, tuple(sorted(uuids))))
+        self._notes.write(channel_number, PartitionNote(partition, tuple(sorted(uuids))))
         try:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            if self._problem(number) and os.path.lexists(path):
-                self._files.remove(path)  # our file, which is another device by now
-            if not os.path.lexists(path):
-                self._files.make(path, major, number)
-                os.chmod(path, 0)
+            os.makedirs(os.path.dirname(channel_path), mode=0o755, exist_ok=True)
+            if self._problem(channel_number) and os.path.lexists(channel_path):
+                self._files.remove(channel_path)  # our file, which is another device by now
+            if not os.path.lexists(channel_path):
+                self._files.make(channel_path, major_number, channel_number)
+                os.chmod(channel_path, 0)
         except OSError as error:
-            raise Internal(f"IMEX channel {number} cannot be made: {error.strerror}") from None
+            raise Internal(
+                f"IMEX channel {channel_number} cannot be made: {error.strerror}"
+            ) from None
 
     def remove(self, partition: str, devices: frozenset[FabricDevice]) -> None:
         """See `FabricHardware.remove`. The channel goes with the last GPU."""
-        leaving = {self._uuids[device.index] for device in devices}
-        for number, note in self._notes.entries().items():
+        leaving_uuids = {self._uuids[device.index] for device in devices}
+        for channel_number, note in self._notes.entries().items():
             if note.partition != partition:
                 continue
-            if rest := tuple(uuid for uuid in note.gpus if uuid not in leaving):
-                self._notes.write(number, PartitionNote(partition, rest))
+            if remaining_uuids := tuple(uuid for uuid in note.gpus if uuid not in leaving_uuids):
+                self._notes.write(channel_number, PartitionNote(partition, remaining_uuids))
                 continue
             try:
-                if os.path.lexists(self.path(number)):
-                    self._files.remove(self.path(number))
+                if os.path.lexists(self.path(channel_number)):
+                    self._files.remove(self.path(channel_number))
             except OSError as error:
-                raise Internal(f"IMEX channel {number} stays: {error.strerror}") from None
-            if not os.path.lexists(self.path(number)):
-                self._notes.remove(number)
+                raise Internal(f"IMEX channel {channel_number} stays: {error.strerror}") from None
+            if not os.path.lexists(self.path(channel_number)):
+                self._notes.remove(channel_number)
 
     # -- the guard's part --------------------------------------------------------------------------
 
@@ -158,56 +162,56 @@ class ImexChannels:
 
     def check(self, devices: frozenset[FabricDevice]) -> None:
         """See `MachineFabric.check`: this machine's driver has channels."""
-        self._major()
+        self._driver_major()
 
     def give(self, partition: str, owner: str) -> None:
         """See `MachineFabric.give`: the file is the owner's, mode 0600."""
-        uid, path = user_number(owner), self.path(self.number(partition))
+        uid, channel_path = uid_of_user(owner), self.path(self.number(partition))
         try:
-            os.chmod(path, 0)
-            os.chown(path, uid, -1)
-            os.chmod(path, 0o600)
+            os.chmod(channel_path, 0)
+            os.chown(channel_path, uid, -1)
+            os.chmod(channel_path, 0o600)
         except OSError as error:
-            raise Internal(f"{path} cannot be given to {owner}: {error.strerror}") from None
+            raise Internal(f"{channel_path} cannot be given to {owner}: {error.strerror}") from None
 
     def keep(self, partitions: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `MachineFabric.keep`. A restart of the machine loses the channels."""
         return {
-            gpu.uuid: f"the IMEX channel of partition {entry.partition} is lost: reset it"
-            for entry in partitions
-            if self._problem(self.number(entry.partition))
-            for gpu in entry.gpus
+            gpu.uuid: f"the IMEX channel of partition {held_partition.partition} is lost: reset it"
+            for held_partition in partitions
+            if self._problem(self.number(held_partition.partition))
+            for gpu in held_partition.gpus
         }
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _problem(self, number: int) -> str:
+    def _problem(self, channel_number: int) -> str:
         """Return how a channel differs from those that this driver makes; empty: it does not."""
-        path = self.path(number)
+        channel_path = self.path(channel_number)
         try:
-            status = os.lstat(path)
+            file_status = os.lstat(channel_path)
         except FileNotFoundError:
-            return f"there is no IMEX channel {number}"
+            return f"there is no IMEX channel {channel_number}"
         except OSError as error:
-            return f"IMEX channel {number} cannot be read: {error.strerror}"
-        expected = os.makedev(self._major(), number)
-        if stat.S_ISCHR(status.st_mode) and status.st_rdev != expected:
-            return f"{path} is another device"
+            return f"IMEX channel {channel_number} cannot be read: {error.strerror}"
+        expected_device = os.makedev(self._driver_major(), channel_number)
+        if stat.S_ISCHR(file_status.st_mode) and file_status.st_rdev != expected_device:
+            return f"{channel_path} is another device"
         return ""
 
-    def _conflict(self, partition: str, number: int, whose: str) -> WrongState:
+    def _conflict(self, partition: str, channel_number: int, owner_text: str) -> WrongState:
         return WrongState(
-            f"IMEX channel {number} is {whose} on this machine",
+            f"IMEX channel {channel_number} is {owner_text} on this machine",
             operation=f"a channel for partition {partition}",
             would_work="choose another name for the partition",
         )
 
-    def _major(self) -> int:
+    def _driver_major(self) -> int:
         with open(os.path.join(self._files.root, "proc/devices"), encoding="ascii") as file:
-            for line in file:
-                words = line.split()
-                if len(words) == 2 and words[1] == _MAJOR:
-                    return int(words[0])
+            for device_line in file:
+                columns = device_line.split()
+                if len(columns) == 2 and columns[1] == _PROC_DEVICES_NAME:
+                    return int(columns[0])
         raise Internal(
             "the driver of this machine has no IMEX channels",
             would_work="use an agent without --guard imex, or GPUs of an NVLink rack",

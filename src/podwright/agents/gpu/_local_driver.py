@@ -20,7 +20,7 @@ def open_machine(
     family: Family | None = None,
     guards: Callable[[Sequence[Gpu]], Sequence[Guard]] = lambda gpus: (),
     may_reset: bool = False,
-    patience: float = PATIENCE,
+    release_patience: float = PATIENCE,
 ) -> GpuMachine | None:
     """Return the driver of this machine's GPUs; None when it has none.
 
@@ -35,19 +35,19 @@ def open_machine(
         if inventory.notes:
             raise Unavailable(f"the GPUs of this machine cannot be read: {inventory.notes[0]}")
         return None
-    parts = tuple(part.gpu for part in divided(inventory.gpus))
-    if not parts:
+    divided_gpus = tuple(divided_device.gpu for divided_device in divided(inventory.gpus))
+    if not divided_gpus:
         raise Unavailable(
             "the GPUs of this machine are in MIG mode, and cut into nothing",
             would_work="nvidia-smi mig -cgi PROFILES -C, or leave MIG mode",
         )
-    detected = family_of(parts)
-    family = family or detected
-    if family.devices_per_machine != len(parts):
+    detected_family = family_of(divided_gpus)
+    family = family or detected_family
+    if family.devices_per_machine != len(divided_gpus):
         raise InvalidRequest(
-            f"this machine has {len(parts)} GPUs, and one of family {family.name} has "
+            f"this machine has {len(divided_gpus)} GPUs, and one of family {family.name} has "
             f"{family.devices_per_machine}",
-            would_work=f"--family {detected.name}",
+            would_work=f"--family {detected_family.name}",
         )
     return GpuMachine(
         machine,
@@ -56,25 +56,27 @@ def open_machine(
         inventory.gpus,
         guards=guards(inventory.gpus),
         reset=resetter(environ) if may_reset else None,
-        patience=patience,
+        patience=release_patience,
     )
 
 
 def family_of(gpus: Sequence[Gpu]) -> Family:
     """Return the family that fits a machine with these GPUs."""
-    count = len(gpus)
+    gpu_count = len(gpus)
     if any(gpu.profile for gpu in gpus):
-        return gpu_family(f"gpu{count}", count, count)
-    if count == NVL72.devices_per_machine and all(gpu.fabric for gpu in gpus):
+        return gpu_family(f"gpu{gpu_count}", gpu_count, gpu_count)
+    if gpu_count == NVL72.devices_per_machine and all(gpu.fabric for gpu in gpus):
         return NVL72
-    if count == HGX8.devices_per_machine:
+    if gpu_count == HGX8.devices_per_machine:
         return HGX8
-    return gpu_family(f"gpu{count}", count, count)
+    return gpu_family(f"gpu{gpu_count}", gpu_count, gpu_count)
 
 
 def may_have_gpus(environ: Mapping[str, str]) -> bool:
     """Return whether the libraries are worth asking, after a cheap look at device files."""
     from podwright.hosts.gpus import STANDINS
 
-    files = ("/dev/nvidiactl", "/dev/kfd")
-    return any(environ.get(name) for name in STANDINS) or any(map(os.path.exists, files))
+    device_files = ("/dev/nvidiactl", "/dev/kfd")
+    return any(environ.get(variable_name) for variable_name in STANDINS) or any(
+        map(os.path.exists, device_files)
+    )

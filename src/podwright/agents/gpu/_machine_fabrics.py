@@ -14,29 +14,29 @@ from podwright.hosts.gpus import Gpu
 
 
 def fabric_manager_guard(
-    command: Sequence[str],
+    fmpm_command: Sequence[str],
     gpus: Sequence[Gpu],
-    state: Path,
+    state_folder: Path,
     environ: Mapping[str, str],
     machine: str = "here",
 ) -> FabricGuard:
     """Return the guard over Fabric Manager.
 
-    command: `fmpm` with the arguments that reach the daemon. gpus: the machine's whole GPUs. state:
-    a folder of the agent. Raises Internal when the folder cannot be read.
+    fmpm_command: `fmpm` with the arguments that reach the daemon. gpus: the machine's whole GPUs.
+    state_folder: a folder of the agent. Raises Internal when the folder cannot be read.
     """
 
     def fmpm(words: Sequence[str]) -> str:
-        return run([*command, *words], environ)
+        return run([*fmpm_command, *words], environ)
 
-    notes, journal = FilePartitionNotes(state), FileFabricJournal(state / "journal")
+    notes, journal = FilePartitionNotes(state_folder), FileFabricJournal(state_folder / "journal")
     return FabricGuard(FabricManager(fmpm, gpus, notes, machine), journal)
 
 
-def imex_guard(devices: Sequence[Gpu], state: Path, machine: str = "here") -> FabricGuard:
+def imex_guard(devices: Sequence[Gpu], state_folder: Path, machine: str = "here") -> FabricGuard:
     """Return the guard over IMEX channels.
 
     devices: all devices of the machine, slices too. Raises Internal when the state cannot be read.
     """
-    notes, journal = FilePartitionNotes(state), FileFabricJournal(state / "journal")
+    notes, journal = FilePartitionNotes(state_folder), FileFabricJournal(state_folder / "journal")
     return FabricGuard(ImexChannels(devices, notes, machine), journal)

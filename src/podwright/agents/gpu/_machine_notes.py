@@ -49,14 +49,22 @@ class FilePartitionNotes:
     def entries(self) -> Mapping[int, PartitionNote]:
         """See `PartitionNotes.entries`."""
         try:
-            numbers = [int(name) for name in os.listdir(self._folder) if name.isdecimal()]
-            bodies = {number: (self._folder / str(number)).read_bytes() for number in numbers}
+            fabric_numbers = [
+                int(file_name) for file_name in os.listdir(self._folder) if file_name.isdecimal()
+            ]
+            note_bodies = {
+                fabric_number: (self._folder / str(fabric_number)).read_bytes()
+                for fabric_number in fabric_numbers
+            }
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise Internal(f"{self._folder} cannot be read: {error.strerror}") from None
         try:
-            return {n: msgspec.json.decode(body, type=PartitionNote) for n, body in bodies.items()}
+            return {
+                note_number: msgspec.json.decode(note_json, type=PartitionNote)
+                for note_number, note_json in note_bodies.items()
+            }
         except msgspec.MsgspecError as error:
             raise Internal(f"a note in {self._folder} cannot be read: {error}") from None
 
@@ -75,17 +83,19 @@ class FilePartitionNotes:
 class FileFabricJournal:
     """A FabricJournal in one file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, journal_path: Path) -> None:
+        self._path = journal_path
         try:
-            texts = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            entry_texts = msgspec.json.decode(journal_path.read_bytes(), type=dict[str, str])
         except FileNotFoundError:
-            texts = {}
+            entry_texts = {}
         except OSError as error:
-            raise Internal(f"{path} cannot be read: {error.strerror}") from None
+            raise Internal(f"{journal_path} cannot be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
-            raise Internal(f"{path} is not a journal of a fabric: {error}") from None
-        self._entries = {key: text.encode() for key, text in texts.items()}
+            raise Internal(f"{journal_path} is not a journal of a fabric: {error}") from None
+        self._entries = {
+            entry_key: entry_text.encode() for entry_key, entry_text in entry_texts.items()
+        }
 
     def entries(self) -> Mapping[str, bytes]:
         """See `FabricJournal.entries`."""
@@ -93,35 +103,48 @@ class FileFabricJournal:
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write`."""
-        entries = self._changed(changes)
-        texts = {key: body.decode() for key, body in entries.items()}
-        _replace(self._path, msgspec.json.encode(texts))
-        self._entries = entries
+        changed_entries = self._changed(changes)
+        entry_texts = {
+            entry_key: entry_bytes.decode() for entry_key, entry_bytes in changed_entries.items()
+        }
+        _replace(self._path, msgspec.json.encode(entry_texts))
+        self._entries = changed_entries
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`. The next `write` writes these changes too."""
         self._entries = self._changed(changes)
 
     def _changed(self, changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
-        entries = {**self._entries, **{k: body for k, body in changes.items() if body is not None}}
-        return {key: body for key, body in entries.items() if changes.get(key, body) is not None}
+        merged_entries = {
+            **self._entries,
+            **{
+                changed_key: entry_bytes
+                for changed_key, entry_bytes in changes.items()
+                if entry_bytes is not None
+            },
+        }
+        return {
+            entry_key: entry_bytes
+            for entry_key, entry_bytes in merged_entries.items()
+            if changes.get(entry_key, entry_bytes) is not None
+        }
 
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a small private file, completely or not at all. Durable on return."""
-    fresh = path.with_name(path.name + ".new")
+    temporary_path = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        file_descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(file_descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, path)
-        folder = os.open(path.parent, os.O_RDONLY)
+        os.replace(temporary_path, path)
+        folder_descriptor = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(folder_descriptor)
         finally:
-            os.close(folder)
+            os.close(folder_descriptor)
     except OSError as error:
         raise Internal(f"{path} cannot be written: {error.strerror}") from None

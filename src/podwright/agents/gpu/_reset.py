@@ -16,16 +16,20 @@ def resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
     """Return a function that resets one GPU; None without root, or without such a command."""
     if os.geteuid() != 0:
         return None
-    commands = {
+    vendor_commands = {
         "nvidia": (find_program("nvidia-smi", environ), ["--gpu-reset", "-i"]),
         "amd": (find_program("amd-smi", environ), ["reset", "--gpureset", "--gpu"]),
     }
-    known = {v: [program, *words] for v, (program, words) in commands.items() if program}
-    if not known:
+    found_commands = {
+        vendor: [program, *reset_arguments]
+        for vendor, (program, reset_arguments) in vendor_commands.items()
+        if program
+    }
+    if not found_commands:
         return None
 
     def reset(gpu: Gpu) -> None:
-        command = known.get(gpu.vendor)
+        command = found_commands.get(gpu.vendor)
         if command is not None:
             run([*command, gpu.uuid if gpu.vendor == "nvidia" else gpu.bus], environ)
 
@@ -38,9 +42,9 @@ def run(command: list[str], environ: Mapping[str, str], seconds: float = _SECOND
     """
     import subprocess
 
-    name = os.path.basename(command[0])
+    program_name = os.path.basename(command[0])
     try:
-        done = subprocess.run(
+        completed_process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -50,11 +54,13 @@ def run(command: list[str], environ: Mapping[str, str], seconds: float = _SECOND
             env=dict(environ),
         )
     except subprocess.TimeoutExpired:
-        raise Internal(f"{name} does not end within {seconds:g} s") from None
+        raise Internal(f"{program_name} does not end within {seconds:g} s") from None
     except OSError as error:
-        raise Internal(f"{name} cannot be run: {error.strerror}") from None
-    if done.returncode:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        last = lines[-1] if lines else f"exit code {done.returncode}"
-        raise Internal(f"{name} {command[1]} failed: {last}")
-    return done.stdout
+        raise Internal(f"{program_name} cannot be run: {error.strerror}") from None
+    if completed_process.returncode:
+        error_lines = (
+            completed_process.stderr.strip() or completed_process.stdout.strip()
+        ).splitlines()
+        last_line = error_lines[-1] if error_lines else f"exit code {completed_process.returncode}"
+        raise Internal(f"{program_name} {command[1]} failed: {last_line}")
+    return completed_process.stdout

@@ -73,9 +73,9 @@ def _run(arguments: _BenchOptions) -> int:
         inside,
         nodebench.srun_step(os.environ),
         transport=interface,
-        seconds=arguments.seconds,
-        expected=arguments.expect,
-        report=_report_progress,
+        duration_s=arguments.seconds,
+        expected_rate=arguments.expect,
+        report_progress=_report_progress,
     )
     changed = nodebench.record(arguments.keep, bench, os.environ)
     value = nodebench.as_json(bench, changed)

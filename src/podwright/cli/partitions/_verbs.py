@@ -141,7 +141,7 @@ def _get_partition(arguments: options.PartitionOptions, pod: Pod) -> int:
             operation=f"get partition {info.name}",
             would_work=f"it has {info.num_gcds}, counted from 0",
         )
-    return show(arguments, _json.partition_in_full(info), lambda: partition_card(info, gcd))
+    return show(arguments, _json.partition_with_devices(info), lambda: partition_card(info, gcd))
 
 
 def _ipuof(arguments: options.PartitionOptions, info: PartitionInfo) -> int:

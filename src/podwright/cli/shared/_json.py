@@ -9,7 +9,7 @@ from podwright.wire._vipu_json import allocation as allocation
 from podwright.wire._vipu_json import attributes as attributes
 from podwright.wire._vipu_json import cluster as cluster
 from podwright.wire._vipu_json import partition as partition
-from podwright.wire._vipu_json import partition_in_full as partition_in_full
+from podwright.wire._vipu_json import partition_with_devices as partition_with_devices
 
 
 def text(value: object) -> str:

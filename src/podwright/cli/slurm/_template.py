@@ -58,9 +58,9 @@ def _run(arguments: _ScriptOptions) -> int:
         options = options._replace(image=arguments.image)
     fit = templates.fit_site(
         options,
-        inventory=arguments.inventory,
+        inventory_path=arguments.inventory,
         slurm_version=arguments.slurm_version,
-        note=lambda text: print(f"Note: {text}.", file=sys.stderr),
+        add_note=lambda text: print(f"Note: {text}.", file=sys.stderr),
     )
     text = templates.render(arguments.name, fit, options)
     if arguments.json:

@@ -36,18 +36,20 @@ class AllocationRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> None:
     """Load allocations from the store, after the clusters."""
-    for (kind, _), body in sorted(records.items()):
-        if kind == ALLOCATION:
-            record = decode(AllocationRecord, body)
+    for (record_kind, _), record_bytes in sorted(records.items()):
+        if record_kind == ALLOCATION:
+            record = decode(AllocationRecord, record_bytes)
             cluster = state.inventory.clusters.get(record.cluster)
-            if cluster is not None and all(machine in cluster.places for machine in record.agents):
+            if cluster is not None and all(
+                machine_name in cluster.places for machine_name in record.agents
+            ):
                 define(cluster, record)
 
 
 def define(cluster: IndexedCluster, record: AllocationRecord) -> None:
     """Add an allocation to its cluster."""
     whole_cluster = cluster.layout.name
-    if implicit(cluster):
+    if is_implicit(cluster):
         cluster.index.remove_allocation(whole_cluster)
         del cluster.allocations[whole_cluster]
     cluster.index.define_allocation(record.name, record.agents)
@@ -58,12 +60,12 @@ def define(cluster: IndexedCluster, record: AllocationRecord) -> None:
         cluster.owned[record.name] = record.owner
 
 
-def undefine(cluster: IndexedCluster, name: str) -> None:
+def undefine(cluster: IndexedCluster, allocation_name: str) -> None:
     """Remove an allocation from its cluster."""
-    cluster.closed.pop(name, None)
-    cluster.owned.pop(name, None)
-    cluster.index.remove_allocation(name)
-    del cluster.allocations[name]
+    cluster.closed.pop(allocation_name, None)
+    cluster.owned.pop(allocation_name, None)
+    cluster.index.remove_allocation(allocation_name)
+    del cluster.allocations[allocation_name]
     if not cluster.allocations:
         cluster.index.define_allocation(cluster.layout.name, cluster.machines())
         cluster.allocations[cluster.layout.name] = cluster.machines()
@@ -74,8 +76,8 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
     action = f"create allocation {request.name[:80]}"
     check_name("an allocation", request.name)
     (cluster,) = state.inventory.candidates(request.cluster, "", action)[:1]
-    for other in state.inventory.clusters.values():
-        if request.name in other.allocations or request.name == other.layout.name:
+    for other_cluster in state.inventory.clusters.values():
+        if request.name in other_cluster.allocations or request.name == other_cluster.layout.name:
             raise AlreadyExists(
                 f"there is an allocation {request.name} already",
                 operation=action,
@@ -97,56 +99,71 @@ def drafted(state: ControllerState, request: AllocationRequest) -> AllocationRec
         raise InvalidRequest(
             "it needs either agents or a size", operation=action, would_work="--agents or --size"
         )
-    if implicit(cluster) and (partitions := names_in(state, cluster, cluster.layout.name)):
+    if is_implicit(cluster) and (partition_names := names_in(state, cluster, cluster.layout.name)):
         raise WrongState(
-            f"{', '.join(partitions[:8])} of cluster {cluster.layout.name} "
+            f"{', '.join(partition_names[:8])} of cluster {cluster.layout.name} "
             "lie outside any allocation",
             operation=action,
             would_work="remove them first",
-            partitions=partitions[:100],
+            partitions=partition_names[:100],
         )
     allocation_of = (
-        {} if implicit(cluster) else {m: n for n, ms in cluster.allocations.items() for m in ms}
+        {}
+        if is_implicit(cluster)
+        else {
+            machine_name: allocation_name
+            for allocation_name, machine_names in cluster.allocations.items()
+            for machine_name in machine_names
+        }
     )
     if request.agents:
-        agents = _checked(cluster, request.agents, allocation_of, action)
+        agent_names = _checked(cluster, request.agents, allocation_of, action)
     else:
         _check_size(cluster.layout, request.size, action)
-        agents = _chosen(cluster.layout, request.size, allocation_of, action)
+        agent_names = _chosen(cluster.layout, request.size, allocation_of, action)
     return AllocationRecord(
         name=request.name,
         cluster=cluster.layout.name,
-        agents=tuple(agents),
+        agents=tuple(agent_names),
         scheduler=request.scheduler,
         owner=request.owner,
     )
 
 
-def removable(state: ControllerState, name: str, action: str) -> IndexedCluster:
+def removable(state: ControllerState, allocation_name: str, action: str) -> IndexedCluster:
     """The cluster of an allocation that may be removed. Raises NotFound, WrongState if in use."""
-    (cluster,) = state.inventory.candidates("", name, action)[:1]
-    if implicit(cluster):
+    (cluster,) = state.inventory.candidates("", allocation_name, action)[:1]
+    if is_implicit(cluster):
         raise WrongState(
-            f"it stands for all of cluster {name}",
+            f"it stands for all of cluster {allocation_name}",
             operation=action,
-            would_work=f"vipu-admin remove cluster {name}",
+            would_work=f"vipu-admin remove cluster {allocation_name}",
         )
-    if partitions := names_in(state, cluster, name):
+    if partition_names := names_in(state, cluster, allocation_name):
         raise WrongState(
-            f"it has {', '.join(partitions[:8])}{' and more' if partitions[8:] else ''} in it",
+            f"it has {', '.join(partition_names[:8])}{' and more' if partition_names[8:] else ''} "
+            "in it",
             operation=action,
             would_work="remove these partitions first",
-            partitions=partitions[:100],
+            partitions=partition_names[:100],
         )
     return cluster
 
 
-def names_in(state: ControllerState, cluster: IndexedCluster, allocation: str) -> list[str]:
+def names_in(state: ControllerState, cluster: IndexedCluster, allocation_name: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
-    pool = (cluster.layout.name, allocation)
-    standing = {r.name for r in state.partitions.records() if (r.cluster, r.allocation) == pool}
-    left = {q.partition for q in state.quarantine.values() if (q.cluster, q.allocation) == pool}
-    return sorted(standing | left)
+    pool_key = (cluster.layout.name, allocation_name)
+    partition_names = {
+        record.name
+        for record in state.partitions.records()
+        if (record.cluster, record.allocation) == pool_key
+    }
+    names_to_reset = {
+        quarantined.partition
+        for quarantined in state.quarantine.values()
+        if (quarantined.cluster, quarantined.allocation) == pool_key
+    }
+    return sorted(partition_names | names_to_reset)
 
 
 def put_allocation(record: AllocationRecord) -> Put:
@@ -154,7 +171,9 @@ def put_allocation(record: AllocationRecord) -> Put:
     return Put(ALLOCATION, record.name, msgspec.json.encode(record))
 
 
-def with_machines(cluster: IndexedCluster, machines: Mapping[str, Sequence[str]]) -> list[Put]:
+def changed_allocations(
+    cluster: IndexedCluster, machines: Mapping[str, Sequence[str]]
+) -> list[Put]:
     """The changes that write allocations of a cluster whose machines have changed."""
     return [
         put_allocation(
@@ -171,37 +190,42 @@ def with_machines(cluster: IndexedCluster, machines: Mapping[str, Sequence[str]]
     ]
 
 
-def drop_allocation(name: str) -> Delete:
+def drop_allocation(allocation_name: str) -> Delete:
     """The change that forgets an allocation."""
-    return Delete(ALLOCATION, name)
+    return Delete(ALLOCATION, allocation_name)
 
 
-def implicit(cluster: IndexedCluster) -> bool:
+def is_implicit(cluster: IndexedCluster) -> bool:
     return list(cluster.allocations) == [cluster.layout.name]
 
 
 def _checked(
-    cluster: IndexedCluster, agents: Sequence[str], allocation_of: Mapping[str, str], action: str
+    cluster: IndexedCluster,
+    agent_names: Sequence[str],
+    allocation_of: Mapping[str, str],
+    action: str,
 ) -> Sequence[str]:
-    for name in agents:
-        if name not in cluster.places:
+    for agent_name in agent_names:
+        if agent_name not in cluster.places:
             raise NotFound(
-                f"there is no agent {name} in cluster {cluster.layout.name}",
+                f"there is no agent {agent_name} in cluster {cluster.layout.name}",
                 operation=action,
                 would_work=f"there are: {', '.join(cluster.machines()[:8])}",
             )
-        if agents.count(name) > 1:
+        if agent_names.count(agent_name) > 1:
             raise InvalidRequest(
-                f"agent {name} is named {agents.count(name)} times",
+                f"agent {agent_name} is named {agent_names.count(agent_name)} times",
                 operation=action,
                 would_work="name each agent once",
             )
-        if name in allocation_of:
+        if agent_name in allocation_of:
             raise WrongState(
-                f"agent {name} is in allocation {allocation_of[name]}", operation=action
+                f"agent {agent_name} is in allocation {allocation_of[agent_name]}", operation=action
             )
-    _check_size(cluster.layout, len(agents) * cluster.layout.family.devices_per_machine, action)
-    return agents
+    _check_size(
+        cluster.layout, len(agent_names) * cluster.layout.family.devices_per_machine, action
+    )
+    return agent_names
 
 
 def _check_size(cluster: Cluster, size: int, action: str) -> None:
@@ -219,15 +243,17 @@ def _chosen(
     cluster: Cluster, size: int, allocation_of: Mapping[str, str], action: str
 ) -> list[str]:
     """The first machines that are in no other allocation, in an aligned block."""
-    per = cluster.family.devices_per_machine
-    rows = [[machine.name for machine in domain.machines] for domain in cluster.domains]
+    devices_per_machine = cluster.family.devices_per_machine
+    machine_rows = [[machine.name for machine in domain.machines] for domain in cluster.domains]
     if size > cluster.family.max_domain_devices:
-        rows = [[name for row in rows for name in row]]
-    count = size // per
-    for row in rows:
-        for first in range(0, len(row) - count + 1, count):
-            block = row[first : first + count]
-            if not any(name in allocation_of for name in block):
+        machine_rows = [
+            [machine_name for machine_row in machine_rows for machine_name in machine_row]
+        ]
+    machine_count = size // devices_per_machine
+    for machine_row in machine_rows:
+        for block_start in range(0, len(machine_row) - machine_count + 1, machine_count):
+            block = machine_row[block_start : block_start + machine_count]
+            if not any(machine_name in allocation_of for machine_name in block):
                 return block
     raise NoCapacity(
         f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "

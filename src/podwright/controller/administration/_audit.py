@@ -46,16 +46,16 @@ EVENT: Final = "event"
 INTENT: Final = "intent"
 MOST: Final = 10_000  #: events of a kind: changes, refusals, and those of anonymous callers
 KEEP: Final = 30 * 86400.0  #: seconds
-DETAIL: Final = 500  #: characters: what the command said
+DETAIL_LIMIT: Final = 500  #: characters: what the command said
 PAGE: Final = 1000  #: events of one answer
-SERVER: Final = Caller("server", None, Role.ADMINISTRATOR, "server")
+SERVER_CALLER: Final = Caller("server", None, Role.ADMINISTRATOR, "server")
 MAX_WAIT: Final = 60.0  #: seconds
 #: The outcome of a change whose server ended before it could say: it was written, and the next
 #: start has finished or undone what it needed of machines.
 RECOVERED: Final = "RECOVERED"
-CHAINS: Final = ("change", "refusal", "anonymous")
+CHAIN_NAMES: Final = ("change", "refusal", "anonymous")
 _SURPLUS_PART: Final = 64  #: one of so many events of a kind is the most that waits to be pruned
-_LOOK_PART: Final = 1 / 1000  #: of `keep`: how often events are looked at for their age
+_PRUNING_PART: Final = 1 / 1000  #: of `keep`: how often events are looked at for their age
 _encode = msgspec.json.Encoder().encode
 
 
@@ -71,13 +71,13 @@ class IntentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     owner: str = ""
 
 
-class _Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _EventIntent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an event's record says beside the event. intent: the number of the one that it ends."""
 
     intent: int = 0
 
 
-class _Kept(NamedTuple):
+class _ChainEntry(NamedTuple):
     """An entry of a chain that is in the store. generation, position, digest: its place there."""
 
     kind: str
@@ -95,23 +95,28 @@ class Audit:
     def __init__(
         self,
         journal: Journal,
-        now: Callable[[], float],
+        clock: Callable[[], float],
         *,
-        wall: Callable[[], float] | None = None,
-        most: int = MOST,
-        keep: float = KEEP,
+        wall_clock: Callable[[], float] | None = None,
+        event_limit: int = MOST,
+        keep_seconds: float = KEEP,
     ) -> None:
-        self._journal, self._now, self._limit, self._keep = journal, now, most, keep
-        self._wall = wall or now
+        self._journal, self._now, self._limit, self._keep = (
+            journal,
+            clock,
+            event_limit,
+            keep_seconds,
+        )
+        self._wall = wall_clock or clock
         # Each pruning costs an anchor, so some more than `most` may gather before the next one.
-        self._surplus = most // _SURPLUS_PART
-        self._next_pruning = -math.inf
-        self._events: dict[str, deque[EventInfo]] = {name: deque() for name in CHAINS}
-        self._entries: dict[str, deque[_Kept]] = {name: deque() for name in CHAINS}
-        self._chains = {name: AuditChainEnd(name) for name in CHAINS}
+        self._event_surplus = event_limit // _SURPLUS_PART
+        self._next_pruning_at = -math.inf
+        self._events: dict[str, deque[EventInfo]] = {name: deque() for name in CHAIN_NAMES}
+        self._entries: dict[str, deque[_ChainEntry]] = {name: deque() for name in CHAIN_NAMES}
+        self._chains = {name: AuditChainEnd(name) for name in CHAIN_NAMES}
         self._last = 0
         self._open: dict[int, IntentRecord] = {}
-        self._news = asyncio.Event()
+        self._new_event = asyncio.Event()
 
     @property
     def heads(self) -> list[Head]:
@@ -120,41 +125,52 @@ class Audit:
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Load the audit from the store. `recover` then adds events for intents without one."""
-        entries: list[tuple[int, str, _Kept]] = []
+        entries: list[tuple[int, str, _ChainEntry]] = []
         closed_intents: set[int] = set()
-        for (kind, key), body in records.items():
-            if kind == EVENT:
-                event = msgspec.json.decode(body, type=EventInfo)
-                closed_intents.add(msgspec.json.decode(body, type=_Outcome).intent)
-                name = msgspec.json.decode(body, type=AuditChainPlace).chain or _chain_of(event)
-                self._events[name].append(event)
-                number, recorded_at = event.number, event.at
-            elif kind == INTENT:
-                intent = msgspec.json.decode(body, type=IntentRecord)
+        for (record_kind, record_key), record_bytes in records.items():
+            if record_kind == EVENT:
+                event = msgspec.json.decode(record_bytes, type=EventInfo)
+                closed_intents.add(msgspec.json.decode(record_bytes, type=_EventIntent).intent)
+                chain_name = msgspec.json.decode(
+                    record_bytes, type=AuditChainPlace
+                ).chain or _chain_of(event)
+                self._events[chain_name].append(event)
+                entry_number, recorded_at = event.number, event.at
+            elif record_kind == INTENT:
+                intent = msgspec.json.decode(record_bytes, type=IntentRecord)
                 self._open[intent.number] = intent
-                number, recorded_at = intent.number, intent.at
-                name = _chain_of_caller(intent.who)
+                entry_number, recorded_at = intent.number, intent.at
+                chain_name = _chain_of_caller(intent.who)
             else:
                 continue
-            place = msgspec.json.decode(body, type=AuditChainPlace)
-            stored = _Kept(kind, key, recorded_at, place.generation, place.position, place.hash)
-            entries.append((number, name, stored))
-        for number, name, stored in sorted(entries, key=lambda entry: entry[0]):
-            self._entries[name].append(stored)
-            self._chains[name].go_on(stored.generation, stored.position, stored.digest)
-            self._last = number
-        for name, events in self._events.items():
-            self._events[name] = deque(sorted(events, key=_number))
-        for (kind, _), body in records.items():
-            if kind == ANCHOR:
-                anchor = msgspec.json.decode(body, type=AnchorRecord)
+            chain_place = msgspec.json.decode(record_bytes, type=AuditChainPlace)
+            chain_entry = _ChainEntry(
+                record_kind,
+                record_key,
+                recorded_at,
+                chain_place.generation,
+                chain_place.position,
+                chain_place.hash,
+            )
+            entries.append((entry_number, chain_name, chain_entry))
+        for entry_number, chain_name, chain_entry in sorted(entries, key=lambda entry: entry[0]):
+            self._entries[chain_name].append(chain_entry)
+            self._chains[chain_name].go_on(
+                chain_entry.generation, chain_entry.position, chain_entry.digest
+            )
+            self._last = entry_number
+        for chain_name, events in self._events.items():
+            self._events[chain_name] = deque(sorted(events, key=_number))
+        for (record_kind, _), record_bytes in records.items():
+            if record_kind == ANCHOR:
+                anchor = msgspec.json.decode(record_bytes, type=AnchorRecord)
                 self._chains[anchor.chain].go_on(anchor.generation, anchor.position, anchor.digest)
-        for number in closed_intents:
-            self._open.pop(number, None)
+        for entry_number in closed_intents:
+            self._open.pop(entry_number, None)
 
     def recover(self) -> None:
         """Add an event for each change that was committed before its server ended."""
-        for number, intent in sorted(self._open.items()):
+        for intent_number, intent in sorted(self._open.items()):
             event = EventInfo(
                 number=self._next(),
                 at=self._wall(),
@@ -166,7 +182,7 @@ class Audit:
                 detail="the server ended before it could answer",
                 owner=intent.owner,
             )
-            self._write(event, intent=number)
+            self._write(event, intent=intent_number)
         self._open = {}
 
     def intend(self, caller: Caller, action: str, about: str, owner: str) -> Intent:
@@ -196,14 +212,14 @@ class Audit:
             what=action,
             about=_clean(about),
             outcome=error.code if error else "OK",
-            detail=_clean(error.message if error else detail)[:DETAIL],
+            detail=_clean(error.message if error else detail)[:DETAIL_LIMIT],
             owner=owner,
         )
-        number = 0
+        intent_number = 0
         if intent is not None:
-            intent.closed, number = True, intent.number
-        _event_log.log(event, own=caller is SERVER)
-        self._write(event, intent=number)
+            intent.closed, intent_number = True, intent.number
+        _event_log.log(event, own=caller is SERVER_CALLER)
+        self._write(event, intent=intent_number)
 
     def _intent_record(self, intent: Intent) -> Put:
         """An intent's record; it goes into a commit at once, before anything else is numbered."""
@@ -218,55 +234,64 @@ class Audit:
             owner=intent.owner,
         )
         intent.number = record.number
-        name = _chain_of_caller(caller.name)
-        return self._sealed(name, INTENT, record.number, record.at, _encode(record))
+        chain_name = _chain_of_caller(caller.name)
+        return self._sealed(chain_name, INTENT, record.number, record.at, _encode(record))
 
     def _write(self, event: EventInfo, *, intent: int) -> None:
         # What has an intent changed something, however it ended.
-        name = _chain_of_caller(event.who) if intent else _chain_of(event)
-        body = _encode(event)
+        chain_name = _chain_of_caller(event.who) if intent else _chain_of(event)
+        event_bytes = _encode(event)
         if intent:
-            body = body[:-1] + f',"intent":{intent}}}'.encode()
-        events = self._events[name]
+            event_bytes = event_bytes[:-1] + f',"intent":{intent}}}'.encode()
+        events = self._events[chain_name]
         events.append(event)
-        self._journal.later(self._sealed(name, EVENT, event.number, event.at, body))
-        if len(events) > self._limit + self._surplus or event.at >= self._next_pruning:
+        self._journal.later(self._sealed(chain_name, EVENT, event.number, event.at, event_bytes))
+        if len(events) > self._limit + self._event_surplus or event.at >= self._next_pruning_at:
             self._prune()
-        self._news.set()
+        self._new_event.set()
 
-    def _sealed(self, name: str, kind: str, number: int, recorded_at: float, body: bytes) -> Put:
-        chain = self._chains[name]
-        sealed = chain.sealed(body)
-        key = f"{number:016d}"
-        stored = _Kept(kind, key, recorded_at, chain.generation, chain.position, chain.digest)
-        self._entries[name].append(stored)
-        return Put(kind, key, sealed)
+    def _sealed(
+        self,
+        chain_name: str,
+        record_kind: str,
+        entry_number: int,
+        recorded_at: float,
+        record_bytes: bytes,
+    ) -> Put:
+        chain = self._chains[chain_name]
+        sealed_bytes = chain.sealed(record_bytes)
+        record_key = f"{entry_number:016d}"
+        chain_entry = _ChainEntry(
+            record_kind, record_key, recorded_at, chain.generation, chain.position, chain.digest
+        )
+        self._entries[chain_name].append(chain_entry)
+        return Put(record_kind, record_key, sealed_bytes)
 
     def _prune(self) -> None:
         """Drop the oldest entries and store the anchor of the rest, in one commit."""
         now = self._wall()
-        before = now - self._keep
-        self._next_pruning = now + self._keep * _LOOK_PART
-        for name, entries in self._entries.items():
-            events = self._events[name]
-            anchor: _Kept | None = None
-            while entries and (len(events) > self._limit or entries[0].at < before):
-                oldest = entries.popleft()
-                self._journal.later(Delete(oldest.kind, oldest.key))
-                if oldest.kind == EVENT:
+        cutoff = now - self._keep
+        self._next_pruning_at = now + self._keep * _PRUNING_PART
+        for chain_name, entries in self._entries.items():
+            events = self._events[chain_name]
+            anchor: _ChainEntry | None = None
+            while entries and (len(events) > self._limit or entries[0].at < cutoff):
+                oldest_entry = entries.popleft()
+                self._journal.later(Delete(oldest_entry.kind, oldest_entry.key))
+                if oldest_entry.kind == EVENT:
                     events.popleft()
-                if oldest.position:
-                    anchor = oldest
+                if oldest_entry.position:
+                    anchor = oldest_entry
             if anchor is not None:
-                record = AnchorRecord(
-                    chain=name,
+                anchor_record = AnchorRecord(
+                    chain=chain_name,
                     generation=anchor.generation,
                     position=anchor.position,
                     digest=anchor.digest,
                     reason="pruned",
                     at=now,
                 )
-                self._journal.later(record.put)
+                self._journal.later(anchor_record.put)
 
     def _next(self) -> int:
         """A number above all before. It grows with time and not by one: whoever may see a part of
@@ -285,60 +310,69 @@ class Audit:
                 operation="list events",
                 would_work=f"use at most {MAX_WAIT:g} s and {PAGE} events",
             )
-        listed = self._after(caller, request)
-        if not listed.events and request.timeout:
+        event_list = self._after(caller, request)
+        if not event_list.events and request.timeout:
             with suppress(TimeoutError):
                 async with asyncio.timeout(request.timeout):
-                    while not listed.events:
-                        self._news.clear()
-                        await self._news.wait()
-                        listed = self._after(caller, request)
-        return listed
+                    while not event_list.events:
+                        self._new_event.clear()
+                        await self._new_event.wait()
+                        event_list = self._after(caller, request)
+        return event_list
 
     def _after(self, caller: Caller, request: EventsRequest) -> EventList:
-        later = (
+        later_events = (
             dropwhile(lambda event: event.number <= request.since, events)
             for events in self._events.values()
             if events and events[-1].number > request.since
         )
-        visible = (event for event in merge(*later, key=_number) if _may_see(caller, event))
-        events = list(islice(visible, request.limit))
+        visible_events = (
+            event for event in merge(*later_events, key=_number) if _may_see(caller, event)
+        )
+        events = list(islice(visible_events, request.limit))
         if events:
             return EventList(events=events, last=events[-1].number)
         # The last that this caller may see: of others' events not even the number is told.
-        seen = (
-            next((e.number for e in reversed(log) if _may_see(caller, e)), 0)
-            for log in self._events.values()
+        visible_numbers = (
+            next(
+                (
+                    visible_event.number
+                    for visible_event in reversed(chain_events)
+                    if _may_see(caller, visible_event)
+                ),
+                0,
+            )
+            for chain_events in self._events.values()
         )
-        return EventList(events=[], last=max(seen))
+        return EventList(events=[], last=max(visible_numbers))
 
 
 def with_new_chains(
-    records: Mapping[tuple[str, str], bytes], backup: str
+    records: Mapping[tuple[str, str], bytes], backup_name: str
 ) -> dict[tuple[str, str], bytes]:
     """The records of a backup as a restore writes them: each chain of the audit begins anew.
 
-    backup: its name. The new chains begin with the digest of all that it holds.
+    backup_name: its name. The new chains begin with the digest of all that it holds.
     """
     hasher = hashlib.sha256()
-    for place, body in sorted(records.items()):
-        hasher.update(repr(place).encode() + body)
+    for record_place, record_bytes in sorted(records.items()):
+        hasher.update(repr(record_place).encode() + record_bytes)
     digest = hasher.hexdigest()
-    changes = [
+    anchor_puts = [
         anchor.put
         for anchor in new_generations(
-            records, CHAINS, digest, f"restored from {backup} (sha256 {digest[:16]})"
+            records, CHAIN_NAMES, digest, f"restored from {backup_name} (sha256 {digest[:16]})"
         )
     ]
-    return {**records, **{(put.kind, put.key): put.body for put in changes}}
+    return {**records, **{(put.kind, put.key): put.body for put in anchor_puts}}
 
 
 def _chain_of(event: EventInfo) -> str:
     return _chain_of_caller(event.who, event.outcome in ("OK", RECOVERED))
 
 
-def _chain_of_caller(who: str, changed: bool = True) -> str:
-    return "anonymous" if who == ANONYMOUS else "change" if changed else "refusal"
+def _chain_of_caller(caller_name: str, changed: bool = True) -> str:
+    return "anonymous" if caller_name == ANONYMOUS else "change" if changed else "refusal"
 
 
 def _number(event: EventInfo) -> int:

@@ -70,8 +70,8 @@ class AuditChainPlace(msgspec.Struct, frozen=True, kw_only=True):
 class AuditChainEnd:
     """The end of one chain, in memory."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self._name = name, name.encode()
+    def __init__(self, chain_name: str) -> None:
+        self.name, self._name = chain_name, chain_name.encode()
         self.generation, self.position, self.digest = 1, 0, ""
 
     @property
@@ -84,17 +84,17 @@ class AuditChainEnd:
         if (generation, position) >= (self.generation, self.position):
             self.generation, self.position, self.digest = generation, position, digest
 
-    def sealed(self, body: bytes) -> bytes:
+    def sealed(self, entry_json: bytes) -> bytes:
         """An entry, a JSON object that is not empty, with its place and its hash."""
         self.position += 1
-        content = b'%b,"chain":"%b","generation":%d,"position":%d' % (
-            body[:-1],
+        hashed_bytes = b'%b,"chain":"%b","generation":%d,"position":%d' % (
+            entry_json[:-1],
             self._name,
             self.generation,
             self.position,
         )
-        self.digest = digest = _digest(self.digest, content)
-        return b'%b,"hash":"%b"}' % (content, digest.encode())
+        self.digest = digest = _digest(self.digest, hashed_bytes)
+        return b'%b,"hash":"%b"}' % (hashed_bytes, digest.encode())
 
 
 class ChainReport(NamedTuple):
@@ -115,30 +115,38 @@ def verify_chains(
     kinds: of the records that are entries.
     """
     anchors = {}
-    for (kind, _), body in records.items():
-        if kind == ANCHOR:
-            anchor = msgspec.json.decode(body, type=AnchorRecord)
+    for (record_kind, _), record_bytes in records.items():
+        if record_kind == ANCHOR:
+            anchor = msgspec.json.decode(record_bytes, type=AnchorRecord)
             anchors[anchor.chain, anchor.generation] = anchor
     entries: dict[tuple[str, int], list[tuple[AuditChainPlace, bytes]]] = {
-        place: [] for place in anchors
+        chain_place: [] for chain_place in anchors
     }
-    wanted = set(kinds)
-    for (kind, _), body in records.items():
-        if kind in wanted:
-            place = msgspec.json.decode(body, type=AuditChainPlace)
-            if place.position:
-                entries.setdefault((place.chain, place.generation), []).append((place, body))
+    entry_kinds = set(kinds)
+    for (record_kind, _), record_bytes in records.items():
+        if record_kind in entry_kinds:
+            chain_place = msgspec.json.decode(record_bytes, type=AuditChainPlace)
+            if chain_place.position:
+                entries.setdefault((chain_place.chain, chain_place.generation), []).append(
+                    (chain_place, record_bytes)
+                )
     known_heads = list(heads)
     for head in known_heads:
         entries.setdefault((head.chain, head.generation), [])
     return [
-        _verify(name, generation, chain_entries, anchors.get((name, generation)), known_heads)
-        for (name, generation), chain_entries in sorted(entries.items())
+        _verify(
+            chain_name,
+            generation,
+            chain_entries,
+            anchors.get((chain_name, generation)),
+            known_heads,
+        )
+        for (chain_name, generation), chain_entries in sorted(entries.items())
     ]
 
 
 def _verify(
-    name: str,
+    chain_name: str,
     generation: int,
     entries: list[tuple[AuditChainPlace, bytes]],
     anchor: AnchorRecord | None,
@@ -147,71 +155,87 @@ def _verify(
     position = anchor.position if anchor is not None else 0
     digest = anchor.digest if anchor is not None else ""
     problems: list[str] = []
-    seen = {position: digest}
-    for place, body in sorted(entries, key=lambda entry: entry[0].position):
-        if place.position != position + 1:
-            missing = f"{position + 1}" + (
-                f" to {place.position - 1}" if place.position > position + 2 else ""
+    digest_by_position = {position: digest}
+    for chain_place, record_bytes in sorted(entries, key=lambda entry: entry[0].position):
+        if chain_place.position != position + 1:
+            missing_positions = f"{position + 1}" + (
+                f" to {chain_place.position - 1}" if chain_place.position > position + 2 else ""
             )
             problem = (
-                f"entry {missing} is missing" if place.position > position else "twice the same"
+                f"entry {missing_positions} is missing"
+                if chain_place.position > position
+                else "twice the same"
             )
-            problems.append(f"{problem}, before entry {place.position}")
-        digest = _digest(digest, body[: body.rindex(_HASH)] if _HASH in body else body)
-        if digest != place.hash:
-            problems.append(f"entry {place.position} is not as it was written, or one before it")
-            digest = place.hash  # what comes after it is judged by itself
-        position = place.position
-        seen[position] = digest
+            problems.append(f"{problem}, before entry {chain_place.position}")
+        digest = _digest(
+            digest,
+            record_bytes[: record_bytes.rindex(_HASH)] if _HASH in record_bytes else record_bytes,
+        )
+        if digest != chain_place.hash:
+            problems.append(
+                f"entry {chain_place.position} is not as it was written, or one before it"
+            )
+            digest = chain_place.hash  # what comes after it is judged by itself
+        position = chain_place.position
+        digest_by_position[position] = digest
     for head in heads:
-        if (head.chain, head.generation) != (name, generation):
+        if (head.chain, head.generation) != (chain_name, generation):
             continue
         if head.position > position:
             problems.append(f"it ends at entry {position}, before the head {head}")
-        elif head.position in seen and seen[head.position] != head.digest:
+        elif (
+            head.position in digest_by_position and digest_by_position[head.position] != head.digest
+        ):
             problems.append(f"entry {head.position} is another than that of the head {head}")
     return ChainReport(
-        Head(name, generation, position, digest),
+        Head(chain_name, generation, position, digest),
         len(entries),
         anchor.reason if anchor is not None else "",
         tuple(problems),
     )
 
 
-def read_head(text: str) -> Head:
+def read_head(head_text: str) -> Head:
     """A head from its text. Raises InvalidRequest."""
     try:
-        name, place, digest = text.split(":")
-        generation, position = place.split("/")
-        return Head(name, int(generation), int(position), digest)
+        chain_name, place_text, digest = head_text.split(":")
+        generation, position = place_text.split("/")
+        return Head(chain_name, int(generation), int(position), digest)
     except ValueError:
         raise InvalidRequest(
-            f"{text[:80]!r} is not the head of an audit chain",
+            f"{head_text[:80]!r} is not the head of an audit chain",
             would_work="give one as the server's log shows it: change:1/42:0a1b…",
         ) from None
 
 
 def new_generations(
-    records: Mapping[tuple[str, str], bytes], chains: Iterable[str], digest: str, reason: str
+    records: Mapping[tuple[str, str], bytes],
+    chain_names: Iterable[str],
+    backup_digest: str,
+    reason: str,
 ) -> list[AnchorRecord]:
     """The anchors that a restore of these records writes: one for each chain.
 
-    digest: of the backup. reason: which backup it is.
+    backup_digest: of the backup. reason: which backup it is.
     """
-    last: dict[str, int] = {}
-    for (kind, key), _ in records.items():
-        if kind == ANCHOR:
-            name, _, generation = key.rpartition("/")
-            last[name] = max(last.get(name, 1), int(generation))
+    last_generation: dict[str, int] = {}
+    for (record_kind, record_key), _ in records.items():
+        if record_kind == ANCHOR:
+            chain_name, _, generation = record_key.rpartition("/")
+            last_generation[chain_name] = max(last_generation.get(chain_name, 1), int(generation))
     return [
         AnchorRecord(
-            chain=name, generation=last.get(name, 1) + 1, position=0, digest=digest, reason=reason
+            chain=chain_name,
+            generation=last_generation.get(chain_name, 1) + 1,
+            position=0,
+            digest=backup_digest,
+            reason=reason,
         )
-        for name in chains
+        for chain_name in chain_names
     ]
 
 
-def _digest(before: str, body: bytes) -> str:
-    state = _SHA256.copy()  # half the cost of a new one: OpenSSL looks each new one up by its name
-    state.update(before.encode() + body)
-    return state.hexdigest()
+def _digest(previous_digest: str, entry_bytes: bytes) -> str:
+    hasher = _SHA256.copy()  # half the cost of a new one: OpenSSL looks each new one up by its name
+    hasher.update(previous_digest.encode() + entry_bytes)
+    return hasher.hexdigest()

@@ -24,7 +24,7 @@ from podwright.wire import ClusterChange
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ClusterDraft:
     """A cluster as it is to be. machines: of each allocation that was defined.
 
     fresh: machines that join; their devices are reset first. leaving: the machine that leaves, or
@@ -40,7 +40,7 @@ class Changed:
 
 def drafted(
     state: ControllerState, registry: Registry, cluster: IndexedCluster, request: ClusterChange
-) -> Changed:
+) -> ClusterDraft:
     """The change that is asked for; nothing is changed yet.
 
     Raises InvalidRequest, NotFound or WrongState.
@@ -54,22 +54,24 @@ def drafted(
             would_work="vipu-admin add machine AGENT --cluster NAME, "
             "or vipu-admin replace machine NAME --by AGENT",
         )
-    fresh = list(request.add) or [request.by]
-    for name in fresh:
-        _check_agent(registry, state, cluster, name, fresh, action)
-    new_machines = [_machine(registry, name) for name in fresh]
+    new_names = list(request.add) or [request.by]
+    for machine_name in new_names:
+        _check_agent(registry, state, cluster, machine_name, new_names, action)
+    new_machines = [_machine(registry, machine_name) for machine_name in new_names]
     machines_by_allocation: dict[str, Sequence[str]] = {}
-    if not allocations.implicit(cluster):
+    if not allocations.is_implicit(cluster):
         machines_by_allocation.update(cluster.allocations)
     if replaces:
         _check_empty(state, cluster, request.replace, action)
-        domains = _with_other(cluster.layout, request.replace, new_machines[0])
+        domains = _with_replacement(cluster.layout, request.replace, new_machines[0])
         machines_by_allocation = {
-            name: [request.by if m == request.replace else m for m in own]
-            for name, own in machines_by_allocation.items()
+            machine_name: [
+                request.by if member == request.replace else member for member in machine_names
+            ]
+            for machine_name, machine_names in machines_by_allocation.items()
         }
     else:
-        domains = _with_more(cluster.layout, new_machines, request.link_domain, action)
+        domains = _with_added(cluster.layout, new_machines, request.link_domain, action)
     layout = replace(cluster.layout, domains=domains)
     try:
         index = cluster.redefined(layout, machines_by_allocation)
@@ -81,46 +83,50 @@ def drafted(
         ) from None
     for placement in _loose(state, cluster, request.replace):
         index.release(placement)
-    for name in cluster.places.keys() & (cluster.drained | state.down) - {request.replace}:
-        index.drain(name)
-    return Changed(layout, index, machines_by_allocation, fresh, request.replace)
+    for machine_name in cluster.places.keys() & (cluster.drained | state.down) - {request.replace}:
+        index.drain(machine_name)
+    return ClusterDraft(layout, index, machines_by_allocation, new_names, request.replace)
 
 
 def applied(
-    state: ControllerState, cluster: IndexedCluster, draft: Changed
+    state: ControllerState, cluster: IndexedCluster, draft: ClusterDraft
 ) -> tuple[list[Change], Callable[[], None]]:
     """The cluster is another from here on. Returns what has to be written down, and what makes it
     what it was, where that cannot be."""
-    left = [q for q in state.quarantine.values() if q.machine == draft.leaving]
+    dropped_quarantines = [
+        quarantine
+        for quarantine in state.quarantine.values()
+        if quarantine.machine == draft.leaving
+    ]
     changes: list[Change] = [
         put_cluster(draft.layout),
-        *allocations.with_machines(cluster, draft.machines),
-        *map(drop_quarantine, left),  # its devices are nobody's any more
+        *allocations.changed_allocations(cluster, draft.machines),
+        *map(drop_quarantine, dropped_quarantines),  # its devices are nobody's any more
     ]
     if draft.leaving in cluster.drained:
         changes.append(Delete(machines.DRAIN, draft.leaving))
     state.lift(cluster)
-    restore, was_down = cluster.as_it_was(), state.down & {draft.leaving}
-    for quarantined in left:
+    restore_cluster, was_down = cluster.as_it_was(), state.down & {draft.leaving}
+    for quarantined in dropped_quarantines:
         del state.quarantine[quarantined.key]
     cluster.redefine(draft.layout, draft.index, draft.machines)
-    places = state.inventory.by_machine
-    places.pop(draft.leaving, None)
+    cluster_by_machine = state.inventory.by_machine
+    cluster_by_machine.pop(draft.leaving, None)
     state.down.discard(draft.leaving)
-    for name in draft.fresh:
-        places[name] = cluster
-        state.mark_down(name, announce=False)  # until its devices are reset
+    for machine_name in draft.fresh:
+        cluster_by_machine[machine_name] = cluster
+        state.mark_down(machine_name, announce=False)  # until its devices are reset
 
     def undo() -> None:
-        restore()
-        for name in draft.fresh:
-            del places[name]
-            state.down.discard(name)
-        places.update(dict.fromkeys(cluster.places, cluster))
+        restore_cluster()
+        for machine_name in draft.fresh:
+            del cluster_by_machine[machine_name]
+            state.down.discard(machine_name)
+        cluster_by_machine.update(dict.fromkeys(cluster.places, cluster))
         state.down.update(was_down)
-        for name in cluster.places.keys() & (cluster.drained | state.down):
-            cluster.index.drain(name)
-        for quarantined in left:
+        for machine_name in cluster.places.keys() & (cluster.drained | state.down):
+            cluster.index.drain(machine_name)
+        for quarantined in dropped_quarantines:
             cluster.index.take(quarantined.placement)
             state.quarantine[quarantined.key] = quarantined
 
@@ -134,79 +140,105 @@ def _loose(state: ControllerState, cluster: IndexedCluster, leaving: str) -> lis
     leaving machine that still have to be reset.
     """
     placements = [
-        p for r in state.reservations.values() if r.goal.cluster is cluster for p in r.placements
+        placement
+        for reservation in state.reservations.values()
+        if reservation.goal.cluster is cluster
+        for placement in reservation.placements
     ]
-    placements += [pending.target for pending in state.moves.values() if pending.cluster is cluster]
-    return placements + [q.placement for q in state.quarantine.values() if q.machine == leaving]
+    placements += [
+        pending_move.target
+        for pending_move in state.moves.values()
+        if pending_move.cluster is cluster
+    ]
+    return placements + [
+        quarantined.placement
+        for quarantined in state.quarantine.values()
+        if quarantined.machine == leaving
+    ]
 
 
 def _check_agent(
     registry: Registry,
     state: ControllerState,
     cluster: IndexedCluster,
-    name: str,
-    fresh: Sequence[str],
+    agent_name: str,
+    agent_names: Sequence[str],
     action: str,
 ) -> None:
-    known = registry.agent(name, action)
-    if fresh.count(name) > 1:
+    agent = registry.agent(agent_name, action)
+    if agent_names.count(agent_name) > 1:
         raise InvalidRequest(
-            f"agent {name} is named {fresh.count(name)} times",
+            f"agent {agent_name} is named {agent_names.count(agent_name)} times",
             operation=action,
             would_work="name each agent once",
         )
-    if (other := state.inventory.by_machine.get(name)) is not None:
+    if (other_cluster := state.inventory.by_machine.get(agent_name)) is not None:
         raise WrongState(
-            f"agent {name} is in cluster {other.layout.name} already", operation=action
+            f"agent {agent_name} is in cluster {other_cluster.layout.name} already",
+            operation=action,
         )
-    if known.record.family != cluster.layout.family.name:
+    if agent.record.family != cluster.layout.family.name:
         raise InvalidRequest(
-            f"agent {name} has devices of family {known.record.family}, and the cluster those of "
+            f"agent {agent_name} has devices of family {agent.record.family}, and the cluster "
+            "those of "
             f"{cluster.layout.family.name}",
             operation=action,
             would_work="make a cluster of each",
         )
 
 
-def _check_empty(state: ControllerState, cluster: IndexedCluster, name: str, action: str) -> None:
-    if name not in cluster.places:
+def _check_empty(
+    state: ControllerState, cluster: IndexedCluster, machine_name: str, action: str
+) -> None:
+    if machine_name not in cluster.places:
         raise NotFound(
-            f"there is no machine {name} in cluster {cluster.layout.name}",
+            f"there is no machine {machine_name} in cluster {cluster.layout.name}",
             operation=action,
             would_work=f"there are: {', '.join(cluster.machines()[:8])}",
         )
-    loose = set(_loose(state, cluster, name))
-    remaining = [
-        p for p in cluster.index.placements() if p not in loose and name in cluster.parts(p.blocks)
+    loose_placements = set(_loose(state, cluster, machine_name))
+    remaining_placements = [
+        placement
+        for placement in cluster.index.placements()
+        if placement not in loose_placements and machine_name in cluster.parts(placement.blocks)
     ]
-    if remaining:
-        partitions = sorted(entry.name for entry in state.partitions.on(name)) or [
-            "a partition that is being made"
-        ]
+    if remaining_placements:
+        partition_names = sorted(
+            partition.name for partition in state.partitions.on(machine_name)
+        ) or ["a partition that is being made"]
         raise WrongState(
-            f"machine {name} has {', '.join(partitions[:8])}"
-            f"{' and more' if partitions[8:] else ''} on it",
+            f"machine {machine_name} has {', '.join(partition_names[:8])}"
+            f"{' and more' if partition_names[8:] else ''} on it",
             operation=action,
-            would_work=f"vipu-admin drain machine {name}, then remove these partitions: with "
+            would_work=f"vipu-admin drain machine {machine_name}, then remove these partitions: "
+            "with "
             "--force, where it does not answer any more",
-            partitions=partitions[:100],
+            partitions=partition_names[:100],
         )
 
 
-def _machine(registry: Registry, name: str) -> Machine:
-    record = registry.agents[name].record
-    return Machine(record.name, record.host, record.port)
+def _machine(registry: Registry, agent_name: str) -> Machine:
+    agent_record = registry.agents[agent_name].record
+    return Machine(agent_record.name, agent_record.host, agent_record.port)
 
 
-def _with_other(cluster: Cluster, name: str, replacement: Machine) -> tuple[LinkDomain, ...]:
+def _with_replacement(
+    cluster: Cluster, replaced_name: str, replacement: Machine
+) -> tuple[LinkDomain, ...]:
     return tuple(
-        replace(d, machines=tuple(replacement if m.name == name else m for m in d.machines))
-        for d in cluster.domains
+        replace(
+            domain,
+            machines=tuple(
+                replacement if machine.name == replaced_name else machine
+                for machine in domain.machines
+            ),
+        )
+        for domain in cluster.domains
     )
 
 
-def _with_more(
-    cluster: Cluster, new_machines: list[Machine], wanted: str, action: str
+def _with_added(
+    cluster: Cluster, new_machines: list[Machine], domain_name: str, action: str
 ) -> tuple[LinkDomain, ...]:
     """More machines at the end of a link domain, or in new ones.
 
@@ -215,39 +247,44 @@ def _with_more(
     """
     domains, family = cluster.domains, cluster.family
     machine_limit = family.max_domain_devices // family.devices_per_machine
-    sizes = {len(domain.machines) for domain in domains}
-    names = [domain.name for domain in domains]
-    if not wanted and machine_limit == 1:
-        new = _unused(names)
-        return (*domains, *(LinkDomain(next(new), (machine,)) for machine in new_machines))
+    domain_sizes = {len(domain.machines) for domain in domains}
+    domain_names = [domain.name for domain in domains]
+    if not domain_name and machine_limit == 1:
+        new_names = _unused_names(domain_names)
+        return (*domains, *(LinkDomain(next(new_names), (machine,)) for machine in new_machines))
     if (
-        not wanted
+        not domain_name
         and len(domains) == 1
         and len(domains[0].machines) + len(new_machines) <= machine_limit
     ):
-        wanted = names[0]
-    elif not wanted and sizes == {len(new_machines)}:
-        wanted = next(_unused(names))
-    elif not wanted:
+        domain_name = domain_names[0]
+    elif not domain_name and domain_sizes == {len(new_machines)}:
+        domain_name = next(_unused_names(domain_names))
+    elif not domain_name:
         raise InvalidRequest(
             f"it is not clear where {len(new_machines)} machines belong: the link domains have "
-            f"{' or '.join(map(str, sorted(sizes)))}",
+            f"{' or '.join(map(str, sorted(domain_sizes)))}",
             operation=action,
-            would_work=f"--link-domain {names[-1]}, or a name of a new one",
+            would_work=f"--link-domain {domain_names[-1]}, or a name of a new one",
         )
-    grown = [d for d in domains if d.name == wanted] or [LinkDomain(wanted, ())]
-    count = len(grown[0].machines) + len(new_machines)
-    if count > machine_limit:
+    matching_domains = [
+        link_domain for link_domain in domains if link_domain.name == domain_name
+    ] or [LinkDomain(domain_name, ())]
+    machine_count = len(matching_domains[0].machines) + len(new_machines)
+    if machine_count > machine_limit:
         raise InvalidRequest(
-            f"link domain {wanted} would have {count} machines, more than {machine_limit}",
+            f"link domain {domain_name} would have {machine_count} machines, more than "
+            f"{machine_limit}",
             operation=action,
             would_work="give another --link-domain",
         )
-    last = replace(grown[0], machines=(*grown[0].machines, *new_machines))
-    if wanted in names:
-        return tuple(last if domain.name == wanted else domain for domain in domains)
-    return (*domains, last)
+    grown_domain = replace(
+        matching_domains[0], machines=(*matching_domains[0].machines, *new_machines)
+    )
+    if domain_name in domain_names:
+        return tuple(grown_domain if domain.name == domain_name else domain for domain in domains)
+    return (*domains, grown_domain)
 
 
-def _unused(names: Sequence[str]) -> Iterator[str]:
-    return (f"ild{i}" for i in count(len(names)) if f"ild{i}" not in names)
+def _unused_names(domain_names: Sequence[str]) -> Iterator[str]:
+    return (f"ild{i}" for i in count(len(domain_names)) if f"ild{i}" not in domain_names)

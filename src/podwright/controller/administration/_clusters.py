@@ -37,24 +37,24 @@ def designed(state: ControllerState, registry: Registry, request: ClusterRequest
         )
     if not request.agents:
         raise InvalidRequest("it names no agent", operation=action, would_work="--agents ag1,ag2,…")
-    for name in request.agents:
-        if request.agents.count(name) > 1:
+    for agent_name in request.agents:
+        if request.agents.count(agent_name) > 1:
             raise InvalidRequest(
-                f"agent {name} is named {request.agents.count(name)} times",
+                f"agent {agent_name} is named {request.agents.count(agent_name)} times",
                 operation=action,
                 would_work="name each agent once",
-                agent=name,
+                agent=agent_name,
             )
-        registry.agent(name, action)
-        if (other := state.inventory.by_machine.get(name)) is not None:
+        registry.agent(agent_name, action)
+        if (other_cluster := state.inventory.by_machine.get(agent_name)) is not None:
             raise WrongState(
-                f"agent {name} is in cluster {other.layout.name}",
+                f"agent {agent_name} is in cluster {other_cluster.layout.name}",
                 operation=action,
-                would_work=f"vipu-admin remove cluster {other.layout.name} first",
-                agent=name,
+                would_work=f"vipu-admin remove cluster {other_cluster.layout.name} first",
+                agent=agent_name,
             )
-    records = [registry.agents[name].record for name in request.agents]
-    families = sorted({record.family for record in records})
+    agent_records = [registry.agents[agent_name].record for agent_name in request.agents]
+    families = sorted({record.family for record in agent_records})
     if len(families) > 1:
         raise InvalidRequest(
             f"its agents have devices of {' and '.join(families)}",
@@ -63,61 +63,73 @@ def designed(state: ControllerState, registry: Registry, request: ClusterRequest
         )
     family = family_named(families[0])
     assert family is not None  # agents of others are not registered
-    size = _domain_size(request, family.max_domain_devices // family.devices_per_machine, action)
-    machines = [Machine(record.name, record.host, record.port) for record in records]
-    fills_domain = size * family.devices_per_machine == family.max_domain_devices
+    machines_per_domain = _domain_size(
+        request, family.max_domain_devices // family.devices_per_machine, action
+    )
+    machines = [Machine(record.name, record.host, record.port) for record in agent_records]
+    fills_domain = machines_per_domain * family.devices_per_machine == family.max_domain_devices
     default_topology = DomainTopology.TORUS if fills_domain else DomainTopology.MESH
-    between = ClusterTopology.LOOPED if request.num_ilds > 1 else ClusterTopology.NONE
+    cluster_topology = ClusterTopology.LOOPED if request.num_ilds > 1 else ClusterTopology.NONE
     return Cluster(
         name=request.name,
         family=family,
         domains=tuple(
-            LinkDomain(f"ild{i}", tuple(machines[i * size : (i + 1) * size]))
+            LinkDomain(
+                f"ild{i}", tuple(machines[i * machines_per_domain : (i + 1) * machines_per_domain])
+            )
             for i in range(request.num_ilds)
         ),
         domain_topology=_named(request.ild_topology, default_topology, action),
-        topology=_named(request.topology, between, action),
-        simulated=all(registry.agents[r.name].software == "simulated" for r in records),
+        topology=_named(request.topology, cluster_topology, action),
+        simulated=all(
+            registry.agents[agent_record.name].software == "simulated"
+            for agent_record in agent_records
+        ),
     )
 
 
 def _domain_size(request: ClusterRequest, machine_limit: int, action: str) -> int:
     """Machines in each link domain."""
-    count, domains = len(request.agents), request.num_ilds
-    if not 1 <= domains <= count:
+    agent_count, domain_count = len(request.agents), request.num_ilds
+    if not 1 <= domain_count <= agent_count:
         raise InvalidRequest(
-            f"{count} agents make no {domains} link domains",
+            f"{agent_count} agents make no {domain_count} link domains",
             operation=action,
-            would_work=f"1 to {count}",
+            would_work=f"1 to {agent_count}",
         )
-    size, left = divmod(count, domains)
-    if left:
-        legal = [n for n in range(1, count + 1) if count % n == 0 and count // n <= machine_limit]
+    machines_per_domain, remainder = divmod(agent_count, domain_count)
+    if remainder:
+        legal_counts = [
+            candidate_count
+            for candidate_count in range(1, agent_count + 1)
+            if agent_count % candidate_count == 0
+            and agent_count // candidate_count <= machine_limit
+        ]
         raise InvalidRequest(
-            f"{count} agents cannot be divided evenly into {domains} link domains",
+            f"{agent_count} agents cannot be divided evenly into {domain_count} link domains",
             operation=action,
-            would_work=f"--num-ipulinkdomains {' or '.join(map(str, legal[:6]))}",
+            would_work=f"--num-ipulinkdomains {' or '.join(map(str, legal_counts[:6]))}",
         )
-    if size > machine_limit:
+    if machines_per_domain > machine_limit:
         raise InvalidRequest(
-            f"{size} machines in a link domain are more than {machine_limit}",
+            f"{machines_per_domain} machines in a link domain are more than {machine_limit}",
             operation=action,
-            would_work=f"--num-ipulinkdomains {-(-count // machine_limit)} or more",
+            would_work=f"--num-ipulinkdomains {-(-agent_count // machine_limit)} or more",
         )
-    return size
+    return machines_per_domain
 
 
-def _named(text: str, default: _Topology, action: str) -> _Topology:
-    if not text:
-        return default
-    kind = type(default)
+def _named(topology_name: str, default_topology: _Topology, action: str) -> _Topology:
+    if not topology_name:
+        return default_topology
+    topology_class = type(default_topology)
     try:
-        return kind(text.lower())
+        return topology_class(topology_name.lower())
     except ValueError:
         raise InvalidRequest(
-            f"{text[:40]!r} is not a topology",
+            f"{topology_name[:40]!r} is not a topology",
             operation=action,
-            would_work=f"choose one of {', '.join(member.value for member in kind)}",
+            would_work=f"choose one of {', '.join(member.value for member in topology_class)}",
         ) from None
 
 
@@ -125,34 +137,45 @@ async def tested(
     state: ControllerState, registry: Registry, cluster: IndexedCluster
 ) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
-    names = cluster.machines()
-    answers = await asyncio.gather(*(_ask(state, name) for name in names))
+    machine_names = cluster.machines()
+    answers = await asyncio.gather(*(_ask(state, machine_name) for machine_name in machine_names))
     results: list[CheckResult] = []
-    wanted = cabling(cluster.layout)
-    for name, answer in zip(names, answers, strict=True):
+    expected_cables = cabling(cluster.layout)
+    for machine_name, answer in zip(machine_names, answers, strict=True):
         if isinstance(answer, PodwrightError) and not isinstance(answer, WrongState):
-            results.append(_failed("connectivity", name, answer.problem))
+            results.append(_failed("connectivity", machine_name, answer.problem))
             continue
-        results.append(CheckResult(check="connectivity", machine=name, ok=True))
+        results.append(CheckResult(check="connectivity", machine=machine_name, ok=True))
         if isinstance(answer, WrongState):
-            results.append(_failed("hardware", name, answer.problem))
+            results.append(_failed("hardware", machine_name, answer.problem))
             continue
-        results += _machine(registry, cluster, name, answer, wanted[name])
-    reports = [a for a in answers if isinstance(a, MachineReport)]
-    links = {name: dict(r.links or {}) for name, r in zip(names, reports, strict=False)}
-    mute = sum(report.links is None for report in reports)
-    if len(reports) == len(names) and mute:
-        silent = "no agent says" if mute == len(names) else f"{mute} agents do not say"
-        unknown = CheckResult(check="topology", machine="", problem=f"{silent} where cables lead")
-        results.append(unknown)
-    elif len(reports) == len(names):
-        results.append(_result("topology", "", _topology(cluster.layout, links)))
+        results += _machine(registry, cluster, machine_name, answer, expected_cables[machine_name])
+    reports = [
+        machine_answer for machine_answer in answers if isinstance(machine_answer, MachineReport)
+    ]
+    cables_by_machine = {
+        machine_name: dict(machine_report.links or {})
+        for machine_name, machine_report in zip(machine_names, reports, strict=False)
+    }
+    mute_count = sum(report.links is None for report in reports)
+    if len(reports) == len(machine_names) and mute_count:
+        silent_text = (
+            "no agent says"
+            if mute_count == len(machine_names)
+            else f"{mute_count} agents do not say"
+        )
+        topology_result = CheckResult(
+            check="topology", machine="", problem=f"{silent_text} where cables lead"
+        )
+        results.append(topology_result)
+    elif len(reports) == len(machine_names):
+        results.append(_result("topology", "", _topology(cluster.layout, cables_by_machine)))
     return results
 
 
-async def _ask(state: ControllerState, name: str) -> MachineReport | PodwrightError:
+async def _ask(state: ControllerState, machine_name: str) -> MachineReport | PodwrightError:
     try:
-        return await state.hardware.describe(name)
+        return await state.hardware.describe(machine_name)
     except PodwrightError as error:
         return error
 
@@ -160,51 +183,74 @@ async def _ask(state: ControllerState, name: str) -> MachineReport | PodwrightEr
 def _machine(
     registry: Registry,
     cluster: IndexedCluster,
-    name: str,
-    report: MachineReport,
-    wanted: dict[str, str],
+    machine_name: str,
+    machine_report: MachineReport,
+    expected_cables: dict[str, str],
 ) -> list[CheckResult]:
     family = cluster.layout.family
-    known = registry.agents.get(name)
-    wrong = difference(known.record, report) if known else ""
-    if len(report.devices) != family.devices_per_machine:
-        wrong = f"it has {len(report.devices)} devices, not {family.devices_per_machine}"
-    ill = [f"{family.device_noun} {d.index}" for d in report.devices if not d.healthy]
-    sick = f"{', '.join(ill)} {'is' if len(ill) == 1 else 'are'} unhealthy" if ill else ""
-    results = [_result("hardware", name, wrong), _result("health", name, sick)]
-    return results + _cables(name, report, wanted)
+    agent = registry.agents.get(machine_name)
+    hardware_problem = difference(agent.record, machine_report) if agent else ""
+    if len(machine_report.devices) != family.devices_per_machine:
+        hardware_problem = (
+            f"it has {len(machine_report.devices)} devices, not {family.devices_per_machine}"
+        )
+    unhealthy_devices = [
+        f"{family.device_noun} {device.index}"
+        for device in machine_report.devices
+        if not device.healthy
+    ]
+    health_problem = (
+        f"{', '.join(unhealthy_devices)} {'is' if len(unhealthy_devices) == 1 else 'are'} unhealthy"
+        if unhealthy_devices
+        else ""
+    )
+    results = [
+        _result("hardware", machine_name, hardware_problem),
+        _result("health", machine_name, health_problem),
+    ]
+    return results + _cables(machine_name, machine_report, expected_cables)
 
 
-def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[CheckResult]:
-    if report.links is None:
+def _cables(
+    machine_name: str, machine_report: MachineReport, expected_cables: dict[str, str]
+) -> list[CheckResult]:
+    if machine_report.links is None:
         return [
             CheckResult(
-                check="cabling", machine=name, problem="its agent does not say where cables lead"
+                check="cabling",
+                machine=machine_name,
+                problem="its agent does not say where cables lead",
             )
         ]
     results = []
-    for port in sorted(wanted.keys() | report.links.keys()):
-        actual, right = report.links.get(port, ""), wanted.get(port, "")
-        if actual != right:
-            leads = f"leads to {actual}" if actual else "leads nowhere"
-            should = f"it should lead to {right}" if right else "nothing should be there"
-            results.append(_failed("cabling", name, f"port {port} {leads}; {should}"))
-    return results or [CheckResult(check="cabling", machine=name, ok=True)]
+    for port in sorted(expected_cables.keys() | machine_report.links.keys()):
+        actual_end, expected_end = machine_report.links.get(port, ""), expected_cables.get(port, "")
+        if actual_end != expected_end:
+            actual_text = f"leads to {actual_end}" if actual_end else "leads nowhere"
+            expected_text = (
+                f"it should lead to {expected_end}" if expected_end else "nothing should be there"
+            )
+            results.append(
+                _failed("cabling", machine_name, f"port {port} {actual_text}; {expected_text}")
+            )
+    return results or [CheckResult(check="cabling", machine=machine_name, ok=True)]
 
 
-def _topology(cluster: Cluster, links: dict[str, dict[str, str]]) -> str:
+def _topology(cluster: Cluster, cables_by_machine: dict[str, dict[str, str]]) -> str:
     """The topology that the cables make of the cluster, where it is not the one that it is said
     to have; empty where it is."""
-    if cabling(cluster) == links:
+    if cabling(cluster) == cables_by_machine:
         return ""
     for domain_topology in DomainTopology:
-        for between in ClusterTopology:
+        for cluster_topology in ClusterTopology:
             if (
-                cabling(replace(cluster, domain_topology=domain_topology, topology=between))
-                == links
+                cabling(
+                    replace(cluster, domain_topology=domain_topology, topology=cluster_topology)
+                )
+                == cables_by_machine
             ):
                 return (
-                    f"it is cabled as {domain_topology.value} and {between.value}, not as "
+                    f"it is cabled as {domain_topology.value} and {cluster_topology.value}, not as "
                     f"{cluster.domain_topology.value} and {cluster.topology.value}"
                 )
     return "the cables make no known topology; see cabling"

@@ -26,22 +26,24 @@ _WORDS: Final = {
     "Fenced": "a fence on partition {about} of {owner} is over: {detail}",
     "Start": "partition {about} of {owner} starts: {detail}",
 }
-_BAD: Final = frozenset({"MachineDown", "Error", "LeaseEnd", "Fencing"})
+_WARNING_EVENTS: Final = frozenset({"MachineDown", "Error", "LeaseEnd", "Fencing"})
 
 
 def log(event: EventInfo, *, own: bool) -> None:
     """Log an event. own: the server itself caused it, no caller."""
     logger, level = (_events, logging.INFO) if own else (_audit, logging.INFO)
-    if event.outcome != "OK" or (own and event.what in _BAD):
+    if event.outcome != "OK" or (own and event.what in _WARNING_EVENTS):
         level = logging.WARNING if own else logging.INFO
     if not logger.isEnabledFor(level):
         return
-    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    event_fields = {
+        field_name: getattr(event, field_name) for field_name in event.__struct_fields__
+    }
     if own:
-        text = _WORDS.get(event.what, "{what} {about}: {detail}").format(**fields)
+        message = _WORDS.get(event.what, "{what} {about}: {detail}").format(**event_fields)
     else:
-        text = (
+        message = (
             f"{event.what} {event.about or '-'} by {event.who} ({event.origin}): {event.outcome}"
             + (f": {event.detail}" if event.detail else "")
         )
-    logger.log(level, "%s", text, extra={"fields": fields})
+    logger.log(level, "%s", message, extra={"fields": event_fields})

@@ -43,12 +43,12 @@ KINDS: Final = ("partitions", "leases", "waiters", "devices", "allocations", "ag
 
 def private_kinds(text: str) -> frozenset[str]:
     """`partitions,leases`, `all` or `none` as a set. Raises InvalidRequest."""
-    kinds = {word.strip() for word in text.split(",") if word.strip()} - {"none"}
+    kinds = {kind_name.strip() for kind_name in text.split(",") if kind_name.strip()} - {"none"}
     if "all" in kinds:
         kinds = kinds - {"all"} | set(KINDS)
-    if unknown := sorted(kinds - set(KINDS)):
+    if unknown_kinds := sorted(kinds - set(KINDS)):
         raise InvalidRequest(
-            f"{unknown[0]!r} cannot be private",
+            f"{unknown_kinds[0]!r} cannot be private",
             operation="--private-data",
             would_work=f"all, none, or some of {', '.join(KINDS)}",
         )
@@ -56,7 +56,9 @@ def private_kinds(text: str) -> frozenset[str]:
 
 
 #: Attributes of a device that tell what its user's programs do.
-_OF_PROGRAMS = frozenset({"processes", "load", "memory used", "power", "temperature", "last xid"})
+_PROGRAM_ATTRIBUTES = frozenset(
+    {"processes", "load", "memory used", "power", "temperature", "last xid"}
+)
 
 
 @dataclass(frozen=True)
@@ -100,22 +102,26 @@ class Privacy:
         """
         if caller.role is Role.ADMINISTRATOR or "allocations" not in self.kinds:
             return
-        sees = self.use(caller)
+        may_see = self.use(caller)
         for cluster_name, allocation in _places(request):
             if not allocation:
                 continue
             clusters = self._state.inventory.clusters
-            known = [
-                name
-                for place, cluster in clusters.items()
-                if cluster_name in ("", place)
-                for name in cluster.allocations
-                if sees(cluster, name)
+            known_allocations = [
+                allocation_name
+                for known_cluster, cluster in clusters.items()
+                if cluster_name in ("", known_cluster)
+                for allocation_name in cluster.allocations
+                if may_see(cluster, allocation_name)
             ]
-            if allocation not in known and (not cluster_name or cluster_name in clusters):
+            if allocation not in known_allocations and (
+                not cluster_name or cluster_name in clusters
+            ):
                 raise NotFound(
                     f"there is no allocation {allocation[:80]}",
-                    would_work=f"use {' or '.join(known[:5])}" if known else "ask an administrator",
+                    would_work=f"use {' or '.join(known_allocations[:5])}"
+                    if known_allocations
+                    else "ask an administrator",
                     allocation=allocation[:80],
                 )
 
@@ -123,27 +129,32 @@ class Privacy:
         """Return a function that says whether the caller may know of a cluster's allocation."""
         granted = self._granted(caller)
 
-        def sees(cluster: IndexedCluster, name: str) -> bool:
-            return self._state.sight.allocation(caller, cluster, name, granted)
+        def sees(cluster: IndexedCluster, allocation_name: str) -> bool:
+            return self._state.sight.allocation(caller, cluster, allocation_name, granted)
 
         return sees
 
-    def sees_allocation(self, caller: Caller, name: str) -> bool:
+    def sees_allocation(self, caller: Caller, allocation_name: str) -> bool:
         """Whether the caller may know of an allocation of any cluster; of none: yes."""
-        sees, clusters = self.use(caller), self._state.inventory.clusters.values()
-        return not name or any(
-            name in cluster.allocations and sees(cluster, name) for cluster in clusters
+        may_see, clusters = self.use(caller), self._state.inventory.clusters.values()
+        return not allocation_name or any(
+            allocation_name in cluster.allocations and may_see(cluster, allocation_name)
+            for cluster in clusters
         )
 
-    def check_attach(self, caller: Caller, name: str) -> None:
+    def check_attach(self, caller: Caller, partition_name: str) -> None:
         """Raise Denied unless the caller may attach to the partition."""
-        entry = self._state.partitions.get(name)
-        if entry is None or entry.record is None or self._may_attach(caller, entry):
+        partition_entry = self._state.partitions.get(partition_name)
+        if (
+            partition_entry is None
+            or partition_entry.record is None
+            or self._may_attach(caller, partition_entry)
+        ):
             return
-        owner = entry.record.owner
+        owner = partition_entry.record.owner
         raise Denied(
             f"where its devices answer is told to {owner} alone, and you are {caller.name}",
-            operation=f"get the IPUoF configuration of partition {name[:80]}",
+            operation=f"get the IPUoF configuration of partition {partition_name[:80]}",
             would_work=f"ask with a certificate or an access key of {owner}'s"
             + (
                 " (podwright proxy does for other programs); or vipu-server --anonymous-endpoints"
@@ -162,10 +173,17 @@ class Privacy:
         if isinstance(reply, PartitionInfo):
             return self._partition(caller, reply)
         if isinstance(reply, AcquireReply | WaitReply) and reply.partition is not None:
-            seen = self._partition(caller, reply.partition)
-            return reply if seen is reply.partition else _with(reply, partition=seen)
+            visible_partition = self._partition(caller, reply.partition)
+            return (
+                reply
+                if visible_partition is reply.partition
+                else _with(reply, partition=visible_partition)
+            )
         if isinstance(reply, PartitionList):
-            return _with(reply, partitions=[self._partition(caller, p) for p in reply.partitions])
+            return _with(
+                reply,
+                partitions=[self._partition(caller, partition) for partition in reply.partitions],
+            )
         if isinstance(reply, DeviceList):
             return _with(reply, devices=[self._device(caller, device) for device in reply.devices])
         if isinstance(reply, EventList) and "partitions" in self.kinds:
@@ -174,63 +192,81 @@ class Privacy:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _may_attach(self, caller: Caller, entry: Entry) -> bool:
-        if belongs(caller, entry):
+    def _may_attach(self, caller: Caller, partition_entry: Entry) -> bool:
+        if belongs(caller, partition_entry):
             return True
         return self._anonymous_endpoints and caller.name == ANONYMOUS
 
-    def _partition(self, caller: Caller, info: PartitionInfo) -> PartitionInfo:
-        entry = self._state.partitions.get(info.name)
-        if entry is None or self._may_attach(caller, entry):
-            return info
-        leases = info.leases if self._state.sight.leases(caller, entry) else []
+    def _partition(self, caller: Caller, partition_info: PartitionInfo) -> PartitionInfo:
+        partition_entry = self._state.partitions.get(partition_info.name)
+        if partition_entry is None or self._may_attach(caller, partition_entry):
+            return partition_info
+        leases = partition_info.leases if self._state.sight.leases(caller, partition_entry) else []
         return _with(
-            info, gcds=[[_without_address(ref) for ref in gcd] for gcd in info.gcds], leases=leases
+            partition_info,
+            gcds=[
+                [_without_address(device_ref) for device_ref in gcd] for gcd in partition_info.gcds
+            ],
+            leases=leases,
         )
 
-    def _device(self, caller: Caller, info: DeviceInfo) -> DeviceInfo:
-        if "kept_for" in info.attributes and "waiters" in self.kinds:
-            attributes = {k: v for k, v in info.attributes.items() if k != "kept_for"}
-            info = _with(info, attributes=attributes)
-        if info.allocation and not self.sees_allocation(caller, info.allocation):
-            info = _with(info, allocation="")
-        entry = self._state.partitions.get(info.partition) if info.partition else None
-        if entry is not None and self._may_attach(caller, entry):
-            return info
-        hidden = "devices" in self.kinds or "partitions" in self.kinds
-        name = "" if entry is not None and hidden else info.partition
-        if entry is not None and hidden:
-            attributes = {k: v for k, v in info.attributes.items() if k not in _OF_PROGRAMS}
-            info = _with(info, attributes=attributes)
-        return _with(info, device=_without_address(info.device), partition=name)
+    def _device(self, caller: Caller, device_info: DeviceInfo) -> DeviceInfo:
+        if "kept_for" in device_info.attributes and "waiters" in self.kinds:
+            attributes = {
+                attribute_name: attribute_value
+                for attribute_name, attribute_value in device_info.attributes.items()
+                if attribute_name != "kept_for"
+            }
+            device_info = _with(device_info, attributes=attributes)
+        if device_info.allocation and not self.sees_allocation(caller, device_info.allocation):
+            device_info = _with(device_info, allocation="")
+        partition_entry = (
+            self._state.partitions.get(device_info.partition) if device_info.partition else None
+        )
+        if partition_entry is not None and self._may_attach(caller, partition_entry):
+            return device_info
+        hides_partition = "devices" in self.kinds or "partitions" in self.kinds
+        partition_name = (
+            "" if partition_entry is not None and hides_partition else device_info.partition
+        )
+        if partition_entry is not None and hides_partition:
+            attributes = {
+                attribute_name: attribute_value
+                for attribute_name, attribute_value in device_info.attributes.items()
+                if attribute_name not in _PROGRAM_ATTRIBUTES
+            }
+            device_info = _with(device_info, attributes=attributes)
+        return _with(
+            device_info, device=_without_address(device_info.device), partition=partition_name
+        )
 
 
 def _places(request: Any) -> Iterator[tuple[str, str]]:
     """The clusters and allocations that a request names, however deep."""
-    for name in request.__struct_fields__:
-        value = getattr(request, name)
-        if name == "allocation" and isinstance(value, str):
-            yield getattr(request, "cluster", ""), value
-        elif isinstance(value, Value):
-            yield from _places(value)
+    for field_name in request.__struct_fields__:
+        field_value = getattr(request, field_name)
+        if field_name == "allocation" and isinstance(field_value, str):
+            yield getattr(request, "cluster", ""), field_value
+        elif isinstance(field_value, Value):
+            yield from _places(field_value)
 
 
-def _of_its_owner(caller: Caller, event: EventInfo) -> EventInfo:
+def _of_its_owner(caller: Caller, event_info: EventInfo) -> EventInfo:
     """An event; whose the thing is, is told to that one alone."""
-    return event if event.owner in ("", caller.name) else _with(event, owner="")
+    return event_info if event_info.owner in ("", caller.name) else _with(event_info, owner="")
 
 
-def _without_address(ref: DeviceRef) -> DeviceRef:
+def _without_address(device_ref: DeviceRef) -> DeviceRef:
     """The device without its network address."""
     return DeviceRef(
-        domain=ref.domain,
-        offset=ref.offset,
-        machine=ref.machine,
-        index=ref.index,
-        arch_id=ref.arch_id,
-        chip_id=ref.chip_id,
+        domain=device_ref.domain,
+        offset=device_ref.offset,
+        machine=device_ref.machine,
+        index=device_ref.index,
+        arch_id=device_ref.arch_id,
+        chip_id=device_ref.chip_id,
     )
 
 
-def _with(value: _V, **changes: Any) -> _V:
-    return msgspec.structs.replace(value, **changes)
+def _with(struct: _V, **field_changes: Any) -> _V:
+    return msgspec.structs.replace(struct, **field_changes)

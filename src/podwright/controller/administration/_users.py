@@ -48,7 +48,7 @@ _OWN: Final = (
 )  #: origins of callers who showed that they are a user of ours
 _NUMBER = re.compile(r"[0-9a-f]{8,40}")
 _MOST_REVOKED: Final = 1000
-_COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
+_SCRYPT_COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
 
 
 class UserRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,15 +75,15 @@ class Users:
         self.common_names = common_names
         self._users: dict[str, UserRecord] = {}
         self._by_uid: dict[int, UserRecord] = {}
-        self._right: dict[str, bytes] = {}
+        self._right_digests: dict[str, bytes] = {}
         self._secret = secrets.token_bytes(32)
         self._few = asyncio.Semaphore(2)  # a flood of wrong keys must not take all threads
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Load users from the store."""
-        for (kind, _), body in records.items():
-            if kind == USER:
-                self.add(decode(UserRecord, body))
+        for (record_kind, _), record_bytes in records.items():
+            if record_kind == USER:
+                self.add(decode(UserRecord, record_bytes))
 
     def list(self) -> list[UserInfo]:
         """All users, by name."""
@@ -97,11 +97,11 @@ class Users:
         check_name("a user", name)
         if name == ANONYMOUS or name.isdecimal():
             raise InvalidRequest(f"{name} stands for somebody else", operation=action)
-        if role not in (known.value for known in Role):
+        if role not in (known_role.value for known_role in Role):
             raise InvalidRequest(
                 f"there is no role {role[:40]!r}",
                 operation=action,
-                would_work=f"choose one of {', '.join(known.value for known in Role)}",
+                would_work=f"choose one of {', '.join(known_role.value for known_role in Role)}",
             )
         if name in self._users:
             raise AlreadyExists(
@@ -111,7 +111,7 @@ class Users:
             )
         if uid != -1:
             self._check_uid(uid, action)
-        keyless = UserRecord(
+        keyless_user = UserRecord(
             name=name,
             role=role,
             salt=b"",
@@ -120,7 +120,7 @@ class Users:
             allocations=allocations,
             uid=uid,
         )
-        return with_new_key(keyless)
+        return with_new_key(keyless_user)
 
     def _check_uid(self, uid: int, action: str) -> None:
         if not 0 < uid < 2**31:
@@ -129,18 +129,18 @@ class Users:
                 operation=action,
                 would_work="give the number of an account other than root's",
             )
-        if (other := self._by_uid.get(uid)) is not None:
+        if (other_user := self._by_uid.get(uid)) is not None:
             raise AlreadyExists(
-                f"user id {uid} is user {other.name} here",
+                f"user id {uid} is user {other_user.name} here",
                 operation=action,
-                would_work=f"choose another one, or remove user {other.name} first",
+                would_work=f"choose another one, or remove user {other_user.name} first",
             )
 
     def add(self, record: UserRecord) -> UserInfo:
         """Add a user whose record is durable."""
-        before = self._users.get(record.name)
-        if before is not None and before.digest != record.digest:
-            self._right.pop(record.name, None)
+        old_record = self._users.get(record.name)
+        if old_record is not None and old_record.digest != record.digest:
+            self._right_digests.pop(record.name, None)
         self._users[record.name] = record
         if record.uid != -1:
             self._by_uid[record.uid] = record
@@ -176,9 +176,9 @@ class Users:
     def check_known(self, name: str, action: str) -> None:
         """Raises NotFound."""
         if name not in self._users:
-            have = ", ".join(sorted(self._users)[:8]) or "none"
+            known_names = ", ".join(sorted(self._users)[:8]) or "none"
             raise NotFound(
-                f"there is no user {name}", operation=action, would_work=f"there are: {have}"
+                f"there is no user {name}", operation=action, would_work=f"there are: {known_names}"
             )
 
     def check_scheduler(self, name: str, action: str) -> None:
@@ -191,7 +191,7 @@ class Users:
                 would_work="name a user made with --role scheduler",
             )
 
-    def revoking(self, name: str, number: str) -> UserRecord:
+    def with_revoked(self, name: str, number: str) -> UserRecord:
         """A user of whom one certificate is worth nothing. Raises NotFound, InvalidRequest."""
         action = f"revoke certificate {number[:80]} of {name[:80]}"
         self.check_known(name, action)
@@ -218,7 +218,7 @@ class Users:
         record = self._users.pop(name, None)
         if record is not None:
             self._by_uid.pop(record.uid, None)
-        self._right.pop(name, None)
+        self._right_digests.pop(name, None)
 
     def kept_to_grants(self, caller: Caller, request: Value) -> Value:
         """See `UserCalls.admitted`. The caller is as `known` has him."""
@@ -235,11 +235,11 @@ class Users:
                 acquire = self.kept_to_grants(caller, request.acquire)
                 return msgspec.structs.replace(request, acquire=acquire)
         if isinstance(request, WaitRequest):
-            inner = request.create or request.acquire
-            if inner is not None:
-                field = "create" if request.create else "acquire"
-                limited = self.kept_to_grants(caller, inner)
-                return msgspec.structs.replace(request, **{field: limited})
+            inner_request = request.create or request.acquire
+            if inner_request is not None:
+                field_name = "create" if request.create else "acquire"
+                limited_request = self.kept_to_grants(caller, inner_request)
+                return msgspec.structs.replace(request, **{field_name: limited_request})
         return request
 
     def allocations_of(self, caller: Caller) -> tuple[str, ...]:
@@ -257,42 +257,51 @@ class Users:
         """The caller behind a name and an access key. Raises Unauthenticated, which does not say
         which of both is wrong."""
         record = self._users.get(name)
-        seen = hmac.digest(self._secret, key.encode(), "sha256")
-        if record is None or not hmac.compare_digest(seen, self._right.get(name, b"")):
+        key_digest = hmac.digest(self._secret, key.encode(), "sha256")
+        if record is None or not hmac.compare_digest(
+            key_digest, self._right_digests.get(name, b"")
+        ):
             async with self._few:
                 salt = record.salt if record else b"\0" * 16
-                digest = await asyncio.to_thread(_digest, key[:200], salt)
+                scrypt_digest = await asyncio.to_thread(_digest, key[:200], salt)
             record = self._users.get(name)
-            if record is None or not hmac.compare_digest(digest, record.digest):
+            if record is None or not hmac.compare_digest(scrypt_digest, record.digest):
                 raise Unauthenticated(
                     "no user of this server has this name and this access key",
                     would_work="ask an administrator: vipu-admin create user",
                 )
-            self._right[name] = seen
+            self._right_digests[name] = key_digest
         return _caller(record, "key")
 
-    def certified(self, name: str, uri: str) -> Caller:
-        """The caller behind a certificate. uri: which user exactly; without a time, any of that
-        name. Raises Unauthenticated."""
+    def certified(self, name: str, certificate_uri: str) -> Caller:
+        """The caller behind a certificate. certificate_uri: which user exactly; without a time, any
+        of that name. Raises Unauthenticated.
+        """
         record = self._users.get(name)
         if record is None:
             raise Unauthenticated(
                 f"the certificate is for user {name[:80]!r}, whom this server does not have",
                 would_work="ask an administrator: vipu-admin create user, create certificate",
             )
-        number = certificate_number(uri)
-        if number in record.revoked:
+        uri_number = certificate_number(certificate_uri)
+        if uri_number in record.revoked:
             raise Unauthenticated(
                 f"this certificate of user {name} was revoked",
                 would_work="ask an administrator for another: vipu-admin create certificate",
             )
-        if not uri and record.role == Role.ADMINISTRATOR.value and name not in self.common_names:
+        if (
+            not certificate_uri
+            and record.role == Role.ADMINISTRATOR.value
+            and name not in self.common_names
+        ):
             raise Unauthenticated(
                 f"a common name makes nobody an administrator, and {name} is one",
                 would_work=f"vipu-admin create certificate {name}, which says so by a URI; or "
                 f"vipu-server --tls-administrators {name}",
             )
-        if uri.count(":") > 2 and uri != user_uri(record.name, record.created_at, number):
+        if certificate_uri.count(":") > 2 and certificate_uri != user_uri(
+            record.name, record.created_at, uri_number
+        ):
             raise Unauthenticated(
                 f"the certificate is for an earlier user {name}",
                 would_work="ask an administrator for another: vipu-admin create certificate",
@@ -312,32 +321,32 @@ class Users:
 
 def with_new_key(record: UserRecord) -> tuple[UserRecord, str]:
     """A user with an access key that was just drawn, and that key. It takes some 50 ms."""
-    key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
-    return msgspec.structs.replace(record, salt=salt, digest=_digest(key, salt)), key
+    access_key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
+    return msgspec.structs.replace(record, salt=salt, digest=_digest(access_key, salt)), access_key
 
 
 def first_user(name: str, now: float) -> tuple[Put, str]:
     """An administrator for a new store, and the access key. Raises InvalidRequest."""
-    record, key = Users().draft(name, Role.ADMINISTRATOR.value, (), now)
-    return put_user(record), key
+    record, access_key = Users().draft(name, Role.ADMINISTRATOR.value, (), now)
+    return put_user(record), access_key
 
 
 def _limited(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
-    names = ", ".join(record.allocations)
+    allocation_names = ", ".join(record.allocations)
     if spec.allocation in record.allocations:
         return spec
     if spec.allocation:
         raise Denied(
             f"allocation {spec.allocation} is not granted to {record.name}",
             operation=f"create partition {spec.name[:80]}",
-            would_work=f"use {names}",
+            would_work=f"use {allocation_names}",
             allocation=spec.allocation,
         )
     if len(record.allocations) > 1:
         raise InvalidRequest(
             f"several allocations are granted to {record.name}",
             operation=f"create partition {spec.name[:80]}",
-            would_work=f"say which one with --allocation: {names}",
+            would_work=f"say which one with --allocation: {allocation_names}",
         )
     return msgspec.structs.replace(spec, allocation=record.allocations[0])
 
@@ -352,13 +361,13 @@ def drop_user(name: str) -> Delete:
     return Delete(USER, name)
 
 
-def _digest(key: str, salt: bytes) -> bytes:
-    return hashlib.scrypt(key.encode(), salt=salt, **_COST)
+def _digest(access_key: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(access_key.encode(), salt=salt, **_SCRYPT_COST)
 
 
 def _caller(record: UserRecord, origin: str) -> Caller:
-    uid = None if record.uid == -1 else record.uid
-    return Caller(name=record.name, uid=uid, role=Role(record.role), origin=origin)
+    user_id = None if record.uid == -1 else record.uid
+    return Caller(name=record.name, uid=user_id, role=Role(record.role), origin=origin)
 
 
 def _info(record: UserRecord) -> UserInfo:

@@ -37,10 +37,13 @@ async def list_quotas(services: Services, caller: Caller, request: ListRequest) 
     views.check_filters(services.state, request, "list quotas")
     sees_all = caller.role is Role.ADMINISTRATOR
     page = ListPage[QuotaInfo](request)
-    places = {"/".join(key): quota for key, quota in services.state.quotas.items()}
-    for place, quota in sorted(places.items()):
+    quotas_by_place = {
+        "/".join(user_and_allocation): quota
+        for user_and_allocation, quota in services.state.quotas.items()
+    }
+    for quota_place, quota in sorted(quotas_by_place.items()):
         if not (
-            place > request.page_token
+            quota_place > request.page_token
             and (sees_all or quota.user in ("", caller.name))
             and request.allocation in ("", quota.allocation)
             and services.privacy.sees_allocation(caller, quota.allocation)
@@ -48,7 +51,7 @@ async def list_quotas(services: Services, caller: Caller, request: ListRequest) 
             continue
         if page.full:
             break
-        page.add(place, quotas.show(services.state, quota))
+        page.add(quota_place, quotas.show(services.state, quota))
         await asyncio.sleep(0)  # what is used of it is counted over all partitions
     return QuotaList(quotas=page.items, next_page_token=page.token)
 
@@ -60,17 +63,19 @@ async def list_events(services: Services, caller: Caller, request: EventsRequest
 
 async def verify_audit(services: Services, caller: Caller, request: AuditRequest) -> AuditReport:
     """Whether the audit is as it was written, and contains these heads. Raises InvalidRequest."""
-    heads = [read_head(text) for text in request.heads]
-    snapshot = await services.state.store.read()
-    reports = await asyncio.to_thread(verify_chains, snapshot.records, (EVENT, INTENT), heads)
+    chain_heads = [read_head(head_text) for head_text in request.heads]
+    store_snapshot = await services.state.store.read()
+    chain_reports = await asyncio.to_thread(
+        verify_chains, store_snapshot.records, (EVENT, INTENT), chain_heads
+    )
     chains = [
         AuditChain(
-            head=str(report.head),
-            entries=report.entries,
-            anchor=report.anchor,
-            problems=list(report.problems),
+            head=str(chain_report.head),
+            entries=chain_report.entries,
+            anchor=chain_report.anchor,
+            problems=list(chain_report.problems),
         )
-        for report in reports
+        for chain_report in chain_reports
     ]
     return AuditReport(chains=chains)
 

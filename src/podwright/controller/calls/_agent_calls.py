@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from podwright.agents import EPOCH_LIMIT, Driver, MachineReport
 from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._done_once import done_once, gone_before, gone_since
+from podwright.controller.calls._done_once import done_once, gone_before, removed_since
 from podwright.controller.calls._list_pages import ListPage, after
 from podwright.controller.hardware import _registry as registry
 from podwright.controller.hardware._registry import AgentRecord, Known
@@ -42,15 +42,15 @@ PAUSE = 0.2
 _NUMBER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
-async def _registered_before(services: Services, known: Remembered) -> AgentInfo:
+async def _agent_registered_before(services: Services, earlier_request: Remembered) -> AgentInfo:
     """The agent in its present state. Raises NotFound if it has been removed since."""
-    agent = services.registry.agents.get(known.name)
+    agent = services.registry.agents.get(earlier_request.name)
     if agent is None:
-        raise gone_since(known, "agent")
+        raise removed_since(earlier_request, "agent")
     return _agent_info(services, agent)
 
 
-@done_once(_registered_before)
+@done_once(_agent_registered_before)
 async def create_agent(services: Services, caller: Caller, request: AgentRequest) -> AgentInfo:
     """Register an agent that answers. Raises AlreadyExists, Unavailable, InvalidRequest."""
     action = f"create agent {request.name[:80]}"
@@ -63,24 +63,28 @@ async def create_agent(services: Services, caller: Caller, request: AgentRequest
             would_work=f"vipu-admin create certificate {request.name} --agent prints one",
         )
     async with services.changing:
-        for known in services.registry.agents.values():
-            _check_other(services, known.record, request, host, port, action)
-        before = services.registry.agents.get(request.name)
-        certificate = request.certificate or (before.record.certificate if before else "")
-        record, fence = await _met(services, request.name, host, port, certificate, action)
-        changes = [registry.put_agent(record)]
-        needs_floor = services.state.epochs.exceeded_by(fence)
-        if needs_floor:
-            changes.append(registry.put_floor(fence))
-        await services.state.journal.commit(changes)
-        if needs_floor:
-            services.state.epochs.raise_floor(fence)
+        for known_agent in services.registry.agents.values():
+            _check_agent_conflict(services, known_agent.record, request, host, port, action)
+        previous_agent = services.registry.agents.get(request.name)
+        certificate_number = request.certificate or (
+            previous_agent.record.certificate if previous_agent else ""
+        )
+        record, highest_epoch = await _met(
+            services, request.name, host, port, certificate_number, action
+        )
+        store_changes = [registry.put_agent(record)]
+        raises_epoch_floor = services.state.epochs.exceeded_by(highest_epoch)
+        if raises_epoch_floor:
+            store_changes.append(registry.put_epoch_floor(highest_epoch))
+        await services.state.journal.commit(store_changes)
+        if raises_epoch_floor:
+            services.state.epochs.raise_floor(highest_epoch)
         await let_go(services.state.hardware.remove(request.name))
-        known = services.registry.add(record)
+        known_agent = services.registry.add(record)
         services.heartbeats.begin(request.name)
         with suppress(PodwrightError):  # else the watch says what became of it
             await services.state.hardware.describe(request.name)
-        return _agent_info(services, known)
+        return _agent_info(services, known_agent)
 
 
 async def list_agents(services: Services, caller: Caller, request: ListRequest) -> AgentList:
@@ -90,12 +94,12 @@ async def list_agents(services: Services, caller: Caller, request: ListRequest) 
         services.state.inventory.candidates(request.cluster, "", "list agents")
     if services.privacy.hides_agents(caller):
         return AgentList()
-    for name in after(services.registry.agents, request.page_token):
-        info = _agent_info(services, services.registry.agents[name])
-        if request.cluster in ("", info.cluster):
+    for agent_name in after(services.registry.agents, request.page_token):
+        listed_agent = _agent_info(services, services.registry.agents[agent_name])
+        if request.cluster in ("", listed_agent.cluster):
             if page.full:
                 break
-            page.add(name, info, info.devices)
+            page.add(agent_name, listed_agent, listed_agent.devices)
     return AgentList(agents=page.items, next_page_token=page.token)
 
 
@@ -129,7 +133,13 @@ async def discover_agents(
 ) -> DiscoveredList:
     """Agents that announced themselves and are not registered."""
     discovered = services.discovery.list()
-    return DiscoveredList(agents=[a for a in discovered if a.name not in services.registry.agents])
+    return DiscoveredList(
+        agents=[
+            discovered_agent
+            for discovered_agent in discovered
+            if discovered_agent.name not in services.registry.agents
+        ]
+    )
 
 
 # -- inside ------------------------------------------------------------------------------
@@ -140,137 +150,155 @@ def _address(services: Services, request: AgentRequest, action: str) -> tuple[st
         if not 0 < request.port < 65536:
             raise InvalidRequest(f"{request.port} is not a port", operation=action)
         return request.host, request.port
-    announced = services.discovery.find(request.name)
-    if announced is None:
+    announcement = services.discovery.find(request.name)
+    if announcement is None:
         raise NotFound(
             f"no agent {request.name} announced itself",
             operation=action,
             would_work="say where it is: --host HOST --port PORT",
         )
-    return announced.host, announced.port
+    return announcement.host, announcement.port
 
 
-def _check_other(
-    services: Services, other: AgentRecord, request: AgentRequest, host: str, port: int, action: str
+def _check_agent_conflict(
+    services: Services,
+    other_agent: AgentRecord,
+    request: AgentRequest,
+    host: str,
+    port: int,
+    action: str,
 ) -> None:
-    if other.name == request.name and not request.replace:
+    if other_agent.name == request.name and not request.replace:
         raise AlreadyExists(
-            f"there is an agent {other.name} already, at {other.host}:{other.port}",
+            f"there is an agent {other_agent.name} already, at "
+            f"{other_agent.host}:{other_agent.port}",
             operation=action,
             would_work="choose another id, or --replace if it has another address or hardware now",
         )
-    if other.name != request.name and (other.host, other.port) == (host, port):
+    if other_agent.name != request.name and (other_agent.host, other_agent.port) == (host, port):
         raise AlreadyExists(
-            f"agent {other.name} is at {host}:{port}",
+            f"agent {other_agent.name} is at {host}:{port}",
             operation=action,
             would_work="choose another port",
         )
 
 
 async def _met(
-    services: Services, name: str, host: str, port: int, certificate: str, action: str
+    services: Services, agent_name: str, host: str, port: int, certificate_number: str, action: str
 ) -> tuple[AgentRecord, int]:
     """The record of the agent at an address, and the highest epoch that it has seen."""
-    driver = services.registry.driver(name, host, port, certificate)
+    driver = services.registry.driver(agent_name, host, port, certificate_number)
     try:
-        report = await _driver_report(driver, services.state.hardware.patience, services.starting)
+        machine_report = await _driver_report(
+            driver, services.state.hardware.patience, services.starting
+        )
     except TimeoutError:
         raise WrongState(f"nothing answers at {host}:{port} in time", operation=action) from None
     except PodwrightError as error:
         raise type(error)(
             error.problem,
             operation=action,
-            would_work=error.would_work or f"start it: vipu-agent --machine {name}",
+            would_work=error.would_work or f"start it: vipu-agent --machine {agent_name}",
         ) from None
     finally:
         await let_go(driver)
-    if report.name and report.name != name:
+    if machine_report.name and machine_report.name != agent_name:
         raise InvalidRequest(
-            f"the agent at {host}:{port} says that it is {report.name}",
+            f"the agent at {host}:{port} says that it is {machine_report.name}",
             operation=action,
-            would_work=f"create agent {report.name}, or another address",
+            would_work=f"create agent {machine_report.name}, or another address",
         )
-    if not 0 <= report.fence < EPOCH_LIMIT // 2:
+    if not 0 <= machine_report.fence < EPOCH_LIMIT // 2:
         raise InvalidRequest(
-            f"the agent at {host}:{port} says that its devices have seen epoch {report.fence}, "
+            f"the agent at {host}:{port} says that its devices have seen epoch "
+            f"{machine_report.fence}, "
             "to which no server can have come",
             operation=action,
             would_work="move the agent's state file away, reset the machine, and start it anew",
         )
-    cluster = services.state.inventory.by_machine.get(name)
-    family = family_named(report.family)
+    cluster = services.state.inventory.by_machine.get(agent_name)
+    family = family_named(machine_report.family)
     if family is None or (cluster is not None and cluster.layout.family.name != family.name):
-        wanted = cluster.layout.family.name if cluster else " or ".join(family_names())
+        wanted_families = cluster.layout.family.name if cluster else " or ".join(family_names())
         raise InvalidRequest(
-            f"its devices are of family {report.family or 'unknown'}",
+            f"its devices are of family {machine_report.family or 'unknown'}",
             operation=action,
-            would_work=f"use a machine of {wanted}",
+            would_work=f"use a machine of {wanted_families}",
         )
-    if len(report.devices) != family.devices_per_machine:
+    if len(machine_report.devices) != family.devices_per_machine:
         raise InvalidRequest(
-            f"it has {len(report.devices)} {family.device_noun}s",
+            f"it has {len(machine_report.devices)} {family.device_noun}s",
             operation=action,
             would_work=f"note that a machine of this family has {family.devices_per_machine}",
         )
-    chips = registry.chips_of(report)
-    record = AgentRecord(
-        name=name,
+    chip_ids = registry.device_chip_ids(machine_report)
+    agent_record = AgentRecord(
+        name=agent_name,
         host=host,
         port=port,
         family=family.name,
-        chips=chips,
-        certificate=certificate,
+        chips=chip_ids,
+        certificate=certificate_number,
     )
-    return record, report.fence
+    return agent_record, machine_report.fence
 
 
-def _agent_info(services: Services, known: Known) -> AgentInfo:
-    state, record = services.state, known.record
-    cluster = state.inventory.by_machine.get(record.name)
-    quiet = state.now() - known.last_seen
-    agent_state, reason = "UP", ""
-    if refused := state.hardware.foreign.get(record.name) or known.refused:
-        agent_state, reason = "REFUSED", refused
-    elif not known.last_seen or quiet >= services.heartbeats.silence or record.name in state.down:
+def _agent_info(services: Services, known_agent: Known) -> AgentInfo:
+    state, agent_record = services.state, known_agent.record
+    cluster = state.inventory.by_machine.get(agent_record.name)
+    silent_seconds = state.now() - known_agent.last_seen
+    agent_state, state_reason = "UP", ""
+    if refusal := state.hardware.foreign.get(agent_record.name) or known_agent.refused:
+        agent_state, state_reason = "REFUSED", refusal
+    elif (
+        not known_agent.last_seen
+        or silent_seconds >= services.heartbeats.silence
+        or agent_record.name in state.down
+    ):
         agent_state = "DOWN"
-        reason = f"silent for {quiet:.0f} s" if known.last_seen else "never answered"
-        if problem := services.heartbeats.strangers.get(record.name):
-            reason = f"wrong key: {problem}"
+        state_reason = (
+            f"silent for {silent_seconds:.0f} s" if known_agent.last_seen else "never answered"
+        )
+        if key_problem := services.heartbeats.strangers.get(agent_record.name):
+            state_reason = f"wrong key: {key_problem}"
     return AgentInfo(
-        name=record.name,
-        host=record.host,
-        port=record.port,
-        family=record.family,
-        devices=len(record.chips),
+        name=agent_record.name,
+        host=agent_record.host,
+        port=agent_record.port,
+        family=agent_record.family,
+        devices=len(agent_record.chips),
         cluster=cluster.layout.name if cluster else "",
         state=agent_state,
-        reason=reason,
-        software=known.software,
-        last_seen=quiet if known.last_seen else -1.0,
-        chips=list(record.chips),
-        certificate=record.certificate,
+        reason=state_reason,
+        software=known_agent.software,
+        last_seen=silent_seconds if known_agent.last_seen else -1.0,
+        chips=list(agent_record.chips),
+        certificate=agent_record.certificate,
     )
 
 
-async def _driver_report(driver: Driver, patience: float, starting: float) -> MachineReport:
+async def _driver_report(
+    driver: Driver, answer_timeout: float, startup_seconds: float
+) -> MachineReport:
     """What a driver reports; one that was started a moment ago may need another to be there.
 
-    patience: seconds for one answer. starting: seconds after which an agent that cannot be reached
-    is not tried again. Raises TimeoutError when an answer takes longer than `patience`.
+    answer_timeout: seconds for one answer. startup_seconds: seconds after which an agent that
+    cannot be reached is not tried again. Raises TimeoutError when an answer takes longer than
+    `answer_timeout`.
     """
-    until = asyncio.get_running_loop().time() + starting
+    deadline = asyncio.get_running_loop().time() + startup_seconds
     while True:
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(answer_timeout):
                 return await driver.describe()
         except Unavailable:
-            if asyncio.get_running_loop().time() >= until:
+            if asyncio.get_running_loop().time() >= deadline:
                 raise
             await asyncio.sleep(PAUSE)
 
 
 async def let_go(driver: Driver | None) -> None:
     """Close what a driver holds: a connection, or the library of the server's own devices."""
-    close: Callable[[], Awaitable[None] | None] | None = getattr(driver, "close", None)
-    if close is not None and (closing := close()) is not None:
-        await closing
+    close_method: Callable[[], Awaitable[None] | None] | None = getattr(driver, "close", None)
+    if close_method is not None and (pending_close := close_method()) is not None:
+        await pending_close

@@ -23,26 +23,28 @@ CallFunction = Callable[[Services, Caller, Any], Coroutine[Any, Any, Value]]
 BoundCall = Callable[[Caller, Any], Coroutine[Any, Any, Any]]
 
 
-def declared(
-    services: Services, table: Mapping[str, CallFunction], check_serving: Callable[[], None]
+def checked_calls(
+    services: Services,
+    functions_by_method: Mapping[str, CallFunction],
+    check_serving: Callable[[], None],
 ) -> dict[str, BoundCall]:
     """Each function of a table, doing what is declared of its method; by the method's name.
 
     check_serving: raises Unavailable while nothing is served.
     """
-    calls = {}
-    for name, function in table.items():
-        method = METHODS[name]
-        call = _checked(services, method, function, check_serving)
+    calls_by_method = {}
+    for method_name, function in functions_by_method.items():
+        method = METHODS[method_name]
+        bound_call = _checked(services, method, function, check_serving)
         if method.entry is not AuditEntry.NOTHING:
-            call = _audited(services, method, call)
-        calls[name] = call
-    return calls
+            bound_call = _with_audit(services, method, bound_call)
+        calls_by_method[method_name] = bound_call
+    return calls_by_method
 
 
 def check_role(caller: Caller, method: Method, request: Any) -> None:
     """Raise Denied for a caller whose role does not allow the call."""
-    if method.may[_column(caller)] is not May.NO:
+    if method.may[_rights_column(caller)] is not May.NO:
         return
     action = f"{method.function.replace('_', ' ')} {method.subject(request)}".rstrip()
     if method.may.user is May.NO:
@@ -70,11 +72,11 @@ def check_role(caller: Caller, method: Method, request: Any) -> None:
 _COLUMNS = {name: place for place, name in enumerate(Rights._fields)}
 
 
-def _column(caller: Caller) -> int:
-    role = caller.role.value
+def _rights_column(caller: Caller) -> int:
+    role_name = caller.role.value
     if caller.role is Role.READER and caller.name == ANONYMOUS:
-        role = "anonymous"
-    return _COLUMNS[role]
+        role_name = "anonymous"
+    return _COLUMNS[role_name]
 
 
 def _checked(
@@ -83,48 +85,57 @@ def _checked(
     async def checked(caller: Caller, request: Any) -> Any:
         check_serving()
         check_role(caller, method, request)
-        await _acknowledged(services, caller, method, request)
+        await _acknowledge_use(services, caller, method, request)
         return await function(services, caller, request)
 
     return checked
 
 
-async def _acknowledged(services: Services, caller: Caller, method: Method, request: Any) -> None:
+async def _acknowledge_use(
+    services: Services, caller: Caller, method: Method, request: Any
+) -> None:
     """Acknowledge what a waiter was given, since the caller uses it."""
-    about, unacknowledged = method.about, services.waiting.unacknowledged
-    if unacknowledged and about is not None and not about.new:
+    method_object, unacknowledged = method.about, services.waiting.unacknowledged
+    if unacknowledged and method_object is not None and not method_object.new:
         await unacknowledged.used(caller, method.subject(request))
 
 
-def _audited(services: Services, method: Method, call: BoundCall) -> BoundCall:
+def _with_audit(services: Services, method: Method, call: BoundCall) -> BoundCall:
     record_event = services.audit.record_event
 
     async def audited(caller: Caller, request: Any) -> Any:
-        about = method.subject(request)
-        owner = services.owner(about)
-        intent = services.audit.intend(caller, method.name, about, owner)
-        token = CURRENT.set(intent)
+        object_name = method.subject(request)
+        owner = services.owner(object_name)
+        intent = services.audit.intend(caller, method.name, object_name, owner)
+        context_token = CURRENT.set(intent)
         try:
             reply = await call(caller, request)
         except PodwrightError as error:
             if isinstance(error, Unavailable) and not intent.number:
                 raise  # it was not even tried
-            record_event(caller, method.name, about, owner=owner, error=error, intent=intent)
+            record_event(caller, method.name, object_name, owner=owner, error=error, intent=intent)
             raise
         except asyncio.CancelledError:
             # What it began goes on. An intent that is not written yet stays open for that.
-            written = intent if intent.number else None
-            words = "its caller went away"
-            record_event(caller, method.name, about, owner=owner, detail=words, intent=written)
+            written_intent = intent if intent.number else None
+            event_detail = "its caller went away"
+            record_event(
+                caller,
+                method.name,
+                object_name,
+                owner=owner,
+                detail=event_detail,
+                intent=written_intent,
+            )
             raise
         finally:
-            CURRENT.reset(token)
+            CURRENT.reset(context_token)
         partition = getattr(reply, "partition", None)
-        about = getattr(partition, "name", "") or about
+        object_name = getattr(partition, "name", "") or object_name
         lease = getattr(reply, "lease", None) if method.entry is AuditEntry.LEASE else None
         detail = f"lease {lease.id}" if lease is not None else ""
-        owner = owner or services.owner(about)
-        record_event(caller, method.name, about, owner=owner, detail=detail, intent=intent)
+        owner = owner or services.owner(object_name)
+        record_event(caller, method.name, object_name, owner=owner, detail=detail, intent=intent)
         return reply
 
     return audited

@@ -61,9 +61,9 @@ class Services:
         """A partition as callers see it."""
         return views.partition_info(self.state, entry, entry.known, self.version)
 
-    def owner(self, name: str) -> str:
+    def owner(self, object_name: str) -> str:
         """The owner of the partition or waiter of this name; empty if there is none."""
-        entry, waiter = self.state.partitions.get(name), self.waiting.named(name)
+        entry, waiter = self.state.partitions.get(object_name), self.waiting.named(object_name)
         if entry is not None and entry.record is not None:
             return entry.record.owner
         return waiter.record.name if waiter is not None else ""

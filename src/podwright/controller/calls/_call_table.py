@@ -30,33 +30,36 @@ from podwright.controller.calls._call_checks import CallFunction
 from podwright.wire import METHODS, Method
 
 #: The server answers them: who it is, and the token of a caller on its Unix socket.
-BY_THE_SERVER: Final = frozenset({"GetServerInfo", "IssueToken"})
+SERVER_ANSWERED_METHODS: Final = frozenset({"GetServerInfo", "IssueToken"})
 
 
 def call_table(
     methods: Mapping[str, Method], modules: Iterable[ModuleType]
 ) -> dict[str, CallFunction]:
     """The function of each method, by its name. Raises LookupError unless it has exactly one."""
-    places = list(modules)
-    table = {}
-    for name, method in methods.items():
+    searched_modules = list(modules)
+    functions_by_method = {}
+    for method_name, method in methods.items():
         functions: list[CallFunction] = []
-        for module in places:
+        for module in searched_modules:
             function: CallFunction | None = vars(module).get(method.function)
             if function is not None and function.__module__ == module.__name__:
                 functions.append(function)  # what it imports is another module's
         if len(functions) != 1:
-            files = ", ".join(module.__name__.rpartition(".")[2] for module in places)
-            raise LookupError(
-                f"call {name}: {len(functions)} functions {method.function} in {files}, and not one"
+            module_names = ", ".join(
+                module.__name__.rpartition(".")[2] for module in searched_modules
             )
-        table[name] = functions[0]
-    return table
+            raise LookupError(
+                f"call {method_name}: {len(functions)} functions {method.function} in "
+                f"{module_names}, and not one"
+            )
+        functions_by_method[method_name] = functions[0]
+    return functions_by_method
 
 
 CALLS: Final[Mapping[str, CallFunction]] = MappingProxyType(
     call_table(
-        {name: method for name, method in METHODS.items() if name not in BY_THE_SERVER},
+        {name: method for name, method in METHODS.items() if name not in SERVER_ANSWERED_METHODS},
         (
             _partition_calls,
             _lease_calls,

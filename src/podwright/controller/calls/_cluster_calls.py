@@ -10,7 +10,7 @@ from podwright.controller.administration import _clusters as clusters
 from podwright.controller.administration import _users as users
 from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._done_once import done_once, gone_before, gone_since
+from podwright.controller.calls._done_once import done_once, gone_before, removed_since
 from podwright.controller.hardware import _recovery as recovery
 from podwright.controller.hardware import _registry as registry
 from podwright.controller.state._caller import Caller
@@ -30,14 +30,14 @@ from podwright.wire import (
 )
 
 
-async def _cluster_before(services: Services, known: Remembered) -> ClusterInfo:
+async def _cluster_made_before(services: Services, earlier_request: Remembered) -> ClusterInfo:
     """The cluster in its present state. Raises NotFound if it has been removed since."""
-    if known.name not in services.state.inventory.clusters:
-        raise gone_since(known, "cluster")
-    return _cluster(services, known.name)
+    if earlier_request.name not in services.state.inventory.clusters:
+        raise removed_since(earlier_request, "cluster")
+    return _cluster(services, earlier_request.name)
 
 
-@done_once(_cluster_before)
+@done_once(_cluster_made_before)
 async def create_cluster(
     services: Services, caller: Caller, request: ClusterRequest
 ) -> ClusterInfo:
@@ -46,9 +46,11 @@ async def create_cluster(
         layout = clusters.designed(services.state, services.registry, request)
         await services.state.journal.commit([registry.put_cluster(layout)])
         cluster = services.registry.begin_cluster(layout)
-        for name in cluster.places:
-            services.state.mark_down(name, announce=False)  # until its devices are reset
-        await asyncio.gather(*(_welcome(services, name) for name in cluster.places))
+        for machine_name in cluster.places:
+            services.state.mark_down(machine_name, announce=False)  # until its devices are reset
+        await asyncio.gather(
+            *(_put_in_service(services, machine_name) for machine_name in cluster.places)
+        )
     return _cluster(services, request.name)
 
 
@@ -66,8 +68,12 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 would_work="start vipu-server without its --preset or --cluster-file",
             )
         partitions = sorted(
-            {e.name for e in state.partitions.values() if e.cluster is cluster}
-            | {q.partition for q in state.quarantine.values() if q.cluster == request.name}
+            {entry.name for entry in state.partitions.values() if entry.cluster is cluster}
+            | {
+                quarantine_record.partition
+                for quarantine_record in state.quarantine.values()
+                if quarantine_record.cluster == request.name
+            }
         )
         if partitions:
             raise WrongState(
@@ -76,24 +82,27 @@ async def remove_cluster(services: Services, caller: Caller, request: Named) -> 
                 would_work="remove these partitions first",
                 partitions=partitions[:100],
             )
-        defined = [] if allocations.implicit(cluster) else list(cluster.allocations)
-        if defined and not request.force:
+        defined_allocations = [] if allocations.is_implicit(cluster) else list(cluster.allocations)
+        if defined_allocations and not request.force:
+            shown_names = ", ".join(defined_allocations[:8])
+            more_text = " and more" * bool(defined_allocations[8:])
             raise WrongState(
-                f"the allocations {', '.join(defined[:8])}{' and more' * bool(defined[8:])} "
-                "are in it",
+                f"the allocations {shown_names}{more_text} are in it",
                 operation=action,
                 would_work="vipu-admin remove cluster --force removes them with it",
-                allocations=defined[:100],
+                allocations=defined_allocations[:100],
             )
-        dropped = [registry.drop_cluster(request.name)]
-        dropped += [allocations.drop_allocation(name) for name in defined]
-        await state.journal.commit(dropped)
+        store_changes = [registry.drop_cluster(request.name)]
+        store_changes += [
+            allocations.drop_allocation(allocation_name) for allocation_name in defined_allocations
+        ]
+        await state.journal.commit(store_changes)
         state.lift(cluster)
         services.registry.end_cluster(request.name)
     return Empty()
 
 
-@done_once(_cluster_before)
+@done_once(_cluster_made_before)
 async def change_cluster(services: Services, caller: Caller, request: ClusterChange) -> ClusterInfo:
     """Add machines to a cluster, or put one in another's place; or say what that would be.
 
@@ -111,16 +120,18 @@ async def change_cluster(services: Services, caller: Caller, request: ClusterCha
             )
         draft = change.drafted(state, services.registry, cluster, request)
         if request.dry_run:
-            preview = IndexedCluster(draft.layout, draft.machines)
-            preview.index = draft.index
-            return views.cluster_info(state, preview)
+            preview_cluster = IndexedCluster(draft.layout, draft.machines)
+            preview_cluster.index = draft.index
+            return views.cluster_info(state, preview_cluster)
         # In memory first, at one stroke: nobody is placed by the old cluster while the new one
         # is written down, and fresh machines take nothing before they are welcome.
-        changes, undo = change.applied(state, cluster, draft)
-        with unless_written(undo):
-            await state.journal.commit(changes)
+        store_changes, undo_change = change.applied(state, cluster, draft)
+        with unless_written(undo_change):
+            await state.journal.commit(store_changes)
         state.freed(None, (), "")
-        await asyncio.gather(*(_welcome(services, name) for name in draft.fresh))
+        await asyncio.gather(
+            *(_put_in_service(services, machine_name) for machine_name in draft.fresh)
+        )
     return _cluster(services, request.name)
 
 
@@ -128,25 +139,33 @@ async def test_cluster(services: Services, caller: Caller, request: Named) -> Cl
     """Test a cluster: poll all of its machines, and report what is wrong and where."""
     action = f"test cluster {request.name[:80]}"
     cluster = _named(services, request.name, action)
-    results = await clusters.tested(services.state, services.registry, cluster)
-    faults = [check for check in results if check.check == "cabling" and check.ok is False]
-    cluster.miscabled = [(fault.machine, fault.problem) for fault in faults]
+    check_results = await clusters.tested(services.state, services.registry, cluster)
+    cabling_faults = [
+        check_result
+        for check_result in check_results
+        if check_result.check == "cabling" and check_result.ok is False
+    ]
+    cluster.miscabled = [
+        (cabling_fault.machine, cabling_fault.problem) for cabling_fault in cabling_faults
+    ]
     services.state.journal.changes += 1
-    return ClusterTest(cluster=request.name, results=results)
+    return ClusterTest(cluster=request.name, results=check_results)
 
 
 # -- allocations -------------------------------------------------------------------------
 
 
-async def _allocation_before(services: Services, known: Remembered) -> AllocationInfo:
+async def _allocation_made_before(
+    services: Services, earlier_request: Remembered
+) -> AllocationInfo:
     """The allocation in its present state. Raises NotFound if it has been removed since."""
     for cluster in services.state.inventory.clusters.values():
-        if known.name in cluster.allocations:
-            return views.allocation_info(cluster, known.name)
-    raise gone_since(known, "allocation")
+        if earlier_request.name in cluster.allocations:
+            return views.allocation_info(cluster, earlier_request.name)
+    raise removed_since(earlier_request, "allocation")
 
 
-@done_once(_allocation_before)
+@done_once(_allocation_made_before)
 async def create_allocation(
     services: Services, caller: Caller, request: AllocationRequest
 ) -> AllocationInfo:
@@ -157,13 +176,15 @@ async def create_allocation(
         if request.scheduler:
             services.users.check_scheduler(request.scheduler, action)
         record = allocations.drafted(state, request)
-        granted = [services.users.granted(name, record.name, action) for name in request.users]
-        changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
-        await state.journal.commit(changes)
+        granted_users = [
+            services.users.granted(user_name, record.name, action) for user_name in request.users
+        ]
+        store_changes = [allocations.put_allocation(record), *map(users.put_user, granted_users)]
+        await state.journal.commit(store_changes)
         state.lift(state.inventory.clusters[record.cluster])
         allocations.define(state.inventory.clusters[record.cluster], record)
-        for user in granted:
-            services.users.add(user)
+        for granted_user in granted_users:
+            services.users.add(granted_user)
         state.freed(None, (), "")
     return views.allocation_info(state.inventory.clusters[record.cluster], record.name)
 
@@ -185,34 +206,36 @@ async def remove_allocation(services: Services, caller: Caller, request: Named) 
 # -- inside ------------------------------------------------------------------------------
 
 
-async def _welcome(services: Services, machine: str) -> None:
+async def _put_in_service(services: Services, machine: str) -> None:
     """Reset all devices of a machine and use it. A silent machine is left to the timer."""
     state = services.state
     try:
-        report = await state.hardware.describe(machine)
+        machine_report = await state.hardware.describe(machine)
     except PodwrightError:
         state.record_event("MachineDown", machine, "", "it does not answer")
         return
-    state.inventory.by_machine[machine].learn(machine, report)
-    everything = {machine: [d.index for d in report.devices if d.healthy]}
-    if not await state.hardware.release(state.epochs.next(), everything) and (
-        await recovery.release_strays(state, machine, report._replace(configured={}))
+    state.inventory.by_machine[machine].learn(machine, machine_report)
+    devices_to_reset = {
+        machine: [device.index for device in machine_report.devices if device.healthy]
+    }
+    if not await state.hardware.release(state.epochs.next(), devices_to_reset) and (
+        await recovery.release_strays(state, machine, machine_report._replace(configured={}))
     ):
         state.mark_up(machine, announce=False)
     else:
         state.record_event("MachineDown", machine, "", "its devices could not be reset")
 
 
-def _cluster(services: Services, name: str) -> ClusterInfo:
-    return views.cluster_info(services.state, services.state.inventory.clusters[name])
+def _cluster(services: Services, cluster_name: str) -> ClusterInfo:
+    return views.cluster_info(services.state, services.state.inventory.clusters[cluster_name])
 
 
-def _named(services: Services, name: str, action: str) -> IndexedCluster:
+def _named(services: Services, cluster_name: str, action: str) -> IndexedCluster:
     """The cluster of this name. Raises NotFound, and InvalidRequest without a name."""
-    if not name:
+    if not cluster_name:
         raise InvalidRequest(
             "no cluster is named",
             operation=action,
             would_work=f"name one of {', '.join(services.state.inventory.clusters)}",
         )
-    return services.state.inventory.candidates(name, "", action)[0]
+    return services.state.inventory.candidates(cluster_name, "", action)[0]

@@ -20,25 +20,25 @@ _V = TypeVar("_V", bound=Value)
 _R = TypeVar("_R", bound=Value)
 _Call = Callable[[Services, Caller, _R], Coroutine[Any, Any, _V]]
 #: The answer to a request that was done before; None: its effect is gone, and it is done anew.
-_Again = Callable[[Services, Remembered], Awaitable[_V | None]]
+_RepeatAnswer = Callable[[Services, Remembered], Awaitable[_V | None]]
 
-_BY_FUNCTION: Final = {method.function: method for method in METHODS.values()}
+_METHODS_BY_FUNCTION: Final = {method.function: method for method in METHODS.values()}
 
 
-def done_once(repeat: _Again[_V]) -> Callable[[_Call[_R, _V]], _Call[_R, _V]]:
-    """A decorator: the call is done once. repeat: answers a request that was done before."""
+def done_once(answer_repeat: _RepeatAnswer[_V]) -> Callable[[_Call[_R, _V]], _Call[_R, _V]]:
+    """A decorator: the call is done once. answer_repeat: answers a request that was done before."""
 
     def decorated(call: _Call[_R, _V]) -> _Call[_R, _V]:
-        method = _BY_FUNCTION[call.__name__]
+        method = _METHODS_BY_FUNCTION[call.__name__]
 
         @wraps(call)
         async def once(services: Services, caller: Caller, request: _R) -> _V:
-            async def answer(known: Remembered) -> _V | None:
-                return await repeat(services, known)
+            async def answer(earlier_request: Remembered) -> _V | None:
+                return await answer_repeat(services, earlier_request)
 
-            name = request_of(method, caller, request)
+            request_id = request_id_of(method, caller, request)
             return await services.requests.once(
-                name, lambda: call(services, caller, request), answer
+                request_id, lambda: call(services, caller, request), answer
             )
 
         return once
@@ -46,22 +46,22 @@ def done_once(repeat: _Again[_V]) -> Callable[[_Call[_R, _V]], _Call[_R, _V]]:
     return decorated
 
 
-def request_of(method: Method, caller: Caller, request: Value) -> RequestId:
+def request_id_of(method: Method, caller: Caller, request: Value) -> RequestId:
     """The id of a request, with its caller and method."""
     return RequestId(
         caller.name, method.name, getattr(request, "request_id", ""), method.subject(request)
     )
 
 
-async def gone_before(services: Services, known: Remembered) -> Empty:
+async def gone_before(services: Services, earlier_request: Remembered) -> Empty:
     """The answer to a removal that was done before."""
     return Empty()
 
 
-def gone_since(known: Remembered, noun: str) -> NotFound:
+def removed_since(earlier_request: Remembered, object_noun: str) -> NotFound:
     """The error for an object that the request created and that has been removed since."""
     return NotFound(
-        f"{noun} {known.name} was there, and has been removed since",
-        operation=f"{known.method} {known.name}",
+        f"{object_noun} {earlier_request.name} was there, and has been removed since",
+        operation=f"{earlier_request.method} {earlier_request.name}",
         would_work="ask anew if it is still needed",
     )

@@ -27,83 +27,96 @@ async def explain(services: Services, caller: Caller, request: ExplainRequest) -
     if request.acquire is not None:
         return _explain_acquire(services, caller, request.acquire)
     if request.spec is None:
-        return _explain_name(services, caller, request.name)
-    checked = CheckedSpec(request.spec, described(request.spec, state.inventory.noun))
-    return _explain_place(services, caller, checked, request.duration)
+        return _explain_named_object(services, caller, request.name)
+    checked_spec = CheckedSpec(request.spec, described(request.spec, state.inventory.noun))
+    return _explain_placement(services, caller, checked_spec, request.duration)
 
 
 def _explain_acquire(services: Services, caller: Caller, request: AcquireRequest) -> Explanation:
     action = f"acquire {described(request.spec, services.state.inventory.noun)}"
     try:
-        would = would_acquire(services.state, caller, request)
+        acquire_outcome = would_acquire(services.state, caller, request)
     except InvalidRequest:
         raise
     except PodwrightError as error:
         return explaining.of_error(action, error)
-    if would.create is None:
-        return Explanation(asked=would.action, starts_now=True, lines=[would.outcome])
-    checked = CheckedSpec(would.create, would.action, hosts=request.hosts)
-    explanation = _explain_place(services, caller, checked, request.duration)
+    if acquire_outcome.create is None:
+        return Explanation(
+            asked=acquire_outcome.action, starts_now=True, lines=[acquire_outcome.outcome]
+        )
+    checked_spec = CheckedSpec(
+        acquire_outcome.create, acquire_outcome.action, launch_hosts=request.hosts
+    )
+    explanation = _explain_placement(services, caller, checked_spec, request.duration)
     if explanation.starts_now:
         explanation = msgspec.structs.replace(
-            explanation, lines=[would.outcome, *explanation.lines]
+            explanation, lines=[acquire_outcome.outcome, *explanation.lines]
         )
     return explanation
 
 
-def _explain_place(
-    services: Services, caller: Caller, checked: CheckedSpec, duration: float
+def _explain_placement(
+    services: Services, caller: Caller, checked_spec: CheckedSpec, duration: float
 ) -> Explanation:
-    state, action = services.state, checked.action
+    state, action = services.state, checked_spec.action
     try:
-        claim = partitions.place(state, checked, owner=caller.name, duration=duration)
+        claim = partitions.place(state, checked_spec, owner=caller.name, duration=duration)
     except InvalidRequest:
         raise
     except PodwrightError as error:
         return explaining.of_error(action, error)
     partitions.untake(state, claim)
-    where = f"it would start at once, in allocation {claim.placement.allocation}"
-    return Explanation(asked=action, starts_now=True, lines=[where])
+    start_text = f"it would start at once, in allocation {claim.placement.allocation}"
+    return Explanation(asked=action, starts_now=True, lines=[start_text])
 
 
-def _explain_name(services: Services, caller: Caller, name: str) -> Explanation:
+def _explain_named_object(services: Services, caller: Caller, object_name: str) -> Explanation:
     state = services.state
-    entry = state.find(caller, name)
+    entry = state.find(caller, object_name)
     if entry is not None and entry.record is not None:
         return explaining.of_partition(state, entry, caller)
-    if (lease := state.find_lease(caller, name)) is not None:
+    if (lease := state.find_lease(caller, object_name)) is not None:
         explanation = explaining.of_partition(
             state, state.partitions[lease.record.partition], caller
         )
-        return Explanation(asked=f"lease {name} on {explanation.asked}", lines=explanation.lines)
-    if (entry := state.find_fenced(caller, name)) is not None:
+        return Explanation(
+            asked=f"lease {object_name} on {explanation.asked}", lines=explanation.lines
+        )
+    if (entry := state.find_fenced(caller, object_name)) is not None:
         explanation = explaining.of_partition(state, entry, caller)
         return Explanation(
-            asked=f"lease {name}, over, on {explanation.asked}", lines=explanation.lines
+            asked=f"lease {object_name}, over, on {explanation.asked}", lines=explanation.lines
         )
-    waiter = services.waiting.named(name)
+    waiter = services.waiting.named(object_name)
     if waiter is None or not state.sight.waiter(caller, waiter.record.name):
         raise NotFound(
-            f"there is no waiter, lease or partition {name[:80]}",
+            f"there is no waiter, lease or partition {object_name[:80]}",
             operation="explain",
             would_work="list waiters, list leases and list partitions show what there is",
         )
-    info = services.waiting.info(waiter)
-    lines = [f"place {info.place} in the queue: {info.needs}"] if info.place else []
-    if info.estimate:
-        lines.append(f"it can start in about {info.estimate:.0f} s")
+    waiter_info = services.waiting.info(waiter)
+    sentences = (
+        [f"place {waiter_info.place} in the queue: {waiter_info.needs}"]
+        if waiter_info.place
+        else []
+    )
+    if waiter_info.estimate:
+        sentences.append(f"it can start in about {waiter_info.estimate:.0f} s")
     try:
         claim = partitions.place(
             state, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
         )
     except PodwrightError as error:
-        explanation = explaining.of_error(info.asked, error)
+        explanation = explaining.of_error(waiter_info.asked, error)
         return Explanation(
             **{
-                **{field: getattr(explanation, field) for field in explanation.__struct_fields__},
-                "asked": f"waiter {name}: {info.asked}",
-                "lines": [*lines, *explanation.lines],
+                **{
+                    field_name: getattr(explanation, field_name)
+                    for field_name in explanation.__struct_fields__
+                },
+                "asked": f"waiter {object_name}: {waiter_info.asked}",
+                "lines": [*sentences, *explanation.lines],
             }
         )
     partitions.untake(state, claim)
-    return Explanation(asked=f"waiter {name}: {info.asked}", lines=lines)
+    return Explanation(asked=f"waiter {object_name}: {waiter_info.asked}", lines=sentences)

@@ -32,22 +32,24 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
     state = services.state
 
     async def take() -> AcquireReply:
-        got = await acquiring.acquire(state, caller, request)
+        acquisition = await acquiring.acquire(state, caller, request)
         return AcquireReply(
-            lease=to_info(got.lease, got.record.size, state.now()),
-            partition=views.partition_info(state, got.entry, got.record, services.version),
-            created=got.created,
+            lease=to_info(acquisition.lease, acquisition.record.size, state.now()),
+            partition=views.partition_info(
+                state, acquisition.entry, acquisition.record, services.version
+            ),
+            created=acquisition.created,
         )
 
-    async def taken_before(known: Remembered) -> AcquireReply | None:
-        earlier = await repeats.acquired_before(state, known)
-        if earlier is None:
+    async def taken_before(earlier_request: Remembered) -> AcquireReply | None:
+        earlier_acquisition = await repeats.acquired_before(state, earlier_request)
+        if earlier_acquisition is None:
             return None
-        entry, lease = earlier
+        entry, lease = earlier_acquisition
         return AcquireReply(
             lease=to_info(lease, entry.known.size, state.now()),
             partition=services.info(entry),
-            created=known.created,
+            created=earlier_request.created,
         )
 
     request_id = RequestId(caller.name, "Acquire", request.request_id)
@@ -56,8 +58,8 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
 
 async def renew(services: Services, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
-    renewing = expiry.renew(services.state, caller, request)
-    return await (services.run(renewing) if request.hosts else renewing)
+    renewal = expiry.renew(services.state, caller, request)
+    return await (services.run(renewal) if request.hosts else renewal)
 
 
 async def release(services: Services, caller: Caller, request: LeaseRequest) -> Empty:

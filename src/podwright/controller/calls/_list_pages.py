@@ -47,36 +47,38 @@ class ListPage(Generic[_T]):
         self.token = self._last
         return True
 
-    def add(self, place: str, item: _T, weight: int = 0) -> None:
-        """One more. place: what stands after it is the next page. weight: devices that it names."""
+    def add(self, page_position: str, item: _T, device_count: int = 0) -> None:
+        """One more. page_position: what stands after it is the next page. device_count: devices
+        that it names.
+        """
         self.items.append(item)
-        self._weight += weight
-        self._last = place
+        self._weight += device_count
+        self._last = page_position
 
 
-def after(names: Iterable[str], token: str) -> list[str]:
+def after(names: Iterable[str], page_token: str) -> list[str]:
     """The names after that of a token, in order."""
-    return sorted(name for name in names if name > token)
+    return sorted(name for name in names if name > page_token)
 
 
-def defined_after(names: Iterable[str], token: str) -> Iterator[str]:
+def defined_after(ordered_names: Iterable[str], page_token: str) -> Iterator[str]:
     """The names behind a token, in the order that they have. Raises InvalidRequest when what the
     token names has gone."""
-    left = iter(names)
-    if token and token not in left:  # it is walked up to the token
+    remaining_names = iter(ordered_names)
+    if page_token and page_token not in remaining_names:  # it is walked up to the token
         raise InvalidRequest(
             "the list has changed since its last page",
             operation="list",
             would_work="list from the beginning",
-            page_token=token[:80],
+            page_token=page_token[:80],
         )
-    return left
+    return remaining_names
 
 
-def bad_token(token: str) -> InvalidRequest:
+def bad_page_token(page_token: str) -> InvalidRequest:
     """The error for a token that no reply of this server contained."""
     return InvalidRequest(
-        f"{token[:80]!r} is not a page_token",
+        f"{page_token[:80]!r} is not a page_token",
         operation="list",
         would_work="take next_page_token of the answer before, as it is",
     )

@@ -34,7 +34,7 @@ async def create_partition(
         entry = await partitions.begin_create(
             state,
             in_name_of(caller, request.owner, request.owner_uid, request.job, action),
-            CheckedSpec(spec, action, job=bool(request.job)),
+            CheckedSpec(spec, action, for_job=bool(request.job)),
             creator=caller.name,
             job=request.job,
             guest=guest_key(caller.name, request.guest) if request.job else "",
@@ -63,8 +63,10 @@ async def reset_partition(
     async def reset() -> PartitionInfo:
         state = services.state
         entry = await partitions.begin_reset(state, caller, request)
-        finish = partitions.finish_reset(state, caller, entry, relocatable=request.relocatable)
-        return await _info_when_finished(services, entry, finish, request.wait)
+        finish_coroutine = partitions.finish_reset(
+            state, caller, entry, relocatable=request.relocatable
+        )
+        return await _info_when_finished(services, entry, finish_coroutine, request.wait)
 
     return await services.requests.once(
         RequestId(caller.name, "ResetPartition", request.request_id, request.name),
@@ -85,17 +87,19 @@ async def remove_partition(services: Services, caller: Caller, request: RemoveRe
         entry = await partitions.begin_remove(
             state, caller, request.name, force=request.force, job=request.job
         )
-        finish = partitions.finish_remove(state, caller, entry, force=request.force)
+        finish_coroutine = partitions.finish_remove(state, caller, entry, force=request.force)
         if request.wait:
-            await finish
+            await finish_coroutine
         else:
-            state.spawn(_aside(finish))
+            state.spawn(_finish_in_background(finish_coroutine))
         return Empty()
 
     return await services.requests.once(
         RequestId(caller.name, "RemovePartition", request.request_id, request.name),
         remove,
-        lambda known: repeats.removed_before(services.state, known, wait=request.wait),
+        lambda earlier_request: repeats.removed_before(
+            services.state, earlier_request, wait=request.wait
+        ),
     )
 
 
@@ -104,20 +108,20 @@ def _made_before(
 ) -> Callable[[Remembered], Awaitable[PartitionInfo | None]]:
     """The reply for a partition that was created or reset under the same id before."""
 
-    async def answer(known: Remembered) -> PartitionInfo:
-        return services.info(await repeats.made_before(services.state, known, wait=wait))
+    async def answer(earlier_request: Remembered) -> PartitionInfo:
+        return services.info(await repeats.made_before(services.state, earlier_request, wait=wait))
 
     return answer
 
 
 async def _info_when_finished(
-    services: Services, entry: Entry, finish: Coroutine[Any, Any, None], wait: bool
+    services: Services, entry: Entry, finish_coroutine: Coroutine[Any, Any, None], wait: bool
 ) -> PartitionInfo:
     """The partition once its second step is done, or at once without `wait`."""
     if wait:
-        await finish
+        await finish_coroutine
     else:
-        services.state.spawn(_aside(finish))
+        services.state.spawn(_finish_in_background(finish_coroutine))
     if entry.record is None:
         raise NotFound(
             f"partition {entry.name} was removed meanwhile",
@@ -127,6 +131,6 @@ async def _info_when_finished(
     return services.info(entry)
 
 
-async def _aside(work: Coroutine[Any, Any, None]) -> None:
+async def _finish_in_background(finish_coroutine: Coroutine[Any, Any, None]) -> None:
     with suppress(PodwrightError):  # it shows in the partition's state
-        await work
+        await finish_coroutine

@@ -32,7 +32,7 @@ from podwright.wire import (
 
 async def list_job_moves(services: Services, caller: Caller, request: JobMovesRequest) -> JobMoves:
     """The caller's jobs that can move, are asked to move, or are moving."""
-    state, moves, now = services.state, services.moves, services.state.now()
+    state, launch_moves, now = services.state, services.moves, services.state.now()
 
     def visible(partition: str) -> bool:
         entry = state.partitions.get(partition)
@@ -45,20 +45,22 @@ async def list_job_moves(services: Services, caller: Caller, request: JobMovesRe
             and request.allocation in ("", record.allocation)
         )
 
-    able = movers(state, now, job=True) if moves.allowed else {}
-    rows = [
+    movable_leases = movers(state, now, job=True) if launch_moves.allowed else {}
+    move_rows = [
         MoveRow(
-            partition=name,
+            partition=partition_name,
             owner=lease.record.owner,
             size=lease.record.count,
             seconds=lease.move_seconds,
             state="ABLE",
         )
-        for name, lease in able.items()
+        for partition_name, lease in movable_leases.items()
     ]
-    rows += [row(move, "ASKED", now) for move in state.moves.values()]
-    rows += [row(move, "MOVING", now) for move in moves.moving.values()]
-    return JobMoves(allowed=moves.allowed, moves=[move for move in rows if visible(move.partition)])
+    move_rows += [row(move, "ASKED", now) for move in state.moves.values()]
+    move_rows += [row(move, "MOVING", now) for move in launch_moves.moving.values()]
+    return JobMoves(
+        allowed=launch_moves.allowed, moves=[move for move in move_rows if visible(move.partition)]
+    )
 
 
 async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequest) -> MoveRow:
@@ -67,22 +69,24 @@ async def ask_to_move(services: Services, caller: Caller, request: AskToMoveRequ
     state, now = services.state, services.state.now()
     action = f"move partition {request.partition}"
     entry, record = _of_job(state, caller, request.partition, request.job, action)
-    blocks = blocks_of(request.devices)
-    known = _pending_move(state, request.partition)
-    if known is not None and known.target.blocks == blocks:
-        return row(known, "ASKED", now)
-    able = services.moves.allowed and sum(block.size for block in blocks) == record.size
-    lease = movable(state, entry, now, job=bool(record.job)) if able else None
-    stays = MoveRow(partition=record.name, owner=record.owner, size=record.size, state="STAYS")
+    target_blocks = blocks_of(request.devices)
+    pending_move = _pending_move(state, request.partition)
+    if pending_move is not None and pending_move.target.blocks == target_blocks:
+        return row(pending_move, "ASKED", now)
+    can_move = services.moves.allowed and sum(block.size for block in target_blocks) == record.size
+    lease = movable(state, entry, now, job=bool(record.job)) if can_move else None
+    stays_row = MoveRow(partition=record.name, owner=record.owner, size=record.size, state="STAYS")
     if lease is None:
-        return stays
+        return stays_row
     assert entry.cluster is not None
-    target = entry.cluster.index.find(replace(shape_of(record), blocks=blocks))
-    if target is None:
-        return stays
-    entry.cluster.index.take(target)
+    target_placement = entry.cluster.index.find(replace(shape_of(record), blocks=target_blocks))
+    if target_placement is None:
+        return stays_row
+    entry.cluster.index.take(target_placement)
     room_for = request.room_for or "a job"
-    return row(services.moves.ask(MoveStep(entry, lease, target), None, room_for), "ASKED", now)
+    return row(
+        services.moves.ask(MoveStep(entry, lease, target_placement), None, room_for), "ASKED", now
+    )
 
 
 async def call_off_move(services: Services, caller: Caller, request: CallOffMoveRequest) -> Empty:
@@ -92,21 +96,21 @@ async def call_off_move(services: Services, caller: Caller, request: CallOffMove
     action = f"let partition {request.partition} where it is"
     entry, _ = _of_job(state, caller, request.partition, request.job, action)
     async with entry.lock:
-        known = _pending_move(state, request.partition)
-        if known is not None:
-            services.moves.call_off(known, "it is not needed any more")
+        pending_move = _pending_move(state, request.partition)
+        if pending_move is not None:
+            services.moves.call_off(pending_move, "it is not needed any more")
     return Empty()
 
 
 def _of_job(
-    state: ControllerState, caller: Caller, name: str, job: str, action: str
+    state: ControllerState, caller: Caller, partition_name: str, job_id: str, action: str
 ) -> tuple[Entry, PartitionRecord]:
-    entry = state.find(caller, name)
+    entry = state.find(caller, partition_name)
     if entry is None or entry.record is None:
-        raise state.missing(name, action, caller)
+        raise state.missing(partition_name, action, caller)
     check_change(caller, entry.record.owner, action, entry.record.creator)
-    if entry.record.job != job:
-        raise NotFound(f"partition {name} is not for job {job}", operation=action)
+    if entry.record.job != job_id:
+        raise NotFound(f"partition {partition_name} is not for job {job_id}", operation=action)
     return entry, entry.record
 
 

@@ -12,10 +12,10 @@ import msgspec
 
 from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._list_pages import ListPage, bad_token
+from podwright.controller.calls._list_pages import ListPage, bad_page_token
 from podwright.controller.partitions._partitions import MAX_DURATION
 from podwright.controller.queue._guest_queue import FirstJob, Need
-from podwright.controller.requests._exclusive_allocations import kept_out
+from podwright.controller.requests._exclusive_allocations import restrict_to_open
 from podwright.controller.requests._reserve import guest_key
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
@@ -37,12 +37,12 @@ from podwright.wire import (
 
 MOST: Final = 2000  #: jobs of a scheduler
 AWAY: Final = 150.0  #: seconds without a report; a service reports each minute at least
-POOLS: Final = 64  #: of one scheduler
+MAX_POOLS: Final = 64  #: of one scheduler
 BLOCKS: Final = 64  #: of one job in one pool
 _ENQUEUE: Final = "enqueue"
-_UNNAMED: Final = "slurm"  #: the guest that a report without a name is of
+_DEFAULT_GUEST: Final = "slurm"  #: the guest that a report without a name is of
 _WORDS: Final = 300  #: characters
-LONGEST_GUEST: Final = 64  #: characters of a scheduler's name
+LONGEST_GUEST_NAME: Final = 64  #: characters of a scheduler's name
 
 
 async def report_jobs(services: Services, caller: Caller, request: JobReport) -> Empty:
@@ -58,9 +58,9 @@ async def report_jobs(services: Services, caller: Caller, request: JobReport) ->
             operation="report jobs",
             would_work=f"send the first {MOST}",
         )
-    state, guest = services.state, request.guest or _UNNAMED
-    jobs = [_short(job, guest, place) for place, job in enumerate(request.jobs, 1)]
-    if services.reported.report(guest_key(caller.name, guest), jobs, state.now()):
+    state, guest_name = services.state, request.guest or _DEFAULT_GUEST
+    jobs = [_short(job, guest_name, queue_place) for queue_place, job in enumerate(request.jobs, 1)]
+    if services.reported.report(guest_key(caller.name, guest_name), jobs, state.now()):
         state.journal.changes += 1
     return Empty()
 
@@ -71,87 +71,104 @@ async def enqueue(services: Services, caller: Caller, request: EnqueueRequest) -
     Raises InvalidRequest, NotFound for an unknown cluster or allocation, Denied for a pool in which
     the scheduler may create nothing. Then nothing has changed.
     """
-    state, queue = services.state, services.waiting.line.guest_queue
+    state, guest_queue = services.state, services.waiting.line.guest_queue
     _check_guest(request.guest, _ENQUEUE)
-    if len(request.pools) > POOLS:
+    if len(request.pools) > MAX_POOLS:
         raise InvalidRequest(
             f"{len(request.pools)} pools are too many",
             operation=_ENQUEUE,
-            would_work=f"send the first {POOLS}",
+            would_work=f"send the first {MAX_POOLS}",
         )
-    owners: dict[str, str] = {}
-    needs: dict[str, list[Need]] = {}
-    due: dict[str, bool] = {}
-    for pool in request.pools:
-        need = _need(services, caller, pool)
-        if pool.job:
-            job = _clean(pool.job)
-            owners[job] = _clean(pool.owner)
-            due[job] = due.get(job, True) and pool.due
-            needs.setdefault(job, []).append(need)
-    if not queue.enabled:
+    owner_by_job: dict[str, str] = {}
+    needs_by_job: dict[str, list[Need]] = {}
+    due_by_job: dict[str, bool] = {}
+    for pool_head in request.pools:
+        need = _pool_need(services, caller, pool_head)
+        if pool_head.job:
+            job = _clean(pool_head.job)
+            owner_by_job[job] = _clean(pool_head.owner)
+            due_by_job[job] = due_by_job.get(job, True) and pool_head.due
+            needs_by_job.setdefault(job, []).append(need)
+    if not guest_queue.enabled:
         return EnqueueReply()
-    key = guest_key(caller.name, request.guest)
-    own = {
-        record.name: entry.seconds
-        for entry in request.end_times[:MOST]
-        if (record := _own_record(state, key, entry.partition)) is not None
+    scheduler_key = guest_key(caller.name, request.guest)
+    seconds_by_partition = {
+        record.name: end_time_entry.seconds
+        for end_time_entry in request.end_times[:MOST]
+        if (record := _own_record(state, scheduler_key, end_time_entry.partition)) is not None
     }
     now = state.now()
-    end_times = {name: now + seconds for name, seconds in own.items() if 0 < seconds < MAX_DURATION}
-    jobs = [FirstJob(key, job, owners[job], tuple(needs[job]), due[job], now) for job in needs]
-    queue.enqueue(key, jobs, end_times)
+    end_times = {
+        partition_name: now + seconds
+        for partition_name, seconds in seconds_by_partition.items()
+        if 0 < seconds < MAX_DURATION
+    }
+    first_jobs = [
+        FirstJob(
+            scheduler_key, job, owner_by_job[job], tuple(needs_by_job[job]), due_by_job[job], now
+        )
+        for job in needs_by_job
+    ]
+    guest_queue.enqueue(scheduler_key, first_jobs, end_times)
     services.waiting.line.start_ready()
-    places = [
+    kept_places = [
         KeptPlace(
-            cluster=pool.cluster,
-            allocation=pool.allocation,
+            cluster=pool_head.cluster,
+            allocation=pool_head.allocation,
             job=job,
             devices=[
-                (block.domain, block.offset + place)
+                (block.domain, block.offset + device_index)
                 for block in goal.blocks
-                for place in range(block.size)
+                for device_index in range(block.size)
             ],
             offered=is_offered,
         )
-        for pool in request.pools
-        for job, goal, is_offered in queue.places(key, (pool.cluster, pool.allocation))
+        for pool_head in request.pools
+        for job, goal, is_offered in guest_queue.places(
+            scheduler_key, (pool_head.cluster, pool_head.allocation)
+        )
     ]
-    return EnqueueReply(sharing=True, places=places)
+    return EnqueueReply(sharing=True, places=kept_places)
 
 
-def _need(services: Services, caller: Caller, pool: PoolHead) -> Need:
+def _pool_need(services: Services, caller: Caller, pool_head: PoolHead) -> Need:
     """What a job needs of a pool. Raises InvalidRequest, NotFound, Denied."""
     state = services.state
-    sizes = sorted(pool.sizes, reverse=True)
-    if len(sizes) > BLOCKS or any(size < 1 or size.bit_count() != 1 for size in sizes):
+    block_sizes = sorted(pool_head.sizes, reverse=True)
+    if len(block_sizes) > BLOCKS or any(
+        block_size < 1 or block_size.bit_count() != 1 for block_size in block_sizes
+    ):
         raise InvalidRequest(
-            f"a job of {sizes[:8]} devices does not consist of blocks",
+            f"a job of {block_sizes[:8]} devices does not consist of blocks",
             operation=_ENQUEUE,
             would_work=f"use at most {BLOCKS} sizes, each a power of two",
         )
-    if bool(sizes) != bool(pool.job):
+    if bool(block_sizes) != bool(pool_head.job):
         raise InvalidRequest("a job has sizes, and sizes have a job", operation=_ENQUEUE)
-    spec = PartitionSpec(name="", size=1, cluster=pool.cluster, allocation=pool.allocation)
-    request = services.users.kept_to_grants(caller, CreateRequest(spec=spec))
-    request = kept_out(state, caller, request)
-    assert isinstance(request, CreateRequest)
-    state.inventory.candidates(pool.cluster, request.spec.allocation, _ENQUEUE)
-    return Need(pool.cluster, request.spec.allocation, tuple(sizes))
+    spec = PartitionSpec(
+        name="", size=1, cluster=pool_head.cluster, allocation=pool_head.allocation
+    )
+    create_request = services.users.kept_to_grants(caller, CreateRequest(spec=spec))
+    create_request = restrict_to_open(state, caller, create_request)
+    assert isinstance(create_request, CreateRequest)
+    state.inventory.candidates(pool_head.cluster, create_request.spec.allocation, _ENQUEUE)
+    return Need(pool_head.cluster, create_request.spec.allocation, tuple(block_sizes))
 
 
-def _own_record(state: ControllerState, key: str, partition: str) -> PartitionRecord | None:
+def _own_record(
+    state: ControllerState, scheduler_key: str, partition: str
+) -> PartitionRecord | None:
     entry = state.partitions.get(partition)
     record = entry.record if entry is not None else None
-    return record if record is not None and record.guest == key else None
+    return record if record is not None and record.guest == scheduler_key else None
 
 
-def _check_guest(guest: str, operation: str) -> None:
-    if len(guest) > LONGEST_GUEST or not guest.isprintable():
+def _check_guest(guest_name: str, operation: str) -> None:
+    if len(guest_name) > LONGEST_GUEST_NAME or not guest_name.isprintable():
         raise InvalidRequest(
             "the guest's name is too long or not printable",
             operation=operation,
-            would_work=f"use at most {LONGEST_GUEST} printable characters",
+            would_work=f"use at most {LONGEST_GUEST_NAME} printable characters",
         )
 
 
@@ -159,9 +176,9 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
     """The jobs that wait, by scheduler."""
     views.check_filters(services.state, request, "list jobs")
     page = ListPage[JobInfo](request)
-    behind = _behind(request.page_token)
-    for name, job in services.reported.jobs(services.state.now()):
-        if (name, job.place) <= behind or not (
+    last_listed = _behind(request.page_token)
+    for scheduler_key, job in services.reported.jobs(services.state.now()):
+        if (scheduler_key, job.place) <= last_listed or not (
             services.state.sight.waiter(caller, job.owner)
             and request.cluster in ("", job.cluster)
             and request.allocation in ("", job.allocation)
@@ -169,39 +186,42 @@ async def list_jobs(services: Services, caller: Caller, request: ListRequest) ->
             continue
         if page.full:
             break
-        page.add(f"{job.place}/{name}", _with_place(services, name, job))
+        page.add(f"{job.place}/{scheduler_key}", _with_place(services, scheduler_key, job))
     return JobList(jobs=page.items, next_page_token=page.token)
 
 
-def _with_place(services: Services, scheduler: str, job: JobInfo) -> JobInfo:
-    """A job with what the server keeps for it. scheduler: its `guest_key`."""
+def _with_place(services: Services, scheduler_key: str, job: JobInfo) -> JobInfo:
+    """A job with what the server keeps for it. scheduler_key: its `guest_key`."""
     state = services.state
-    places = services.waiting.line.guest_queue.places_of_job(scheduler, f"job {job.id}")
-    if not places:
+    job_places = services.waiting.line.guest_queue.places_of_job(scheduler_key, f"job {job.id}")
+    if not job_places:
         return job
-    starts_at = max(place.goal.starts_at for place in places)
+    starts_at = max(kept_place.goal.starts_at for kept_place in job_places)
     return msgspec.structs.replace(
         job,
-        reserved=sum(place.reserved for place in places),
+        reserved=sum(kept_place.reserved for kept_place in job_places),
         estimate=max(0.0, starts_at - state.now()),
     )
 
 
-def _short(job: JobInfo, scheduler: str, place: int) -> JobInfo:
-    texts = {name: _clean(getattr(job, name)) for name in ("id", "owner", "asked", "needs")}
+def _short(job: JobInfo, guest_name: str, queue_place: int) -> JobInfo:
+    cleaned_fields = {
+        field_name: _clean(getattr(job, field_name))
+        for field_name in ("id", "owner", "asked", "needs")
+    }
     return msgspec.structs.replace(
-        job, scheduler=scheduler, place=place, reserved=0, estimate=0.0, **texts
+        job, scheduler=guest_name, place=queue_place, reserved=0, estimate=0.0, **cleaned_fields
     )
 
 
 def _clean(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_WORDS])
+    return "".join(character if character.isprintable() else "?" for character in text[:_WORDS])
 
 
-def _behind(token: str) -> tuple[str, int]:
-    place, _, name = token.partition("/")
-    if not token:
+def _behind(page_token: str) -> tuple[str, int]:
+    place_text, _, scheduler_key = page_token.partition("/")
+    if not page_token:
         return "", 0
-    if not (place.isdecimal() and len(place) < 10):
-        raise bad_token(token)
-    return name, int(place)
+    if not (place_text.isdecimal() and len(place_text) < 10):
+        raise bad_page_token(page_token)
+    return scheduler_key, int(place_text)

@@ -6,7 +6,7 @@ from typing import Final
 
 from podwright.controller.calls._call_services import Services
 from podwright.controller.calls._list_pages import ListPage, after
-from podwright.controller.calls._scheduler_queues import LONGEST_GUEST
+from podwright.controller.calls._scheduler_queues import LONGEST_GUEST_NAME
 from podwright.controller.queue._shares import LEAST_WEIGHT, MOST_WEIGHT, is_weight
 from podwright.controller.queue._stored_weights import store_weight
 from podwright.controller.state._caller import Caller
@@ -18,12 +18,12 @@ _SET: Final = "set share"
 
 async def set_share(services: Services, caller: Caller, request: ShareRequest) -> ShareInfo:
     """Store the weight of a guest, or forget the stored one. Raises InvalidRequest."""
-    name = request.guest.strip()
-    if not name or len(name) > LONGEST_GUEST or not name.isprintable():
+    guest_name = request.guest.strip()
+    if not guest_name or len(guest_name) > LONGEST_GUEST_NAME or not guest_name.isprintable():
         raise InvalidRequest(
             "the request does not say whose weight it sets"
-            if not name
-            else f"{name[:80]!r} is not a scheduler's name",
+            if not guest_name
+            else f"{guest_name[:80]!r} is not a scheduler's name",
             operation=_SET,
             would_work="name slurm, 'kubernetes NAME' or people; vipu-admin list shares shows all",
         )
@@ -34,32 +34,40 @@ async def set_share(services: Services, caller: Caller, request: ShareRequest) -
             would_work=f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}; 1 is the weight of "
             "everybody for whom none is set",
         )
-    await services.run(_store(services, name, None if request.remove else request.weight))
-    return _share(services, name)
+    await services.run(_store(services, guest_name, None if request.remove else request.weight))
+    return _share(services, guest_name)
 
 
-async def _store(services: Services, name: str, weight: float | None) -> None:
-    line = services.waiting.line
-    await store_weight(services.state, line.guest_queue, name, weight)
-    line.start_ready()  # it may be somebody else's turn now
+async def _store(services: Services, guest_name: str, weight: float | None) -> None:
+    waiting_line = services.waiting.line
+    await store_weight(services.state, waiting_line.guest_queue, guest_name, weight)
+    waiting_line.start_ready()  # it may be somebody else's turn now
 
 
 async def list_shares(services: Services, caller: Caller, request: ListRequest) -> ShareList:
     """The weights of all who have one, and of all who share the pods now."""
-    queue = services.waiting.line.guest_queue
-    names = {*queue.names, *queue.stored_weights, *queue.option_weights}
+    guest_queue = services.waiting.line.guest_queue
+    guest_names = {*guest_queue.names, *guest_queue.stored_weights, *guest_queue.option_weights}
     page = ListPage[ShareInfo](request)
-    for name in after(names, request.page_token):
+    for guest_name in after(guest_names, request.page_token):
         if page.full:
             break
-        page.add(name, _share(services, name))
+        page.add(guest_name, _share(services, guest_name))
     return ShareList(shares=page.items, next_page_token=page.token)
 
 
-def _share(services: Services, name: str) -> ShareInfo:
-    queue = services.waiting.line.guest_queue
-    active = name in queue.names
-    for source, weights in (("STORED", queue.stored_weights), ("OPTION", queue.option_weights)):
-        if name in weights:
-            return ShareInfo(guest=name, weight=weights[name], source=source, active=active)
-    return ShareInfo(guest=name, active=active)
+def _share(services: Services, guest_name: str) -> ShareInfo:
+    guest_queue = services.waiting.line.guest_queue
+    active = guest_name in guest_queue.names
+    for weight_source, weight_by_guest in (
+        ("STORED", guest_queue.stored_weights),
+        ("OPTION", guest_queue.option_weights),
+    ):
+        if guest_name in weight_by_guest:
+            return ShareInfo(
+                guest=guest_name,
+                weight=weight_by_guest[guest_name],
+                source=weight_source,
+                active=active,
+            )
+    return ShareInfo(guest=guest_name, active=active)

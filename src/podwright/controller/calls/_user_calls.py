@@ -7,7 +7,7 @@ from functools import partial
 
 from podwright.controller.administration import _users as users
 from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._done_once import done_once, gone_before, gone_since
+from podwright.controller.calls._done_once import done_once, gone_before, removed_since
 from podwright.controller.calls._list_pages import ListPage
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._request_ids import Remembered
@@ -25,28 +25,28 @@ from podwright.wire import (
 )
 
 
-async def _created_before(services: Services, known: Remembered) -> NewUser:
+async def _user_created_before(services: Services, earlier_request: Remembered) -> NewUser:
     """The user, with a new access key: the first one is nowhere, since its answer got lost.
 
     Raises NotFound where that user has been removed since.
     """
     async with services.changing:
-        record = services.users.named(known.name)
-        if record is None or record.created_at != known.created_at:
-            raise gone_since(known, "user")
-        renewed, key = await asyncio.to_thread(users.with_new_key, record)
-        await services.state.journal.commit([users.put_user(renewed)])
-        return NewUser(user=services.users.add(renewed), access_key=key)
+        record = services.users.named(earlier_request.name)
+        if record is None or record.created_at != earlier_request.created_at:
+            raise removed_since(earlier_request, "user")
+        renewed_record, access_key = await asyncio.to_thread(users.with_new_key, record)
+        await services.state.journal.commit([users.put_user(renewed_record)])
+        return NewUser(user=services.users.add(renewed_record), access_key=access_key)
 
 
-@done_once(_created_before)
+@done_once(_user_created_before)
 async def create_user(services: Services, caller: Caller, request: UserRequest) -> NewUser:
     """Create a user; only this reply has the access key. Raises AlreadyExists, NotFound."""
     action = f"create user {request.name[:80]}"
     for allocation in request.allocations:
         services.state.inventory.candidates("", allocation, action)
     async with services.changing:
-        make = partial(
+        draft_user = partial(
             services.users.draft,
             request.name,
             request.role,
@@ -54,19 +54,19 @@ async def create_user(services: Services, caller: Caller, request: UserRequest) 
             services.state.wall(),
             request.uid,
         )
-        record, key = await asyncio.to_thread(make)
+        record, access_key = await asyncio.to_thread(draft_user)
         await services.state.journal.commit([users.put_user(record)])
-        return NewUser(user=services.users.add(record), access_key=key)
+        return NewUser(user=services.users.add(record), access_key=access_key)
 
 
 async def list_users(services: Services, caller: Caller, request: ListRequest) -> UserList:
     """All users."""
     page = ListPage[UserInfo](request)
-    for info in services.users.list():
-        if info.name > request.page_token:
+    for user_info in services.users.list():
+        if user_info.name > request.page_token:
             if page.full:
                 break
-            page.add(info.name, info)
+            page.add(user_info.name, user_info)
     return UserList(users=page.items, next_page_token=page.token)
 
 
@@ -77,14 +77,17 @@ async def remove_user(services: Services, caller: Caller, request: Named) -> Emp
     async with services.changing:
         services.users.check_known(request.name, action)
         clusters = services.state.inventory.clusters.values()
-        own = [
-            a for cluster in clusters for a, who in cluster.closed.items() if who == request.name
+        own_allocations = [
+            allocation
+            for cluster in clusters
+            for allocation, scheduler in cluster.closed.items()
+            if scheduler == request.name
         ]
-        if own:
+        if own_allocations:
             raise WrongState(
-                f"allocation {own[0]} is {request.name}'s",
+                f"allocation {own_allocations[0]} is {request.name}'s",
                 operation=action,
-                would_work=f"vipu-admin remove allocation {own[0]} first",
+                would_work=f"vipu-admin remove allocation {own_allocations[0]} first",
             )
         await services.state.journal.commit([users.drop_user(request.name)])
         services.users.drop(request.name)
@@ -97,6 +100,6 @@ async def revoke_certificate(
 ) -> UserInfo:
     """Revoke a certificate of a user. Raises NotFound."""
     async with services.changing:
-        record = services.users.revoking(request.name, request.number)
+        record = services.users.with_revoked(request.name, request.number)
         await services.state.journal.commit([users.put_user(record)])
         return services.users.add(record)

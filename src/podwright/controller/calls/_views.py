@@ -48,20 +48,20 @@ def partition_info(
     """The full description of a partition."""
     cluster = entry.cluster
     now = state.now()
-    ready, operation = record.ready, record.operation
-    if entry.fences and operation is OperationState.IDLE:
-        operation = OperationState.FENCING
-        fenced = 0
+    ready_state, operation_state = record.ready, record.operation
+    if entry.fences and operation_state is OperationState.IDLE:
+        operation_state = OperationState.FENCING
+        fenced_mask = 0
         for fence in entry.fences.values():
-            fenced |= fence.lease.mask
-        if fenced == mask_of(0, record.size):
-            ready = ReadyState.PENDING
+            fenced_mask |= fence.lease.mask
+        if fenced_mask == mask_of(0, record.size):
+            ready_state = ReadyState.PENDING
     return PartitionInfo(
         **dict(zip(_SHARED, _shared(record), strict=True)),
-        ready_state=ready,
-        operation_state=operation,
+        ready_state=ready_state,
+        operation_state=operation_state,
         errors=list(record.errors),
-        gcds=[cluster.refs[d][offset : offset + s] for d, offset, s in record.gcds]
+        gcds=[cluster.refs[domain][offset : offset + size] for domain, offset, size in record.gcds]
         if cluster
         else [],
         ilds=list(dict.fromkeys(block.domain for block in record.blocks)),
@@ -97,15 +97,15 @@ def partitions(
     filters."""
     page = ListPage[PartitionInfo](request)
     check_filters(state, request, "list partitions")
-    for name in after(state.partitions, request.page_token):
-        entry = state.partitions[name]
+    for partition_name in after(state.partitions, request.page_token):
+        entry = state.partitions[partition_name]
         if (record := entry.record) is None or not _wanted(record, request):
             continue
         if not state.sight.partition(caller, entry):
             continue
         if page.full:
             break
-        page.add(name, partition_info(state, entry, record, version), record.size)
+        page.add(partition_name, partition_info(state, entry, record, version), record.size)
     return PartitionList(partitions=page.items, next_page_token=page.token)
 
 
@@ -118,9 +118,9 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
     page = ListPage[LeaseInfo](request)
     check_filters(state, request, "list leases")
     now = state.now()
-    for name in after((*state.leases, *state.fences), request.page_token):
-        lease = state.leases.get(name)
-        entry = state.partitions.get(lease.record.partition) if lease else state.fences[name]
+    for lease_id in after((*state.leases, *state.fences), request.page_token):
+        lease = state.leases.get(lease_id)
+        entry = state.partitions.get(lease.record.partition) if lease else state.fences[lease_id]
         if entry is None or (record := entry.record) is None or not _wanted(record, request):
             continue
         if not state.sight.leases(caller, entry):
@@ -128,20 +128,24 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
         if page.full:
             break
         if lease is not None:
-            page.add(name, to_info(lease, record.size, now))
+            page.add(lease_id, to_info(lease, record.size, now))
         else:
-            page.add(name, _fenced(state, entry, entry.fences[name], record.size))
+            page.add(lease_id, _fenced(state, entry, entry.fences[lease_id], record.size))
     return LeaseList(leases=page.items, next_page_token=page.token)
 
 
-def _fenced(state: ControllerState, entry: Entry, fence: FenceRecord, size: int) -> LeaseInfo:
+def _fenced(
+    state: ControllerState, entry: Entry, fence: FenceRecord, partition_size: int
+) -> LeaseInfo:
     """An ended lease, and what its devices wait for."""
-    hosts = [f"host {host}" for host in fence.hosts if host]
-    if len(hosts) < len(fence.hosts):
-        hosts.append("its hosts")
-    info = to_info(HeldLease(fence.lease, 0.0), size, 0.0)
-    machines = [f"machine {machine}" for machine in waits_for(state, entry, fence)]
-    return msgspec.structs.replace(info, state="FENCING", waits_for=[*hosts, *machines])
+    host_texts = [f"host {host}" for host in fence.hosts if host]
+    if len(host_texts) < len(fence.hosts):
+        host_texts.append("its hosts")
+    lease_info = to_info(HeldLease(fence.lease, 0.0), partition_size, 0.0)
+    machine_texts = [f"machine {machine}" for machine in waits_for(state, entry, fence)]
+    return msgspec.structs.replace(
+        lease_info, state="FENCING", waits_for=[*host_texts, *machine_texts]
+    )
 
 
 def clusters(state: ControllerState, request: ListRequest) -> ClusterList:
@@ -149,11 +153,15 @@ def clusters(state: ControllerState, request: ListRequest) -> ClusterList:
     page = ListPage[ClusterInfo](request)
     check_filters(state, request, "list clusters")
     clusters = state.inventory.clusters
-    for name in defined_after(clusters, request.page_token):
-        if request.cluster in ("", name):
+    for cluster_name in defined_after(clusters, request.page_token):
+        if request.cluster in ("", cluster_name):
             if page.full:
                 break
-            page.add(name, cluster_info(state, clusters[name]), clusters[name].layout.size)
+            page.add(
+                cluster_name,
+                cluster_info(state, clusters[cluster_name]),
+                clusters[cluster_name].layout.size,
+            )
     return ClusterList(clusters=page.items, next_page_token=page.token)
 
 
@@ -166,7 +174,7 @@ def cluster_info(state: ControllerState, cluster: IndexedCluster) -> ClusterInfo
         size=layout.size,
         free=cluster.index.free(),
         machines=cluster.machines(),
-        ild_sizes=[layout.domain_size(d) for d in range(len(layout.domains))],
+        ild_sizes=[layout.domain_size(domain_index) for domain_index in range(len(layout.domains))],
         topology=layout.topology.value,
         ild_topology=layout.domain_topology.value,
         simulated=layout.simulated,
@@ -176,23 +184,23 @@ def cluster_info(state: ControllerState, cluster: IndexedCluster) -> ClusterInfo
 
 
 def allocations(
-    state: ControllerState, request: ListRequest, sees: Callable[[IndexedCluster, str], bool]
+    state: ControllerState, request: ListRequest, may_see: Callable[[IndexedCluster, str], bool]
 ) -> AllocationList:
-    """Allocations, in the order of their definition. sees: whether the caller may know of one."""
+    """Allocations, as they were defined. may_see: whether the caller may know of one."""
     page = ListPage[AllocationInfo](request)
     check_filters(state, request, "list allocations")
-    places = {
-        f"{cluster_name}/{name}": (cluster, name)
+    allocations_by_path = {
+        f"{cluster_name}/{allocation_name}": (cluster, allocation_name)
         for cluster_name, cluster in state.inventory.clusters.items()
         if request.cluster in ("", cluster_name)
-        for name in cluster.allocations
-        if request.allocation in ("", name) and sees(cluster, name)
+        for allocation_name in cluster.allocations
+        if request.allocation in ("", allocation_name) and may_see(cluster, allocation_name)
     }
-    for place in defined_after(places, request.page_token):
+    for allocation_path in defined_after(allocations_by_path, request.page_token):
         if page.full:
             break
-        info = allocation_info(*places[place])
-        page.add(place, info, info.size)
+        listed_allocation = allocation_info(*allocations_by_path[allocation_path])
+        page.add(allocation_path, listed_allocation, listed_allocation.size)
     return AllocationList(allocations=page.items, next_page_token=page.token)
 
 

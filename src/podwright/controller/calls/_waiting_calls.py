@@ -7,7 +7,7 @@ from typing import Final
 
 from podwright.controller.calls import _views as views
 from podwright.controller.calls._call_services import Services
-from podwright.controller.calls._list_pages import ListPage, bad_token
+from podwright.controller.calls._list_pages import ListPage, bad_page_token
 from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.queue._waiter import Order
 from podwright.controller.state._caller import Caller
@@ -38,12 +38,12 @@ async def wait(services: Services, caller: Caller, request: WaitRequest) -> Wait
             operation="wait",
             would_work=f"use a timeout from 0 to {MAX_WAIT:g} s, and ask again",
         )
-    line = services.waiting
-    known = request.id or await line.join(caller, request)
-    waiter = await line.hear(caller, known, request.timeout)
-    info = services.waiting.info(waiter)
+    waiting = services.waiting
+    waiter_id = request.id or await waiting.join(caller, request)
+    waiter = await waiting.hear(caller, waiter_id, request.timeout)
+    waiter_info = services.waiting.info(waiter)
     if not waiter.partition:
-        return WaitReply(waiter=info)
+        return WaitReply(waiter=waiter_info)
     entry = services.state.partitions.get(waiter.partition)
     if entry is None or entry.record is None:
         raise services.state.missing(waiter.partition, waiter.action, caller)
@@ -51,7 +51,7 @@ async def wait(services: Services, caller: Caller, request: WaitRequest) -> Wait
     if waiter.lease and lease is None:
         raise ends.over(waiter.lease, waiter.action)
     return WaitReply(
-        waiter=info,
+        waiter=waiter_info,
         partition=services.info(entry),
         lease=to_info(lease, entry.known.size, services.state.now()) if lease else None,
         created=waiter.created,
@@ -65,20 +65,20 @@ async def leave(services: Services, caller: Caller, request: WaiterName) -> Empt
         await services.waiting.leave(caller, request.id)
         return Empty()
 
-    async def left_before(known: Remembered) -> Empty | None:
+    async def left_before(earlier_request: Remembered) -> Empty | None:
         return None if services.waiting.waits(request.id) else Empty()
 
-    name = RequestId(caller.name, "Leave", request.request_id, request.id)
-    return await services.requests.once(name, leave, left_before)
+    request_id = RequestId(caller.name, "Leave", request.request_id, request.id)
+    return await services.requests.once(request_id, leave, left_before)
 
 
 async def list_waiters(services: Services, caller: Caller, request: ListRequest) -> WaiterList:
     """The waiters in the order of the queue."""
     views.check_filters(services.state, request, "list waiters")
     page = ListPage[WaiterInfo](request)
-    behind = _order(request.page_token)
-    for place, waiter in enumerate(services.waiting.line, 1):
-        if waiter.order <= behind or not (
+    last_order = _order(request.page_token)
+    for queue_place, waiter in enumerate(services.waiting.line, 1):
+        if waiter.order <= last_order or not (
             services.state.sight.waiter(caller, waiter.record.name)
             and request.cluster in ("", waiter.spec.cluster)
             and request.allocation in ("", waiter.spec.allocation)
@@ -86,7 +86,7 @@ async def list_waiters(services: Services, caller: Caller, request: ListRequest)
             continue
         if page.full:
             break
-        page.add(_token(waiter.order), services.waiting.info(waiter, place))
+        page.add(_token(waiter.order), services.waiting.info(waiter, queue_place))
     return WaiterList(waiters=page.items, next_page_token=page.token)
 
 
@@ -94,12 +94,12 @@ def _token(order: Order) -> str:
     return f"{order[0]}/{order[1]!r}/{order[2]}"
 
 
-def _order(token: str) -> Order:
+def _order(page_token: str) -> Order:
     """Raises InvalidRequest for a token of no list."""
-    if not token:
+    if not page_token:
         return (-sys.maxsize, 0.0, "")
     try:
-        priority, since, name = token.split("/")
-        return int(priority), float(since), name
+        priority, joined_at, waiter_id = page_token.split("/")
+        return int(priority), float(joined_at), waiter_id
     except ValueError:
-        raise bad_token(token) from None
+        raise bad_page_token(page_token) from None

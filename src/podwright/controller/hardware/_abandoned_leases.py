@@ -7,8 +7,8 @@ early only if all of this is so:
 - The server has seen a process of the launch before, at its first look when the lease began
   (`_launch_sight`) or at a later one. What it cannot see (another account's, one
   in a container of the same name) it never takes for gone.
-- The lease has not been renewed for SILENT seconds; a launch renews every three.
-- LOOKS looks at all processes, LOOK_EVERY seconds apart, find none of the launch: no instance,
+- The lease has not been renewed for SILENT seconds; a launch renews every three. - LOOKS_BEFORE_END
+looks at all processes, LOOK_INTERVAL_SECONDS seconds apart, find none of the launch: no instance,
   nothing in its cgroup, and none of its watchers. A single look is not an instant: a process may be
   forked behind it while its parent ends.
 
@@ -21,14 +21,14 @@ from __future__ import annotations
 from typing import Final
 
 from podwright.controller.hardware import _steps as steps
-from podwright.controller.hardware._launch_sight import look_once, may_look
+from podwright.controller.hardware._launch_sight import look_for_processes, may_look_for_launch
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, descendants
 
 #: Seconds without a renewal after which a launch is looked for.
 SILENT: Final = 7.0
-LOOK_EVERY: Final = 2.0
-LOOKS: Final = 2
+LOOK_INTERVAL_SECONDS: Final = 2.0
+LOOKS_BEFORE_END: Final = 2
 #: How often a launch is looked for that is new; one that cannot be seen is then left alone.
 FIRST_LOOKS: Final = 20
 
@@ -41,35 +41,41 @@ class AbandonedLaunches:
         self._look_at = 0.0
 
     async def check(self) -> None:
-        """Examine new launches, and every LOOK_EVERY seconds those that do not renew."""
+        """Examine new launches, and every LOOK_INTERVAL_SECONDS seconds those that do not renew."""
         state = self._state
         now = state.now()
         if state.own_host is None:
             return
-        due = now >= self._look_at
-        self._look_at = now + LOOK_EVERY if due else self._look_at
+        looks_again_now = now >= self._look_at
+        self._look_at = now + LOOK_INTERVAL_SECONDS if looks_again_now else self._look_at
         for lease in list(state.leases.values()):
-            new = not lease.seen and lease.missed < FIRST_LOOKS
-            if may_look(state, lease) and (new or (due and lease.seen and late(lease, now))):
-                await look_once(state, lease)
-                if lease.seen and lease.missed >= LOOKS:
+            is_new_launch = not lease.seen and lease.missed < FIRST_LOOKS
+            if may_look_for_launch(state, lease) and (
+                is_new_launch or (looks_again_now and lease.seen and late(lease, now))
+            ):
+                await look_for_processes(state, lease)
+                if lease.seen and lease.missed >= LOOKS_BEFORE_END:
                     await self._end(lease)
 
     async def _end(self, lease: HeldLease) -> None:
         state = self._state
-        entry = state.partitions.get(lease.record.partition)
-        if entry is None:
+        partition_entry = state.partitions.get(lease.record.partition)
+        if partition_entry is None:
             return
-        await entry.lock.acquire()
+        await partition_entry.lock.acquire()
         try:
-            if lease.ending or lease.record.id not in entry.leases or not late(lease, state.now()):
+            if (
+                lease.ending
+                or lease.record.id not in partition_entry.leases
+                or not late(lease, state.now())
+            ):
                 return
-            words = f"{lease.record.id}: nothing of its launch is left on this host"
-            state.record_event("LeaseEnd", entry.name, lease.record.owner, words)
-            ending_leases = descendants(lease.record.id, entry.leases.values())
-            await steps.end_leases(state, entry, ending_leases)
+            event_detail = f"{lease.record.id}: nothing of its launch is left on this host"
+            state.record_event("LeaseEnd", partition_entry.name, lease.record.owner, event_detail)
+            ending_leases = descendants(lease.record.id, partition_entry.leases.values())
+            await steps.end_leases(state, partition_entry, ending_leases)
         finally:
-            entry.lock.release()
+            partition_entry.lock.release()
 
 
 def late(lease: HeldLease, now: float) -> bool:

@@ -31,7 +31,7 @@ class Discovery:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interfaces = interfaces
-        self._interface_to = interface_to
+        self._interface_to_host = interface_to
         self._clock = clock
         self._seen: dict[str, tuple[float, str, Announcement]] = {}
 
@@ -41,11 +41,11 @@ class Discovery:
         Raises InvalidRequest for a malformed announcement, WrongState if none are accepted.
         """
         if not self.interfaces:
-            raise _deaf("announce agent")
+            raise _not_listening("announce agent")
         check_name("an agent", announcement.name)
         if not 0 < announcement.port < 65536 or not 0 < len(announcement.host) < 256:
             raise InvalidRequest("that is not an address of an agent", operation="announce agent")
-        interface = self._interface_to(announcement.host)
+        interface = self._interface_to_host(announcement.host)
         if interface not in self.interfaces:
             raise WrongState(
                 f"{announcement.host} is not reached by {' or '.join(self.interfaces)}",
@@ -60,31 +60,35 @@ class Discovery:
     def list(self) -> list[DiscoveredAgent]:
         """The recent announcements, by name. Raises WrongState if none are accepted."""
         if not self.interfaces:
-            raise _deaf("discover agent")
+            raise _not_listening("discover agent")
         self._forget()
         now = self._clock()
         return [
             DiscoveredAgent(
-                name=name,
+                name=agent_name,
                 host=announcement.host,
                 port=announcement.port,
                 interface=interface,
                 seen=now - seen_at,
             )
-            for name, (seen_at, interface, announcement) in sorted(self._seen.items())
+            for agent_name, (seen_at, interface, announcement) in sorted(self._seen.items())
         ]
 
     def find(self, name: str) -> Announcement | None:
         """The announcement of the agent of this name, or None."""
-        seen = self._seen.get(name)
-        return seen[2] if seen else None
+        seen_announcement = self._seen.get(name)
+        return seen_announcement[2] if seen_announcement else None
 
     def _forget(self) -> None:
-        old = self._clock() - KEEP
-        self._seen = {name: entry for name, entry in self._seen.items() if entry[0] >= old}
+        oldest_kept_time = self._clock() - KEEP
+        self._seen = {
+            agent_name: seen_announcement
+            for agent_name, seen_announcement in self._seen.items()
+            if seen_announcement[0] >= oldest_kept_time
+        }
 
 
-def _deaf(action: str) -> WrongState:
+def _not_listening(action: str) -> WrongState:
     return WrongState(
         "this server does not listen for agents",
         operation=action,

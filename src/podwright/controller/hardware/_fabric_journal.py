@@ -25,7 +25,9 @@ class StoredFabricJournal:
     def load(self, opened: Opened) -> None:
         """Load the notes from the store."""
         self._entries = {
-            key: body for (kind, key), body in opened.records.items() if kind == FABRIC
+            entry_key: entry_body
+            for (record_kind, entry_key), entry_body in opened.records.items()
+            if record_kind == FABRIC
         }
 
     def entries(self) -> Mapping[str, bytes]:
@@ -34,21 +36,29 @@ class StoredFabricJournal:
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write`."""
-        await self._journal.commit([_change(key, body) for key, body in changes.items()])
+        await self._journal.commit(
+            [_change(entry_key, entry_body) for entry_key, entry_body in changes.items()]
+        )
         self._remember(changes)
 
     def write_later(self, changes: Mapping[str, bytes | None]) -> None:
         """See `FabricJournal.write_later`."""
-        for key, body in changes.items():
-            self._journal.later(_change(key, body))
+        for entry_key, entry_body in changes.items():
+            self._journal.later(_change(entry_key, entry_body))
         self._remember(changes)
 
     def _remember(self, changes: Mapping[str, bytes | None]) -> None:
-        self._entries.update({key: body for key, body in changes.items() if body is not None})
-        for key, body in changes.items():
-            if body is None:
-                self._entries.pop(key, None)
+        self._entries.update(
+            {
+                entry_key: entry_body
+                for entry_key, entry_body in changes.items()
+                if entry_body is not None
+            }
+        )
+        for entry_key, entry_body in changes.items():
+            if entry_body is None:
+                self._entries.pop(entry_key, None)
 
 
-def _change(key: str, body: bytes | None) -> Change:
-    return Delete(FABRIC, key) if body is None else Put(FABRIC, key, body)
+def _change(entry_key: str, entry_body: bytes | None) -> Change:
+    return Delete(FABRIC, entry_key) if entry_body is None else Put(FABRIC, entry_key, entry_body)

@@ -34,8 +34,8 @@ from podwright.store import Change
 
 async def end(
     state: ControllerState,
-    entry: Entry,
-    leases: Sequence[HeldLease],
+    partition_entry: Entry,
+    ended_leases: Sequence[HeldLease],
     *,
     released_hosts: Collection[str] = (),
     keep: bool = False,
@@ -45,154 +45,185 @@ async def end(
     released_hosts: hosts on which the instances are known to have ended. keep: the partition stays,
     even if it was created with these leases.
     """
-    fences = [_fence(lease, released_hosts, state.now()) for lease in leases]
-    record, changes = steps.without_leases(entry.known, leases)
-    changes += map(put_fence, fences)
-    with ending(leases):
+    new_fences = [_fence(ended_lease, released_hosts, state.now()) for ended_lease in ended_leases]
+    partition_record, changes = steps.without_leases(partition_entry.known, ended_leases)
+    changes += map(put_fence, new_fences)
+    with ending(ended_leases):
         await state.journal.commit(changes)
-    state.set(entry, record)
-    for fence in fences:
-        state.fences.add(entry, fence)
-    state.drop_leases(entry, leases)
-    await settle(state, entry, keep=keep)
-    for fence in fences:
-        if fence.id in entry.fences:
+    state.set(partition_entry, partition_record)
+    for fence in new_fences:
+        state.fences.add(partition_entry, fence)
+    state.drop_leases(partition_entry, ended_leases)
+    await settle(state, partition_entry, keep=keep)
+    for fence in new_fences:
+        if fence.id in partition_entry.fences:
             state.record_event(
-                "Fencing", entry.name, fence.lease.owner, in_words(state, entry, fence)
+                "Fencing",
+                partition_entry.name,
+                fence.lease.owner,
+                in_words(state, partition_entry, fence),
             )
 
 
-async def settle(state: ControllerState, entry: Entry, *, keep: bool = False) -> None:
+async def settle(state: ControllerState, partition_entry: Entry, *, keep: bool = False) -> None:
     """Cut old epochs off where that is possible, and lift the fences that wait no more.
 
     A transient partition without leases is then removed. keep: it stays.
     """
-    for fence in list(entry.fences.values()):
-        await _cut_off(state, entry, fence)
-        left = waits_for(state, entry, fence)
-        if not left or not fence.hosts or _seen_here(state, entry, fence, left):
-            await lift(state, entry, [fence])
-    record = entry.known
-    if not keep and record.transient and not entry.leases:
-        if entry.fences and not _only_faulty(state, entry):
+    for fence in list(partition_entry.fences.values()):
+        await _cut_off_old_epochs(state, partition_entry, fence)
+        waited_machines = waits_for(state, partition_entry, fence)
+        if (
+            not waited_machines
+            or not fence.hosts
+            or _gone_from_own_host(state, partition_entry, fence, waited_machines)
+        ):
+            await lift(state, partition_entry, [fence])
+    partition_record = partition_entry.known
+    if not keep and partition_record.transient and not partition_entry.leases:
+        if partition_entry.fences and not _only_faulty_machines_left(state, partition_entry):
             return
         # Machines that fence, and do not answer, keep their devices in quarantine until they do.
-        await lift(state, entry, list(entry.fences.values()))
-        await steps.remove(state, entry, force=True)
+        await lift(state, partition_entry, list(partition_entry.fences.values()))
+        await steps.remove(state, partition_entry, force=True)
 
 
-async def confirm(state: ControllerState, entry: Entry, lease: str, hosts: Collection[str]) -> None:
+async def confirm(
+    state: ControllerState, partition_entry: Entry, lease_id: str, clean_hosts: Collection[str]
+) -> None:
     """Note that nothing of an ended lease runs on these hosts; on all of them if none is named."""
-    fence = entry.fences[lease]
-    left = tuple(host for host in fence.hosts if hosts and host not in hosts)
-    if left != fence.hosts:
-        fence = msgspec.structs.replace(fence, hosts=left)
+    fence = partition_entry.fences[lease_id]
+    unconfirmed_hosts = tuple(
+        host for host in fence.hosts if clean_hosts and host not in clean_hosts
+    )
+    if unconfirmed_hosts != fence.hosts:
+        fence = msgspec.structs.replace(fence, hosts=unconfirmed_hosts)
         await state.journal.commit([put_fence(fence)])
-        entry.fences[lease] = fence
-    await settle(state, entry)
+        partition_entry.fences[lease_id] = fence
+    await settle(state, partition_entry)
 
 
-async def lift(state: ControllerState, entry: Entry, fences: Sequence[FenceRecord]) -> None:
+async def lift(
+    state: ControllerState, partition_entry: Entry, lifted_fences: Sequence[FenceRecord]
+) -> None:
     """Remove fences. Devices that all machines of a fence have reset become clean."""
-    if not fences:
+    if not lifted_fences:
         return
-    record, ids = entry.known, {fence.id for fence in fences}
-    clean = 0
-    for fence in fences:
-        if state.fences.cut(fence.id) >= entry.parts(fence.lease.mask).keys():
-            clean |= fence.lease.mask
-    for other in entry.fences.values():
-        if other.id not in ids:
-            clean &= ~other.lease.mask
-    for lease in entry.leases.values():
-        clean &= ~lease.record.mask
-    changes: list[Change] = [drop_fence(name) for name in sorted(ids)]
-    if record.dirty_mask & clean:
-        mask = record.dirty_mask & ~clean
-        record = msgspec.structs.replace(record, dirty=f"{mask:x}" if mask else "")
-        changes.append(put(record))
+    partition_record, lifted_ids = partition_entry.known, {fence.id for fence in lifted_fences}
+    clean_mask = 0
+    for fence in lifted_fences:
+        if state.fences.cut(fence.id) >= partition_entry.parts(fence.lease.mask).keys():
+            clean_mask |= fence.lease.mask
+    for other_fence in partition_entry.fences.values():
+        if other_fence.id not in lifted_ids:
+            clean_mask &= ~other_fence.lease.mask
+    for lease in partition_entry.leases.values():
+        clean_mask &= ~lease.record.mask
+    changes: list[Change] = [drop_fence(lease_id) for lease_id in sorted(lifted_ids)]
+    if partition_record.dirty_mask & clean_mask:
+        dirty_mask = partition_record.dirty_mask & ~clean_mask
+        partition_record = msgspec.structs.replace(
+            partition_record, dirty=f"{dirty_mask:x}" if dirty_mask else ""
+        )
+        changes.append(put(partition_record))
     await state.journal.commit(changes)
-    state.set(entry, record)
-    state.drop_fences(entry, ids)
+    state.set(partition_entry, partition_record)
+    state.drop_fences(partition_entry, lifted_ids)
 
 
-async def clear_way(state: ControllerState, caller: Caller, entry: Entry, action: str) -> None:
+async def end_all_leases(
+    state: ControllerState, caller: Caller, partition_entry: Entry, action: str
+) -> None:
     """End all leases on a partition by force. Raises Held where fences stand in the way.
 
     An administrator, and the scheduler whose job it is, know what still runs; nobody else does.
     """
-    if entry.leases:
-        await end(state, entry, list(entry.leases.values()), keep=True)
-    elif entry.fences:
-        await settle(state, entry, keep=True)
-    if entry.fences and not overrides(caller, entry):
-        raise refusal(state, entry, action)
-    await force(state, caller, entry, list(entry.fences.values()))
+    if partition_entry.leases:
+        await end(state, partition_entry, list(partition_entry.leases.values()), keep=True)
+    elif partition_entry.fences:
+        await settle(state, partition_entry, keep=True)
+    if partition_entry.fences and not overrides(caller, partition_entry):
+        raise refusal(state, partition_entry, action)
+    await force(state, caller, partition_entry, list(partition_entry.fences.values()))
 
 
-def refusal(state: ControllerState, entry: Entry, action: str) -> Held:
+def refusal(state: ControllerState, fenced_partition: Entry, action: str) -> Held:
     """The error for a partition that nobody holds and that is still fenced."""
-    reasons = [in_words(state, entry, fence) for fence in entry.fences.values()]
-    return fencing(entry.known, reasons, action)
+    reasons = [
+        in_words(state, fenced_partition, fence) for fence in fenced_partition.fences.values()
+    ]
+    return fencing(fenced_partition.known, reasons, action)
 
 
 async def force(
-    state: ControllerState, caller: Caller, entry: Entry, fences: Sequence[FenceRecord]
+    state: ControllerState,
+    caller: Caller,
+    partition_entry: Entry,
+    lifted_fences: Sequence[FenceRecord],
 ) -> None:
     """Lift fences at once: the caller knows that nothing of their leases runs."""
-    for fence in fences:
-        detail = f"{fence.id}: by force of {caller.name}, not waiting for "
-        detail += " and ".join(waits_for(state, entry, fence))
-        state.record_event("Fenced", entry.name, fence.lease.owner, detail)
-    await lift(state, entry, fences)
+    for fence in lifted_fences:
+        event_detail = f"{fence.id}: by force of {caller.name}, not waiting for "
+        event_detail += " and ".join(waits_for(state, partition_entry, fence))
+        state.record_event("Fenced", partition_entry.name, fence.lease.owner, event_detail)
+    await lift(state, partition_entry, lifted_fences)
 
 
-def overrides(caller: Caller, entry: Entry) -> bool:
+def overrides(caller: Caller, partition_entry: Entry) -> bool:
     """Whether a caller may confirm that nothing of a partition's leases runs."""
-    is_creator = caller.role is Role.SCHEDULER and entry.known.creator == caller.name
+    is_creator = caller.role is Role.SCHEDULER and partition_entry.known.creator == caller.name
     return caller.role is Role.ADMINISTRATOR or is_creator
 
 
-def _fence(lease: HeldLease, released_hosts: Collection[str], now: float) -> FenceRecord:
-    known = lease.record.hosts or ("",)
+def _fence(ended_lease: HeldLease, released_hosts: Collection[str], now: float) -> FenceRecord:
+    lease_hosts = ended_lease.record.hosts or ("",)
     return FenceRecord(
-        lease=lease.record,
-        hosts=tuple(host for host in known if host not in released_hosts),
+        lease=ended_lease.record,
+        hosts=tuple(host for host in lease_hosts if host not in released_hosts),
         since=now,
     )
 
 
-async def _cut_off(state: ControllerState, entry: Entry, fence: FenceRecord) -> None:
-    parts = entry.parts(fence.lease.mask)
-    able = {
-        machine: parts[machine]
-        for machine in waits_for(state, entry, fence)
+async def _cut_off_old_epochs(
+    state: ControllerState, partition_entry: Entry, fence: FenceRecord
+) -> None:
+    devices_by_machine = partition_entry.parts(fence.lease.mask)
+    fencing_machines = {
+        machine: devices_by_machine[machine]
+        for machine in waits_for(state, partition_entry, fence)
         if can_cut_off(state, machine, fence.lease)
     }
-    if able:
-        faults = await state.hardware.fence(state.epochs.next(), able, run=fence.lease.run)
-        state.fences.note_cut(fence.id, able.keys() - {fault.machine for fault in faults})
+    if fencing_machines:
+        faults = await state.hardware.fence(
+            state.epochs.next(), fencing_machines, run=fence.lease.run
+        )
+        state.fences.note_cut(
+            fence.id, fencing_machines.keys() - {fault.machine for fault in faults}
+        )
 
 
-def _seen_here(
-    state: ControllerState, entry: Entry, fence: FenceRecord, machines: Sequence[str]
+def _gone_from_own_host(
+    state: ControllerState,
+    partition_entry: Entry,
+    fence: FenceRecord,
+    waited_machines: Sequence[str],
 ) -> bool:
     """Whether only the server's own host has not confirmed, and nothing of the lease runs on it."""
     own_host = state.own_host
     if own_host is None or not fence.lease.run:
         return False
-    named = [host for host in fence.hosts if host]
-    if len(named) < len(fence.hosts) and not all(map(own_host.has, machines)):
+    named_hosts = [host for host in fence.hosts if host]
+    if len(named_hosts) < len(fence.hosts) and not all(map(own_host.has, waited_machines)):
         return False
-    return all(map(own_host.is_here, named)) and own_host.is_gone(
+    return all(map(own_host.is_here, named_hosts)) and own_host.is_gone(
         fence.lease.run, fence.lease.owner_uid
     )
 
 
-def _only_faulty(state: ControllerState, entry: Entry) -> bool:
+def _only_faulty_machines_left(state: ControllerState, partition_entry: Entry) -> bool:
     """Whether all that is not cut off is on machines that can do so, and failed to."""
     return all(
         can_cut_off(state, machine, fence.lease)
-        for fence in entry.fences.values()
-        for machine in waits_for(state, entry, fence)
+        for fence in partition_entry.fences.values()
+        for machine in waits_for(state, partition_entry, fence)
     )

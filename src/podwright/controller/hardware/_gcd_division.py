@@ -24,52 +24,71 @@ class Division(TypedDict, total=False):
     gcds: tuple[Block, ...]
 
 
-def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, action: str) -> Division:
+def divide(
+    partition_record: PartitionRecord, spec: PartitionSpec, family: Family, action: str
+) -> Division:
     """The division that a launch wants. Raises InvalidRequest where the devices cannot have it.
 
     Counts that the spec leaves open stay as they are, but replicas follow the GCDs.
     """
-    gcds = (spec.num_gcds if record.open_gcds else 0) or record.num_gcds
-    replicas = spec.num_replicas if record.open_replicas else record.num_replicas
-    if not replicas:
-        replicas = record.num_replicas if gcds == record.num_gcds else gcds
-    if (gcds, replicas) == (record.num_gcds, record.num_replicas):
+    gcd_count = (spec.num_gcds if partition_record.open_gcds else 0) or partition_record.num_gcds
+    replica_count = (
+        spec.num_replicas if partition_record.open_replicas else partition_record.num_replicas
+    )
+    if not replica_count:
+        replica_count = (
+            partition_record.num_replicas if gcd_count == partition_record.num_gcds else gcd_count
+        )
+    if (gcd_count, replica_count) == (partition_record.num_gcds, partition_record.num_replicas):
         return {}
-    _check(record, gcds, replicas, family, action)
-    share = record.size // gcds
+    _check(partition_record, gcd_count, replica_count, family, action)
+    devices_per_gcd = partition_record.size // gcd_count
     return {
-        "num_gcds": gcds,
-        "num_replicas": replicas,
+        "num_gcds": gcd_count,
+        "num_replicas": replica_count,
         "gcds": tuple(
-            Block(domain, share_offset, share)
-            for domain, offset, size in record.blocks
-            for share_offset in range(offset, offset + size, share)
+            Block(domain, gcd_offset, devices_per_gcd)
+            for domain, block_offset, block_size in partition_record.blocks
+            for gcd_offset in range(block_offset, block_offset + block_size, devices_per_gcd)
         ),
     }
 
 
-def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, action: str) -> None:
-    size = record.size
-    smallest_block = min(block.size for block in record.blocks)
-    fits = [
-        size // share
-        for share in sorted(family.gcd_sizes or range(1, smallest_block + 1), reverse=True)
-        if all(block.size % share == 0 for block in record.blocks)
-        and (record.open_replicas or record.num_replicas % (size // share) == 0)
-    ]
-    if gcds not in fits:
-        raise InvalidRequest(
-            f"the {size} devices of partition {record.name} do not divide into {gcds} GCDs",
-            operation=action,
-            would_work=f"use {' or '.join(map(str, fits))} GCDs",
-            num_gcds=gcds,
-            nearest=fits,
+def _check(
+    partition_record: PartitionRecord,
+    gcd_count: int,
+    replica_count: int,
+    family: Family,
+    action: str,
+) -> None:
+    partition_size = partition_record.size
+    smallest_block = min(block.size for block in partition_record.blocks)
+    possible_gcd_counts = [
+        partition_size // devices_per_gcd
+        for devices_per_gcd in sorted(
+            family.gcd_sizes or range(1, smallest_block + 1), reverse=True
         )
-    if replicas < 1 or replicas % gcds or size % replicas:
+        if all(block.size % devices_per_gcd == 0 for block in partition_record.blocks)
+        and (
+            partition_record.open_replicas
+            or partition_record.num_replicas % (partition_size // devices_per_gcd) == 0
+        )
+    ]
+    if gcd_count not in possible_gcd_counts:
         raise InvalidRequest(
-            f"{replicas} replicas do not divide evenly over the {size} devices of partition "
-            f"{record.name} in {gcds} GCDs",
+            f"the {partition_size} devices of partition {partition_record.name} do not divide into "
+            f"{gcd_count} GCDs",
             operation=action,
-            would_work=f"use {gcds} replicas, or a multiple that divides {size}",
-            num_replicas=replicas,
+            would_work=f"use {' or '.join(map(str, possible_gcd_counts))} GCDs",
+            num_gcds=gcd_count,
+            nearest=possible_gcd_counts,
+        )
+    if replica_count < 1 or replica_count % gcd_count or partition_size % replica_count:
+        raise InvalidRequest(
+            f"{replica_count} replicas do not divide evenly over the {partition_size} devices of "
+            "partition "
+            f"{partition_record.name} in {gcd_count} GCDs",
+            operation=action,
+            would_work=f"use {gcd_count} replicas, or a multiple that divides {partition_size}",
+            num_replicas=replica_count,
         )

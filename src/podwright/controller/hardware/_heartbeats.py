@@ -40,26 +40,26 @@ class Heartbeats:
         self._registry = registry
         self._sleep = sleep
         self.silence = silence
-        self._beats: dict[str, asyncio.Task[None]] = {}
+        self._watch_tasks: dict[str, asyncio.Task[None]] = {}
         #: By machine: why it does not accept this server, where it answers and refuses.
         self.strangers: dict[str, str] = {}
 
     def begin(self, machine: str) -> None:
         """Start watching an agent."""
         self.end(machine)
-        self._beats[machine] = asyncio.get_running_loop().create_task(self._watch(machine))
+        self._watch_tasks[machine] = asyncio.get_running_loop().create_task(self._watch(machine))
 
     def end(self, machine: str) -> None:
         """Stop watching an agent."""
-        if (task := self._beats.pop(machine, None)) is not None:
-            task.cancel()
+        if (watch_task := self._watch_tasks.pop(machine, None)) is not None:
+            watch_task.cancel()
 
     async def close(self) -> None:
         """Stop watching all agents."""
-        beats, self._beats = list(self._beats.values()), {}
-        for task in beats:
-            task.cancel()
-        await asyncio.gather(*beats, return_exceptions=True)
+        watch_tasks, self._watch_tasks = list(self._watch_tasks.values()), {}
+        for watch_task in watch_tasks:
+            watch_task.cancel()
+        await asyncio.gather(*watch_tasks, return_exceptions=True)
 
     async def _watch(self, machine: str) -> None:
         """A fault of ours in one look is no reason never to look again."""
@@ -71,65 +71,70 @@ class Heartbeats:
                 await self._sleep(self.silence / 4)
 
     async def _beat(self, machine: str) -> None:
-        state, interval = self._state, self.silence / 4
-        heard = state.now()
-        settled = machine in state.down
+        state, poll_interval_s = self._state, self.silence / 4
+        last_heard_at = state.now()
+        marked_lost = machine in state.down
         while state.journal.failure is None:
-            left = heard + self.silence - state.now()
-            asked_at, seconds = state.now(), min(interval, max(left, 0.01))
+            seconds_to_silence = last_heard_at + self.silence - state.now()
+            asked_at, wait_s = state.now(), min(poll_interval_s, max(seconds_to_silence, 0.01))
             try:
-                report = await self._report(machine, seconds)
+                report = await self._report(machine, wait_s)
             except WrongState as refusal:  # it answers, but must not serve
-                heard = state.now()
-                if not settled:
+                last_heard_at = state.now()
+                if not marked_lost:
                     await self._lost(machine, refusal.problem)
-                settled = True
+                marked_lost = True
             except PodwrightError as error:
                 self._note_stranger(machine, error)
-                heard += self._stood_still(asked_at, seconds)
-                if state.now() >= heard + self.silence:
-                    if not settled:
+                last_heard_at += self._time_stood_still(asked_at, wait_s)
+                if state.now() >= last_heard_at + self.silence:
+                    if not marked_lost:
                         reason = f"machine {machine} has been silent for {self.silence:g} s"
                         await self._lost(machine, reason)
-                    settled = True
+                    marked_lost = True
             else:
                 self.strangers.pop(machine, None)
-                heard, settled = state.now(), False
+                last_heard_at, marked_lost = state.now(), False
                 with suppress(PodwrightError):
                     await self._compare(machine, report)
-            left = heard + self.silence - state.now()
-            slept, seconds = state.now(), min(interval, left) if left > 0 else interval
-            await self._sleep(seconds)
-            heard += self._stood_still(slept, seconds)
+            seconds_to_silence = last_heard_at + self.silence - state.now()
+            slept_at, wait_s = (
+                state.now(),
+                min(poll_interval_s, seconds_to_silence)
+                if seconds_to_silence > 0
+                else poll_interval_s,
+            )
+            await self._sleep(wait_s)
+            last_heard_at += self._time_stood_still(slept_at, wait_s)
 
-    def _note_stranger(self, machine: str, error: PodwrightError) -> None:
+    def _note_stranger(self, machine: str, refusal_error: PodwrightError) -> None:
         """Keep why a machine does not accept this server. Silence says nothing new."""
-        if isinstance(error, Unauthenticated) or error.data.get("stranger"):
-            self.strangers[machine] = error.problem
-        elif not isinstance(error, Unavailable):
+        if isinstance(refusal_error, Unauthenticated) or refusal_error.data.get("stranger"):
+            self.strangers[machine] = refusal_error.problem
+        elif not isinstance(refusal_error, Unavailable):
             self.strangers.pop(machine, None)
 
-    def _stood_still(self, since: float, seconds: float) -> float:
+    def _time_stood_still(self, wait_began_at: float, wait_s: float) -> float:
         """How much longer than it meant to this process waited: stopped, it hears nobody, and what
         has been said meanwhile is yet to be read."""
-        late = self._state.now() - since - seconds
-        return late if late > self.silence / 4 else 0.0
+        overrun_s = self._state.now() - wait_began_at - wait_s
+        return overrun_s if overrun_s > self.silence / 4 else 0.0
 
-    async def _report(self, machine: str, seconds: float) -> MachineReport:
+    async def _report(self, machine: str, timeout_s: float) -> MachineReport:
         """Its report, if that comes in time. Raises Unavailable, or WrongState when refused."""
-        asking = asyncio.ensure_future(self._state.hardware.describe(machine))
-        alarm = asyncio.ensure_future(self._sleep(seconds))
+        describe_task = asyncio.ensure_future(self._state.hardware.describe(machine))
+        timeout_task = asyncio.ensure_future(self._sleep(timeout_s))
         try:
-            await asyncio.wait({asking, alarm}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                return asking.result()
-            raise Unavailable(f"machine {machine} does not answer within {seconds:g} s")
+            await asyncio.wait({describe_task, timeout_task}, return_when=asyncio.FIRST_COMPLETED)
+            if describe_task.done():
+                return describe_task.result()
+            raise Unavailable(f"machine {machine} does not answer within {timeout_s:g} s")
         finally:
-            alarm.cancel()
-            if not asking.done():
-                asking.cancel()
+            timeout_task.cancel()
+            if not describe_task.done():
+                describe_task.cancel()
                 with suppress(asyncio.CancelledError, PodwrightError):
-                    await asking
+                    await describe_task
 
     async def _lost(self, machine: str, reason: str) -> None:
         """Out of service, and so is what lies on it.
@@ -142,19 +147,24 @@ class Heartbeats:
         if machine in state.hardware.foreign:
             return
         state.hardware.give_up(machine, reason)
-        entries = state.partitions.on(machine)
-        await asyncio.gather(*(self._settle(entry, machine, reason) for entry in entries))
+        affected_partitions = state.partitions.on(machine)
+        await asyncio.gather(
+            *(
+                self._settle(partition_entry, machine, reason)
+                for partition_entry in affected_partitions
+            )
+        )
 
-    async def _settle(self, entry: Entry, machine: str, reason: str) -> None:
+    async def _settle(self, partition_entry: Entry, machine: str, reason: str) -> None:
         with suppress(PodwrightError):
-            await entry.lock.acquire()
+            await partition_entry.lock.acquire()
             try:
-                if not entry.removed and entry.known.ready is ReadyState.ACTIVE:
+                if not partition_entry.removed and partition_entry.known.ready is ReadyState.ACTIVE:
                     await steps.break_down(
-                        self._state, entry, [MachineFault(machine, reason, True)]
+                        self._state, partition_entry, [MachineFault(machine, reason, True)]
                     )
             finally:
-                entry.lock.release()
+                partition_entry.lock.release()
 
     async def _compare(self, machine: str, report: MachineReport) -> None:
         """Does it still hold what it should? One that was switched off and on does not."""
@@ -163,26 +173,28 @@ class Heartbeats:
         if cluster is None or machine in state.down:
             return
         cluster.learn(machine, report)
-        for entry in state.partitions.on(machine):
-            if _forgotten(entry, machine, report):
-                async with entry.lock:
-                    if entry.removed:
+        for partition_entry in state.partitions.on(machine):
+            if _has_lost_configuration(partition_entry, machine, report):
+                async with partition_entry.lock:
+                    if partition_entry.removed:
                         continue
                     # Asked again under the lock: the first answer may be older than a step.
-                    current = await state.hardware.describe(machine)
-                    if _forgotten(entry, machine, current):
+                    current_report = await state.hardware.describe(machine)
+                    if _has_lost_configuration(partition_entry, machine, current_report):
                         reason = f"machine {machine} has lost its configuration"
-                        await steps.break_down(state, entry, [MachineFault(machine, reason, False)])
+                        await steps.break_down(
+                            state, partition_entry, [MachineFault(machine, reason, False)]
+                        )
 
 
-def _forgotten(entry: Entry, machine: str, report: MachineReport) -> bool:
-    record = entry.record
+def _has_lost_configuration(partition_entry: Entry, machine: str, report: MachineReport) -> bool:
+    partition_record = partition_entry.record
     return (
-        record is not None
-        and record.ready is ReadyState.ACTIVE
-        and record.operation is OperationState.IDLE
+        partition_record is not None
+        and partition_record.ready is ReadyState.ACTIVE
+        and partition_record.operation is OperationState.IDLE
         and any(
-            report.configured.get(index, ("", 0))[0] != record.name
-            for index in entry.parts()[machine]
+            report.configured.get(device_index, ("", 0))[0] != partition_record.name
+            for device_index in partition_entry.parts()[machine]
         )
     )

@@ -14,25 +14,33 @@ from podwright.controller.state._leases import HeldLease
 
 def look_at_new(state: ControllerState, lease: HeldLease) -> None:
     """Look for the launch of a lease that begins now, beside what its call goes on to do."""
-    if may_look(state, lease):
-        state.spawn(look_once(state, lease))
+    if may_look_for_launch(state, lease):
+        state.spawn(look_for_processes(state, lease))
 
 
-def may_look(state: ControllerState, lease: HeldLease) -> bool:
+def may_look_for_launch(state: ControllerState, lease: HeldLease) -> bool:
     """Return whether all hosts of a launch are the server's own, and no job decides its end."""
-    record, own_host = lease.record, state.own_host
-    entry = state.partitions.get(record.partition)
-    in_a_job = bool(record.parent) or (entry is not None and bool(entry.known.job))
-    if own_host is None or in_a_job or lease.ending or not record.run or not record.hosts:
+    lease_record, own_host = lease.record, state.own_host
+    partition_entry = state.partitions.get(lease_record.partition)
+    within_job = bool(lease_record.parent) or (
+        partition_entry is not None and bool(partition_entry.known.job)
+    )
+    if (
+        own_host is None
+        or within_job
+        or lease.ending
+        or not lease_record.run
+        or not lease_record.hosts
+    ):
         return False
-    return all(map(own_host.is_here, record.hosts))
+    return all(map(own_host.is_here, lease_record.hosts))
 
 
-async def look_once(state: ControllerState, lease: HeldLease) -> None:
+async def look_for_processes(state: ControllerState, lease: HeldLease) -> None:
     """Look for processes of a launch once, and count what the looks found in its lease."""
     assert state.own_host is not None
-    lives = await state.own_host.lives(lease.record.run, lease.record.owner_uid)
-    if lives:
+    processes_live = await state.own_host.lives(lease.record.run, lease.record.owner_uid)
+    if processes_live:
         lease.seen, lease.missed = True, 0
-    elif lives is False or not lease.seen:
+    elif processes_live is False or not lease.seen:
         lease.missed += 1

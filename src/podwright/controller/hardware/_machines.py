@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 DRAIN: Final = "drain"
 
 
-def load(state: ControllerState, records: Mapping[tuple[str, str], bytes]) -> None:
+def load(state: ControllerState, stored_records: Mapping[tuple[str, str], bytes]) -> None:
     """Drain the machines that were drained before."""
-    for kind, machine in records:
+    for record_kind, machine in stored_records:
         cluster = state.inventory.by_machine.get(machine)
-        if kind == DRAIN and cluster is not None:
+        if record_kind == DRAIN and cluster is not None:
             cluster.drained.add(machine)
             cluster.index.drain(machine)
 
@@ -52,12 +52,12 @@ async def resume(state: ControllerState, machine: str) -> None:
 def _cluster(state: ControllerState, machine: str, action: str) -> IndexedCluster:
     cluster = state.inventory.by_machine.get(machine)
     if cluster is None:
-        known = list(state.inventory.by_machine)
-        more = f" and {len(known) - 5} more" if known[5:] else ""
+        machine_names = list(state.inventory.by_machine)
+        more_machines = f" and {len(machine_names) - 5} more" if machine_names[5:] else ""
         raise NotFound(
             f"there is no machine {machine[:80]}",
             operation=action,
-            would_work=f"there are: {', '.join(known[:5])}{more}",
+            would_work=f"there are: {', '.join(machine_names[:5])}{more_machines}",
             machine=machine[:80],
         )
     return cluster

@@ -40,31 +40,42 @@ from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Opened
 from podwright.wire import OperationState, ReadyState
 
-Reports = dict[str, MachineReport]
+MachineReports = dict[str, MachineReport]
 
 
-async def recover(state: ControllerState, opened: Opened) -> None:
+async def recover(state: ControllerState, opened_store: Opened) -> None:
     """Bring memory, store and machines together. Raises wire.Unavailable for a store that a
     newer Podwright has written."""
-    state.epochs.begin(opened.epoch)
-    await _load(state, opened)
+    state.epochs.begin(opened_store.epoch)
+    await _load(state, opened_store)
     if state.journal.full is not None:
         return  # no step can be finished or undone that cannot be written down
     reports = await ask_all(state)
-    dirty = {q.machine for q in state.quarantine.values()}
-    unreleased = [m for m, report in reports.items() if report.configured or m in dirty]
-    clean = await asyncio.gather(*(release_strays(state, m, reports[m]) for m in unreleased))
-    for machine, right in zip(unreleased, clean, strict=True):
-        if not right:
+    quarantined_machines = {
+        quarantine_record.machine for quarantine_record in state.quarantine.values()
+    }
+    unreleased = [
+        machine_name
+        for machine_name, report in reports.items()
+        if report.configured or machine_name in quarantined_machines
+    ]
+    stray_free = await asyncio.gather(
+        *(release_strays(state, machine_name, reports[machine_name]) for machine_name in unreleased)
+    )
+    for machine, holds_right_devices in zip(unreleased, stray_free, strict=True):
+        if not holds_right_devices:
             state.mark_down(machine)
     await asyncio.gather(
-        *(_settle(state, entry, reports) for entry in list(state.partitions.values()))
+        *(
+            _settle(state, partition_entry, reports)
+            for partition_entry in list(state.partitions.values())
+        )
     )
 
 
-async def ask_all(state: ControllerState) -> Reports:
+async def ask_all(state: ControllerState) -> MachineReports:
     """What each machine reports; those that do not answer are out of service."""
-    reports: Reports = {}
+    reports: MachineReports = {}
 
     async def ask(machine: str) -> None:
         try:
@@ -85,174 +96,208 @@ async def release_strays(state: ControllerState, machine: str, report: MachineRe
     Nothing is written first: what is left undone is seen again at the next look. Returns
     whether the machine now holds only what it should.
     """
-    owners = state.partitions.owners(machine)
-    ours = [q for q in state.quarantine.values() if q.machine == machine]
-    per = state.inventory.by_machine[machine].layout.family.devices_per_machine
-    strays = {
-        index
-        for index, (partition, _) in report.configured.items()
-        if owners.get(index) != partition
+    owner_by_device = state.partitions.owners(machine)
+    machine_quarantines = [
+        quarantine_record
+        for quarantine_record in state.quarantine.values()
+        if quarantine_record.machine == machine
+    ]
+    devices_per_machine = state.inventory.by_machine[machine].layout.family.devices_per_machine
+    stray_indices = {
+        device_index
+        for device_index, (partition, _) in report.configured.items()
+        if owner_by_device.get(device_index) != partition
     }
-    strays |= {(q.block.offset + i) % per for q in ours for i in range(q.block.size)}
-    if strays and await state.hardware.release(state.epochs.next(), {machine: sorted(strays)}):
+    stray_indices |= {
+        (quarantine_record.block.offset + block_index) % devices_per_machine
+        for quarantine_record in machine_quarantines
+        for block_index in range(quarantine_record.block.size)
+    }
+    if stray_indices and await state.hardware.release(
+        state.epochs.next(), {machine: sorted(stray_indices)}
+    ):
         return False
-    if ours:
-        await state.journal.commit([drop_quarantine(q) for q in ours])
-        for q in ours:
-            del state.quarantine[q.key]
-            state.inventory.clusters[q.cluster].index.release(q.placement)
-        for q in ours:
-            state.freed(state.inventory.clusters[q.cluster], (q.block,), "")
+    if machine_quarantines:
+        await state.journal.commit(
+            [drop_quarantine(quarantine_record) for quarantine_record in machine_quarantines]
+        )
+        for quarantine_record in machine_quarantines:
+            del state.quarantine[quarantine_record.key]
+            state.inventory.clusters[quarantine_record.cluster].index.release(
+                quarantine_record.placement
+            )
+        for quarantine_record in machine_quarantines:
+            state.freed(
+                state.inventory.clusters[quarantine_record.cluster], (quarantine_record.block,), ""
+            )
     return True
 
 
-async def verify(state: ControllerState, entry: Entry, reports: Reports) -> None:
+async def verify(state: ControllerState, partition_entry: Entry, reports: MachineReports) -> None:
     """Join devices again that their machine has forgotten, as after a power cut.
 
     Under the partition's own epoch: nothing new is being done, so no intent is written.
     """
-    record = entry.known
-    missing = {
-        machine: lost
-        for machine, indices in entry.parts().items()
+    partition_record = partition_entry.known
+    missing_devices = {
+        machine: lost_indices
+        for machine, device_indices in partition_entry.parts().items()
         if (report := reports.get(machine)) is not None
-        and (lost := [i for i in indices if report.configured.get(i, ("", 0))[0] != record.name])
+        and (
+            lost_indices := [
+                device_index
+                for device_index in device_indices
+                if report.configured.get(device_index, ("", 0))[0] != partition_record.name
+            ]
+        )
     }
-    if missing:
-        faults = await steps.join(state, entry, record.epoch, missing)
+    if missing_devices:
+        faults = await steps.join(state, partition_entry, partition_record.epoch, missing_devices)
         if faults:
-            await steps.break_down(state, entry, faults)
+            await steps.break_down(state, partition_entry, faults)
 
 
-async def _load(state: ControllerState, opened: Opened) -> None:
-    schema = opened.records.get((META, "schema"))
-    if schema is None:
+async def _load(state: ControllerState, opened_store: Opened) -> None:
+    schema_record = opened_store.records.get((META, "schema"))
+    if schema_record is None:
         if state.journal.full is None:
             await state.journal.commit([put_meta()])
-    elif (version := decode(MetaRecord, schema).version) > SCHEMA:
+    elif (schema_version := decode(MetaRecord, schema_record).version) > SCHEMA:
         raise Unavailable(
-            f"the store was written by a newer Podwright (schema {version}, not {SCHEMA})",
+            f"the store was written by a newer Podwright (schema {schema_version}, not {SCHEMA})",
             would_work="start the newer one",
         )
-    machines.load(state, opened.records)
-    broken: list[Entry] = []
-    for (kind, _), body in sorted(opened.records.items()):
-        if kind == PARTITION:
-            record = decode(PartitionRecord, body)
-            cluster = state.inventory.clusters.get(record.cluster)
+    machines.load(state, opened_store.records)
+    broken_partitions: list[Entry] = []
+    for (record_kind, _), record_body in sorted(opened_store.records.items()):
+        if record_kind == PARTITION:
+            partition_record = decode(PartitionRecord, record_body)
+            cluster = state.inventory.clusters.get(partition_record.cluster)
             try:
                 if cluster is not None:
-                    cluster.index.take(record.placement)
+                    cluster.index.take(partition_record.placement)
             except (ValueError, IndexError):
                 cluster = None  # the cluster or its allocations were defined anew
-            entry = Entry(record.name, cluster, record)
-            state.partitions.add(entry)
-            state.set(entry, record)
+            partition_entry = Entry(partition_record.name, cluster, partition_record)
+            state.partitions.add(partition_entry)
+            state.set(partition_entry, partition_record)
             if cluster is None:
-                broken.append(entry)
-    changes: list[Change] = []
-    for (kind, key), body in opened.records.items():
-        if kind == QUARANTINE:
-            quarantined = decode(QuarantineRecord, body)
+                broken_partitions.append(partition_entry)
+    store_changes: list[Change] = []
+    for (record_kind, record_key), record_body in opened_store.records.items():
+        if record_kind == QUARANTINE:
+            quarantined = decode(QuarantineRecord, record_body)
             _take_quarantine(state, quarantined)
-        elif kind == LEASE:
-            lease = decode(LeaseRecord, body)
-            owner = state.partitions.get(lease.partition)
-            if owner is None:
-                changes.append(drop_lease(key))
+        elif record_kind == LEASE:
+            lease_record = decode(LeaseRecord, record_body)
+            partition_owning = state.partitions.get(lease_record.partition)
+            if partition_owning is None:
+                store_changes.append(drop_lease(record_key))
             else:
-                state.add_lease(owner, lease)
-        elif kind == FENCE:
-            fence = decode(FenceRecord, body)
-            owner = state.partitions.get(fence.lease.partition)
-            if owner is None:
-                changes.append(drop_fence(key))
+                state.add_lease(partition_owning, lease_record)
+        elif record_kind == FENCE:
+            fence_record = decode(FenceRecord, record_body)
+            partition_owning = state.partitions.get(fence_record.lease.partition)
+            if partition_owning is None:
+                store_changes.append(drop_fence(record_key))
             else:
-                state.fences.add(owner, fence)
-    for entry in broken:
-        record = entry.known
-        if record.operation is not OperationState.REMOVING:
-            reason = f"its devices are no longer in cluster {record.cluster}"
-            record = move(record, BROKEN, errors=(reason,))
-            state.set(entry, record)
-            changes.append(put(record))
-    if changes and state.journal.full is None:
-        await state.journal.commit(changes)
+                state.fences.add(partition_owning, fence_record)
+    for partition_entry in broken_partitions:
+        partition_record = partition_entry.known
+        if partition_record.operation is not OperationState.REMOVING:
+            reason = f"its devices are no longer in cluster {partition_record.cluster}"
+            partition_record = move(partition_record, BROKEN, errors=(reason,))
+            state.set(partition_entry, partition_record)
+            store_changes.append(put(partition_record))
+    if store_changes and state.journal.full is None:
+        await state.journal.commit(store_changes)
 
 
-def _take_quarantine(state: ControllerState, quarantined: QuarantineRecord) -> None:
-    cluster = state.inventory.clusters.get(quarantined.cluster)
-    if cluster is None or quarantined.machine not in cluster.places:
+def _take_quarantine(state: ControllerState, quarantine_record: QuarantineRecord) -> None:
+    cluster = state.inventory.clusters.get(quarantine_record.cluster)
+    if cluster is None or quarantine_record.machine not in cluster.places:
         return  # the machine left; should it come back, its strays are released
     try:
-        cluster.index.take(quarantined.placement)
+        cluster.index.take(quarantine_record.placement)
     except (ValueError, IndexError):
         return
-    state.quarantine[quarantined.key] = quarantined
+    state.quarantine[quarantine_record.key] = quarantine_record
 
 
-async def _settle(state: ControllerState, entry: Entry, reports: Reports) -> None:
+async def _settle(state: ControllerState, partition_entry: Entry, reports: MachineReports) -> None:
     """Finish or undo one partition's step."""
-    await entry.lock.acquire()
+    await partition_entry.lock.acquire()
     try:
-        record = entry.known
-        foreign = state.hardware.foreign.keys() & entry.parts().keys()
-        if foreign and record.operation is OperationState.IDLE:
+        partition_record = partition_entry.known
+        foreign_machines = state.hardware.foreign.keys() & partition_entry.parts().keys()
+        if foreign_machines and partition_record.operation is OperationState.IDLE:
             return  # whoever runs there runs on; it is compared once they understand each other
-        silent = [m for m in entry.parts() if m in state.down]
-        in_use = entry.leases or entry.fences
-        if state_of(record) == REMOVING or (record.transient and not in_use):
-            await _remove(state, entry, silent)
-        elif record.ready is ReadyState.ERROR:
+        silent_machines = [
+            machine_name for machine_name in partition_entry.parts() if machine_name in state.down
+        ]
+        in_use = partition_entry.leases or partition_entry.fences
+        if state_of(partition_record) == REMOVING or (partition_record.transient and not in_use):
+            await _remove(state, partition_entry, silent_machines)
+        elif partition_record.ready is ReadyState.ERROR:
             pass  # its owner, or the automatic reset, decides
-        elif silent:
+        elif silent_machines:
             await steps.break_down(
                 state,
-                entry,
-                [MachineFault(m, f"machine {m} does not answer", True) for m in silent],
+                partition_entry,
+                [
+                    MachineFault(machine_name, f"machine {machine_name} does not answer", True)
+                    for machine_name in silent_machines
+                ],
             )
-        elif record.operation is OperationState.IDLE:
-            await verify(state, entry, reports)
-        elif _done(entry, record, reports):
-            state.set(entry, move(record, READY, dirty=""))
-            state.journal.later(put(entry.known))
+        elif partition_record.operation is OperationState.IDLE:
+            await verify(state, partition_entry, reports)
+        elif _done(partition_entry, partition_record, reports):
+            state.set(partition_entry, move(partition_record, READY, dirty=""))
+            state.journal.later(put(partition_entry.known))
         else:
-            await _repeat_step(state, entry, record)
+            await _repeat_step(state, partition_entry, partition_record)
     finally:
-        entry.lock.release()
+        partition_entry.lock.release()
 
 
-def _done(entry: Entry, record: PartitionRecord, reports: Reports) -> bool:
+def _done(
+    partition_entry: Entry, partition_record: PartitionRecord, reports: MachineReports
+) -> bool:
     """Whether the machines have finished the step that the record announces."""
-    mask = None
-    if record.operation is OperationState.RESETTING:
-        mask = record.dirty_mask
+    device_mask = None
+    if partition_record.operation is OperationState.RESETTING:
+        device_mask = partition_record.dirty_mask
     return all(
-        reports[machine].configured.get(index) == (record.name, record.epoch)
-        for machine, indices in entry.parts(mask).items()
-        for index in indices
+        reports[machine].configured.get(device_index)
+        == (partition_record.name, partition_record.epoch)
+        for machine, device_indices in partition_entry.parts(device_mask).items()
+        for device_index in device_indices
     )
 
 
-async def _repeat_step(state: ControllerState, entry: Entry, record: PartitionRecord) -> None:
+async def _repeat_step(
+    state: ControllerState, partition_entry: Entry, partition_record: PartitionRecord
+) -> None:
     """The step once more, under a new epoch."""
-    repeated = move(record, state_of(record), epoch=state.epochs.next())
+    repeated_record = move(partition_record, state_of(partition_record), epoch=state.epochs.next())
     # A lease that began with the step stays: whether its holder ever heard of it cannot be told,
     # and it runs out if nobody renews it.
-    await state.journal.commit([put(repeated)])
-    state.set(entry, repeated)
-    if state_of(repeated) == CREATING:
-        await steps.finish_create(state, entry)
+    await state.journal.commit([put(repeated_record)])
+    state.set(partition_entry, repeated_record)
+    if state_of(repeated_record) == CREATING:
+        await steps.finish_create(state, partition_entry)
     else:
-        await steps.finish_reset(state, entry, joins_anew=True)
+        await steps.finish_reset(state, partition_entry, joins_anew=True)
 
 
-async def _remove(state: ControllerState, entry: Entry, silent: list[str]) -> None:
-    if state_of(entry.known) != REMOVING:
-        await steps.remove(state, entry, force=True)
+async def _remove(
+    state: ControllerState, partition_entry: Entry, silent_machines: list[str]
+) -> None:
+    if state_of(partition_entry.known) != REMOVING:
+        await steps.remove(state, partition_entry, force=True)
         return
-    removal = move(entry.known, REMOVING, epoch=state.epochs.next())
-    await state.journal.commit([put(removal)])
-    state.set(entry, removal)
-    faults = await steps.release_devices(state, entry)
-    await steps.finish_remove(state, entry, faults)
+    removal_record = move(partition_entry.known, REMOVING, epoch=state.epochs.next())
+    await state.journal.commit([put(removal_record)])
+    state.set(partition_entry, removal_record)
+    faults = await steps.release_devices(state, partition_entry)
+    await steps.finish_remove(state, partition_entry, faults)

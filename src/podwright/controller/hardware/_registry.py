@@ -23,7 +23,7 @@ from podwright.store import Delete, Put
 
 AGENT: Final = "agent"
 CLUSTER: Final = "cluster"
-_META, _FLOOR = "meta", "epoch-floor"
+_META, _EPOCH_FLOOR_KEY = "meta", "epoch-floor"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -78,45 +78,50 @@ class Registry:
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Take over what is written, before anything else is."""
-        floor = records.get((_META, _FLOOR))
-        self._state.epochs.floor = msgspec.json.decode(floor, type=int) if floor else 0
-        for (kind, _), body in sorted(records.items()):
-            if kind == AGENT:
-                self.add(decode(AgentRecord, body))
-        for (kind, _), body in sorted(records.items()):
-            if kind == CLUSTER:
-                cluster = decode(ClusterRecord, body).cluster
+        epoch_floor = records.get((_META, _EPOCH_FLOOR_KEY))
+        self._state.epochs.floor = msgspec.json.decode(epoch_floor, type=int) if epoch_floor else 0
+        for (record_kind, _), record_body in sorted(records.items()):
+            if record_kind == AGENT:
+                self.add(decode(AgentRecord, record_body))
+        for (record_kind, _), record_body in sorted(records.items()):
+            if record_kind == CLUSTER:
+                stored_cluster = decode(ClusterRecord, record_body).cluster
                 # A family's rules are the program's, not the store's.
-                ours = replace(cluster, family=family_named(cluster.family.name) or cluster.family)
-                if ours.name not in self._state.inventory.clusters:
-                    self.begin_cluster(ours)
+                served_cluster = replace(
+                    stored_cluster,
+                    family=family_named(stored_cluster.family.name) or stored_cluster.family,
+                )
+                if served_cluster.name not in self._state.inventory.clusters:
+                    self.begin_cluster(served_cluster)
 
-    def driver(self, name: str, host: str, port: int, certificate: str) -> Driver:
+    def driver(self, agent_name: str, host: str, port: int, certificate_number: str) -> Driver:
         """What drives the agent at an address. Raises InvalidRequest."""
-        return self._connect(name, host, port, certificate=certificate)
+        return self._connect(agent_name, host, port, certificate=certificate_number)
 
     def add(self, record: AgentRecord) -> Known:
         """An agent that is registered, durable or about to be."""
-        driver = self.driver(record.name, record.host, record.port, record.certificate)
-        self._state.hardware.add(record.name, driver)
-        known = self.agents[record.name] = Known(record)
-        return known
+        agent_driver = self.driver(record.name, record.host, record.port, record.certificate)
+        self._state.hardware.add(record.name, agent_driver)
+        added_agent = self.agents[record.name] = Known(record)
+        return added_agent
 
-    def begin_cluster(self, layout: Cluster) -> IndexedCluster:
+    def begin_cluster(self, cluster_layout: Cluster) -> IndexedCluster:
         """A cluster serves from now on."""
         inventory = self._state.inventory
-        cluster = inventory.clusters[layout.name] = IndexedCluster(layout, {})
-        inventory.by_machine.update(dict.fromkeys(cluster.places, cluster))
-        self.clusters.add(layout.name)
-        return cluster
+        indexed_cluster = inventory.clusters[cluster_layout.name] = IndexedCluster(
+            cluster_layout, {}
+        )
+        inventory.by_machine.update(dict.fromkeys(indexed_cluster.places, indexed_cluster))
+        self.clusters.add(cluster_layout.name)
+        return indexed_cluster
 
-    def end_cluster(self, name: str) -> None:
+    def end_cluster(self, cluster_name: str) -> None:
         """A cluster is no more; its machines serve nobody."""
         state = self._state
-        for machine in state.inventory.clusters.pop(name).places:
+        for machine in state.inventory.clusters.pop(cluster_name).places:
             del state.inventory.by_machine[machine]
             state.down.discard(machine)
-        self.clusters.discard(name)
+        self.clusters.discard(cluster_name)
 
     def accept(self, machine: str, report: MachineReport) -> None:
         """Called with each report of a machine. Raises WrongState for one that is not what it was.
@@ -124,84 +129,89 @@ class Registry:
         A machine whose devices were exchanged may have been cabled anew as well: somebody has to
         say that it is right.
         """
-        known = self.agents.get(machine)
-        if known is None:
+        registered_agent = self.agents.get(machine)
+        if registered_agent is None:
             return
-        known.last_seen = self._state.now()
-        known.software = report.software
-        known.links = report.links
-        known.refused = difference(known.record, report)
-        if known.refused:
+        registered_agent.last_seen = self._state.now()
+        registered_agent.software = report.software
+        registered_agent.links = report.links
+        registered_agent.refused = difference(registered_agent.record, report)
+        if registered_agent.refused:
             raise WrongState(
-                f"machine {machine} has other hardware: {known.refused}",
+                f"machine {machine} has other hardware: {registered_agent.refused}",
                 would_work=f"vipu-admin create agent {machine} --replace, if that is right",
                 machine=machine,
             )
 
     def agent(self, name: str, action: str) -> Known:
         """A registered agent. Raises NotFound."""
-        known = self.agents.get(name)
-        if known is None:
-            have = ", ".join(sorted(self.agents)[:8]) or "none"
+        registered_agent = self.agents.get(name)
+        if registered_agent is None:
+            agent_names = ", ".join(sorted(self.agents)[:8]) or "none"
             raise NotFound(
                 f"there is no agent {name}",
                 operation=action,
-                would_work=f"vipu-admin create agent {name} --host HOST first; there are: {have}",
+                would_work=f"vipu-admin create agent {name} --host HOST first; there are: "
+                f"{agent_names}",
                 agent=name,
             )
-        return known
+        return registered_agent
 
 
-def difference(record: AgentRecord, report: MachineReport) -> str:
+def difference(agent_record: AgentRecord, machine_report: MachineReport) -> str:
     """What of a machine is not as it was registered; empty if all is."""
-    if report.name and report.name != record.name:
-        return f"its agent says that it is {report.name}"
-    if report.family and report.family != record.family:
-        return f"its devices are of family {report.family}, not {record.family}"
-    chips = chips_of(report)
-    if len(chips) != len(record.chips):
-        return f"it has {len(chips)} devices, not {len(record.chips)}"
-    for index, (now, then) in enumerate(zip(chips, record.chips, strict=True)):
-        if now != then:
-            return f"device {index} is {now}, not {then}"
+    if machine_report.name and machine_report.name != agent_record.name:
+        return f"its agent says that it is {machine_report.name}"
+    if machine_report.family and machine_report.family != agent_record.family:
+        return f"its devices are of family {machine_report.family}, not {agent_record.family}"
+    chips = device_chip_ids(machine_report)
+    if len(chips) != len(agent_record.chips):
+        return f"it has {len(chips)} devices, not {len(agent_record.chips)}"
+    for device_index, (chip_now, chip_then) in enumerate(
+        zip(chips, agent_record.chips, strict=True)
+    ):
+        if chip_now != chip_then:
+            return f"device {device_index} is {chip_now}, not {chip_then}"
     return ""
 
 
-def chips_of(report: MachineReport) -> tuple[str, ...]:
+def device_chip_ids(machine_report: MachineReport) -> tuple[str, ...]:
     """The ids of a machine's devices, in their order."""
-    return tuple(d.chip_id for d in sorted(report.devices, key=lambda d: d.index))
+    return tuple(
+        device.chip_id for device in sorted(machine_report.devices, key=lambda device: device.index)
+    )
 
 
-def check_name(kind: str, name: str) -> None:
+def check_name(object_kind: str, name: str) -> None:
     """Raises InvalidRequest for what is not a name of an agent, a cluster or a user."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:80]!r} is not a name of {kind}",
+            f"{name[:80]!r} is not a name of {object_kind}",
             would_work="use letters, digits and . _ - in it, 63 at most",
         )
 
 
-def put_agent(record: AgentRecord) -> Put:
+def put_agent(agent_record: AgentRecord) -> Put:
     """The change that writes an agent."""
-    return Put(AGENT, record.name, msgspec.json.encode(record))
+    return Put(AGENT, agent_record.name, msgspec.json.encode(agent_record))
 
 
-def put_floor(floor: int) -> Put:
+def put_epoch_floor(epoch_floor: int) -> Put:
     """The change that writes how far the epochs of these devices had come under another store."""
-    return Put(_META, _FLOOR, msgspec.json.encode(floor))
+    return Put(_META, _EPOCH_FLOOR_KEY, msgspec.json.encode(epoch_floor))
 
 
 def put_cluster(cluster: Cluster) -> Put:
     """The change that writes a cluster."""
-    body = msgspec.json.encode(ClusterRecord(cluster=cluster), enc_hook=rule_name)
-    return Put(CLUSTER, cluster.name, body)
+    encoded_cluster = msgspec.json.encode(ClusterRecord(cluster=cluster), enc_hook=rule_name)
+    return Put(CLUSTER, cluster.name, encoded_cluster)
 
 
-def drop_agent(name: str) -> Delete:
+def drop_agent(agent_name: str) -> Delete:
     """The change that forgets an agent."""
-    return Delete(AGENT, name)
+    return Delete(AGENT, agent_name)
 
 
-def drop_cluster(name: str) -> Delete:
+def drop_cluster(cluster_name: str) -> Delete:
     """The change that forgets a cluster."""
-    return Delete(CLUSTER, name)
+    return Delete(CLUSTER, cluster_name)

@@ -42,41 +42,50 @@ from podwright.wire import ReadyState
 
 
 async def begin_create(
-    state: ControllerState, entry: Entry, record: PartitionRecord, lease: LeaseRecord | None = None
+    state: ControllerState,
+    partition_entry: Entry,
+    partition_record: PartitionRecord,
+    first_lease: LeaseRecord | None = None,
 ) -> None:
     """Write down that a partition is to be, with the lease that comes with it."""
-    changes: list[Change] = [put(record)]
-    if lease is not None:
-        changes.append(put_lease(lease))
-    await state.journal.commit(changes)
-    state.set(entry, record)
-    if lease is not None:
-        launch_sight.look_at_new(state, state.add_lease(entry, lease))
+    store_changes: list[Change] = [put(partition_record)]
+    if first_lease is not None:
+        store_changes.append(put_lease(first_lease))
+    await state.journal.commit(store_changes)
+    state.set(partition_entry, partition_record)
+    if first_lease is not None:
+        launch_sight.look_at_new(state, state.add_lease(partition_entry, first_lease))
 
 
 async def join(
-    state: ControllerState, entry: Entry, epoch: int, parts: Parts
+    state: ControllerState, partition_entry: Entry, epoch: int, devices_by_machine: Parts
 ) -> list[MachineFault]:
     """Join devices of a partition, those of a pool at their hosts."""
     return await state.hardware.configure(
-        entry.name, epoch, parts, owner=entry.known.owner, joins=entry.joins(parts)
+        partition_entry.name,
+        epoch,
+        devices_by_machine,
+        owner=partition_entry.known.owner,
+        joins=partition_entry.joins(devices_by_machine),
     )
 
 
-async def finish_create(state: ControllerState, entry: Entry) -> list[MachineFault]:
+async def finish_create(state: ControllerState, partition_entry: Entry) -> list[MachineFault]:
     """Join the devices of a partition that is CREATING."""
-    record = entry.known
-    faults = await join(state, entry, record.epoch, entry.parts())
-    if faults:
-        await break_down(state, entry, faults)
+    partition_record = partition_entry.known
+    machine_faults = await join(
+        state, partition_entry, partition_record.epoch, partition_entry.parts()
+    )
+    if machine_faults:
+        await break_down(state, partition_entry, machine_faults)
     else:
-        _settled(state, entry, move(record, READY))
-    return faults
+        _settled(state, partition_entry, move(partition_record, READY))
+    return machine_faults
 
 
 async def reset(
     state: ControllerState,
-    entry: Entry,
+    partition_entry: Entry,
     *,
     mask: int | None = None,
     lease: LeaseRecord | None = None,
@@ -91,90 +100,106 @@ async def reset(
     although it came with a lease. auto: the server does so by itself. division: its GCDs from now
     on. One in error is reset whole, and joined anew.
     """
-    record = entry.known
-    all_devices = mask_of(0, record.size)
-    repair = record.ready is ReadyState.ERROR
-    if mask is None or repair:
-        mask = all_devices
-    changed = move(
-        record,
-        RESETTING if mask == all_devices else RESETTING_PART,
+    partition_record = partition_entry.known
+    full_mask = mask_of(0, partition_record.size)
+    was_in_error = partition_record.ready is ReadyState.ERROR
+    if mask is None or was_in_error:
+        mask = full_mask
+    changed_record = move(
+        partition_record,
+        RESETTING if mask == full_mask else RESETTING_PART,
         epoch=lease.epoch if lease else state.epochs.next(),
-        dirty=f"{record.dirty_mask | mask:x}",
+        dirty=f"{partition_record.dirty_mask | mask:x}",
         errors=(),
-        auto_resets=record.auto_resets + 1 if auto else 0,
-        auto_reset_at=state.wall() if auto else record.auto_reset_at,
-        transient=record.transient and not keep,
-        relocatable=record.relocatable or relocatable,
+        auto_resets=partition_record.auto_resets + 1 if auto else 0,
+        auto_reset_at=state.wall() if auto else partition_record.auto_reset_at,
+        transient=partition_record.transient and not keep,
+        relocatable=partition_record.relocatable or relocatable,
         **(division or {}),
     )
-    changes: list[Change] = [put(changed)]
+    store_changes: list[Change] = [put(changed_record)]
     if lease is not None:
-        changes.append(put_lease(lease))
-    await state.journal.commit(changes)
-    state.set(entry, changed)
+        store_changes.append(put_lease(lease))
+    await state.journal.commit(store_changes)
+    state.set(partition_entry, changed_record)
     if lease is not None:
-        launch_sight.look_at_new(state, state.add_lease(entry, lease))
-    return await finish_reset(state, entry, joins_anew=repair)
+        launch_sight.look_at_new(state, state.add_lease(partition_entry, lease))
+    return await finish_reset(state, partition_entry, joins_anew=was_in_error)
 
 
 async def finish_reset(
-    state: ControllerState, entry: Entry, *, joins_anew: bool
+    state: ControllerState, partition_entry: Entry, *, joins_anew: bool
 ) -> list[MachineFault]:
     """Reset what is dirty in a partition that is RESETTING, and join all anew if need be.
 
     What is under a lease is never dirty, but for the lease that this reset is for.
     """
-    record = entry.known
-    faults = await state.hardware.reset(record.epoch, entry.parts(record.dirty_mask))
-    if joins_anew and not faults:
-        faults = await join(state, entry, record.epoch, entry.parts())
-    if faults:
-        await break_down(state, entry, faults)
+    partition_record = partition_entry.known
+    machine_faults = await state.hardware.reset(
+        partition_record.epoch, partition_entry.parts(partition_record.dirty_mask)
+    )
+    if joins_anew and not machine_faults:
+        machine_faults = await join(
+            state, partition_entry, partition_record.epoch, partition_entry.parts()
+        )
+    if machine_faults:
+        await break_down(state, partition_entry, machine_faults)
     else:
-        _settled(state, entry, move(record, READY, dirty=""))
-    return faults
+        _settled(state, partition_entry, move(partition_record, READY, dirty=""))
+    return machine_faults
 
 
-async def remove(state: ControllerState, entry: Entry, *, force: bool) -> list[MachineFault]:
+async def remove(
+    state: ControllerState, partition_entry: Entry, *, force: bool
+) -> list[MachineFault]:
     """Remove a partition and end all leases on it.
 
     force: although machines do not do their part; their devices go into quarantine. Otherwise
     it is left in error.
     """
-    ending_leases = list(entry.leases.values())
-    record = move(entry.known, REMOVING, epoch=state.epochs.next(), errors=())
+    ending_leases = list(partition_entry.leases.values())
+    removing_record = move(partition_entry.known, REMOVING, epoch=state.epochs.next(), errors=())
     with ending(ending_leases):
-        await state.journal.commit([put(record), *(drop_lease(x.record.id) for x in ending_leases)])
-    state.set(entry, record)
-    state.drop_leases(entry, ending_leases)
-    faults = await release_devices(state, entry)
-    if faults and not force:
-        await break_down(state, entry, faults)
+        await state.journal.commit(
+            [
+                put(removing_record),
+                *(drop_lease(ending_lease.record.id) for ending_lease in ending_leases),
+            ]
+        )
+    state.set(partition_entry, removing_record)
+    state.drop_leases(partition_entry, ending_leases)
+    machine_faults = await release_devices(state, partition_entry)
+    if machine_faults and not force:
+        await break_down(state, partition_entry, machine_faults)
     else:
-        await finish_remove(state, entry, faults)
-    return faults
+        await finish_remove(state, partition_entry, machine_faults)
+    return machine_faults
 
 
-async def release_devices(state: ControllerState, entry: Entry) -> list[MachineFault]:
+async def release_devices(state: ControllerState, partition_entry: Entry) -> list[MachineFault]:
     """Reset the devices of a partition that is REMOVING and take them out of it."""
-    return await state.hardware.release(entry.known.epoch, entry.parts())
+    return await state.hardware.release(partition_entry.known.epoch, partition_entry.parts())
 
 
 async def finish_remove(
-    state: ControllerState, entry: Entry, faults: Sequence[MachineFault]
+    state: ControllerState, partition_entry: Entry, machine_faults: Sequence[MachineFault]
 ) -> None:
     """A partition is gone; devices of faulty machines are kept from everybody."""
-    left = quarantines(entry, faults)
-    if left:
-        await state.journal.commit([drop(entry.name), *(put_quarantine(q) for q in left)])
+    new_quarantines = quarantines(partition_entry, machine_faults)
+    if new_quarantines:
+        await state.journal.commit(
+            [
+                drop(partition_entry.name),
+                *(put_quarantine(quarantine_record) for quarantine_record in new_quarantines),
+            ]
+        )
     else:
-        state.journal.later(drop(entry.name))
-    state.forget(entry, left)
+        state.journal.later(drop(partition_entry.name))
+    state.forget(partition_entry, new_quarantines)
 
 
-async def take_unreset(
-    state: ControllerState, entry: Entry, lease: LeaseRecord, division: Division
+async def take_without_reset(
+    state: ControllerState, partition_entry: Entry, new_lease: LeaseRecord, division: Division
 ) -> list[MachineFault]:
     """A lease begins on devices as they are.
 
@@ -182,85 +207,119 @@ async def take_unreset(
     joined carries the new epoch to the machines, which from here on refuse whoever held these
     devices before.
     """
-    record = entry.known
-    left = record.dirty_mask & ~lease.mask
-    changes: list[Change] = [put_lease(lease)]
-    if left != record.dirty_mask or division:
-        record = msgspec.structs.replace(record, dirty=f"{left:x}" if left else "", **division)
-        changes.append(put(record))
-    await state.journal.commit(changes)
-    state.set(entry, record)
-    launch_sight.look_at_new(state, state.add_lease(entry, lease))
-    faults = await join(state, entry, lease.epoch, entry.parts(lease.mask))
-    if faults:
-        await break_down(state, entry, faults)
-    return faults
+    partition_record = partition_entry.known
+    dirty_mask = partition_record.dirty_mask & ~new_lease.mask
+    store_changes: list[Change] = [put_lease(new_lease)]
+    if dirty_mask != partition_record.dirty_mask or division:
+        partition_record = msgspec.structs.replace(
+            partition_record, dirty=f"{dirty_mask:x}" if dirty_mask else "", **division
+        )
+        store_changes.append(put(partition_record))
+    await state.journal.commit(store_changes)
+    state.set(partition_entry, partition_record)
+    launch_sight.look_at_new(state, state.add_lease(partition_entry, new_lease))
+    machine_faults = await join(
+        state, partition_entry, new_lease.epoch, partition_entry.parts(new_lease.mask)
+    )
+    if machine_faults:
+        await break_down(state, partition_entry, machine_faults)
+    return machine_faults
 
 
-async def break_down(state: ControllerState, entry: Entry, faults: Sequence[MachineFault]) -> None:
+async def break_down(
+    state: ControllerState, partition_entry: Entry, machine_faults: Sequence[MachineFault]
+) -> None:
     """A step failed: ERROR, with the reasons."""
-    record = move(entry.known, BROKEN, errors=tuple(fault.reason for fault in faults))
-    state.record_event("Error", entry.name, record.owner, "; ".join(record.errors))
-    await state.journal.commit([put(record)])
-    state.set(entry, record)
+    broken_record = move(
+        partition_entry.known, BROKEN, errors=tuple(fault.reason for fault in machine_faults)
+    )
+    state.record_event(
+        "Error", partition_entry.name, broken_record.owner, "; ".join(broken_record.errors)
+    )
+    await state.journal.commit([put(broken_record)])
+    state.set(partition_entry, broken_record)
 
 
-async def end_leases(state: ControllerState, entry: Entry, leases: Sequence[HeldLease]) -> None:
+async def end_leases(
+    state: ControllerState, partition_entry: Entry, ended_leases: Sequence[HeldLease]
+) -> None:
     """Leases end whose instances are gone: a partition that came with them goes, or their devices
     become dirty."""
-    record = entry.known
-    ids = {x.record.id for x in leases}
-    if record.transient and ids >= entry.leases.keys() and not entry.fences:
-        await remove(state, entry, force=True)
+    partition_record = partition_entry.known
+    ended_ids = {ended_lease.record.id for ended_lease in ended_leases}
+    if (
+        partition_record.transient
+        and ended_ids >= partition_entry.leases.keys()
+        and not partition_entry.fences
+    ):
+        await remove(state, partition_entry, force=True)
         return
-    record, changes = without_leases(record, leases)
-    with ending(leases):
-        await state.journal.commit(changes)
-    state.set(entry, record)
-    state.drop_leases(entry, leases)
+    partition_record, store_changes = without_leases(partition_record, ended_leases)
+    with ending(ended_leases):
+        await state.journal.commit(store_changes)
+    state.set(partition_entry, partition_record)
+    state.drop_leases(partition_entry, ended_leases)
 
 
 def without_leases(
-    record: PartitionRecord, leases: Sequence[HeldLease]
+    partition_record: PartitionRecord, ended_leases: Sequence[HeldLease]
 ) -> tuple[PartitionRecord, list[Change]]:
     """The record of a partition after the end of leases, whose devices are then dirty, and what
     has to be written down."""
-    changes: list[Change] = [drop_lease(lease.record.id) for lease in leases]
-    mask = record.dirty_mask
-    for lease in leases:
-        mask |= lease.record.mask
-    if mask != record.dirty_mask:
-        record = msgspec.structs.replace(record, dirty=f"{mask:x}")
-        changes.append(put(record))
-    return record, changes
+    store_changes: list[Change] = [
+        drop_lease(ended_lease.record.id) for ended_lease in ended_leases
+    ]
+    dirty_mask = partition_record.dirty_mask
+    for ended_lease in ended_leases:
+        dirty_mask |= ended_lease.record.mask
+    if dirty_mask != partition_record.dirty_mask:
+        partition_record = msgspec.structs.replace(partition_record, dirty=f"{dirty_mask:x}")
+        store_changes.append(put(partition_record))
+    return partition_record, store_changes
 
 
-def quarantines(entry: Entry, faults: Sequence[MachineFault]) -> list[QuarantineRecord]:
+def quarantines(
+    partition_entry: Entry, machine_faults: Sequence[MachineFault]
+) -> list[QuarantineRecord]:
     """The devices of a partition that lie in faulty machines."""
-    if entry.cluster is None or not faults:
+    if partition_entry.cluster is None or not machine_faults:
         return []
-    record, faulty = entry.known, {fault.machine for fault in faults}
-    left = left_behind(entry.cluster, record, record.blocks, record.epoch)
-    return [quarantined for quarantined in left if quarantined.machine in faulty]
+    partition_record, faulty_machines = (
+        partition_entry.known,
+        {fault.machine for fault in machine_faults},
+    )
+    quarantine_records_of = left_behind_quarantines(
+        partition_entry.cluster, partition_record, partition_record.blocks, partition_record.epoch
+    )
+    return [
+        quarantine_record
+        for quarantine_record in quarantine_records_of
+        if quarantine_record.machine in faulty_machines
+    ]
 
 
-def left_behind(
-    cluster: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
+def left_behind_quarantines(
+    cluster: IndexedCluster,
+    partition_record: PartitionRecord,
+    partition_blocks: Sequence[Block],
+    epoch: int,
 ) -> list[QuarantineRecord]:
     """Devices that a partition has had, or nearly, and that must be reset: a record a machine."""
     return [
         QuarantineRecord(
-            cluster=record.cluster,
-            allocation=record.allocation,
+            cluster=partition_record.cluster,
+            allocation=partition_record.allocation,
             machine=machine,
-            block=block,
+            block=machine_block,
             epoch=epoch,
-            partition=record.name,
+            partition=partition_record.name,
         )
-        for machine, block in cluster.blocks_by_machine(blocks)
+        for machine, machine_block in cluster.blocks_by_machine(partition_blocks)
     ]
 
 
-def _settled(state: ControllerState, entry: Entry, record: PartitionRecord) -> None:
-    state.set(entry, record)
-    state.journal.later(put(record))
+def _settled(
+    state: ControllerState, partition_entry: Entry, partition_record: PartitionRecord
+) -> None:
+    state.set(partition_entry, partition_record)
+    state.journal.later(put(partition_record))

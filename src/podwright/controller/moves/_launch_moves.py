@@ -35,7 +35,7 @@ from podwright.controller.state._partition_index import Entry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import META
 from podwright.controller.state._reservation import Reservation
-from podwright.placement.move_plans import HOUR
+from podwright.placement.move_plans import HOUR_SECONDS
 from podwright.store import Opened, Put
 from podwright.wire import MoveRequest, MoveRow, MoveTable
 
@@ -46,16 +46,18 @@ _KEY: Final = "moves"
 class LaunchMoves:
     """The launches that are asked to move. waiter: returns a waiter of the queue by its id."""
 
-    def __init__(self, state: ControllerState, waiter: Callable[[str], Waiter | None]) -> None:
-        self._state, self._waiter = state, waiter
+    def __init__(
+        self, state: ControllerState, waiter_by_id: Callable[[str], Waiter | None]
+    ) -> None:
+        self._state, self._waiter = state, waiter_by_id
         self.allowed = True
         self.done = self.failed = 0
         self.moving: dict[str, PendingMove] = {}  #: by lease: those whose devices are being changed
 
     def load(self, opened: Opened) -> None:
         """Load from the store whether moves are allowed."""
-        body = opened.records.get((META, _KEY))
-        self.allowed = body is None or msgspec.json.decode(body, type=bool)
+        allowed_json = opened.records.get((META, _KEY))
+        self.allowed = allowed_json is None or msgspec.json.decode(allowed_json, type=bool)
 
     async def allow(self, allowed: bool) -> None:
         """Allow or forbid moves. Forbidding them calls off those that were asked for."""
@@ -70,24 +72,26 @@ class LaunchMoves:
             if move.lease not in state.moves:
                 continue  # called off with another that did not end
             if now >= move.until:
-                for other in [
+                for other_move in [
                     pending for pending in state.moves.values() if pending.waiter == move.waiter
                 ]:
-                    if other is move or move.waiter:
-                        late = move.partition
-                        self.call_off(other, f"the launch in {late} did not end in time")
+                    if other_move is move or move.waiter:
+                        late_partition = move.partition
+                        self.call_off(
+                            other_move, f"the launch in {late_partition} did not end in time"
+                        )
             elif not self._still_useful(move):
                 reason = "it is not needed any more" if self.allowed else "no launch is to move"
                 self.call_off(move, reason)
-        if not self.allowed or not (able := movers(state, now)):
+        if not self.allowed or not (movable_leases := movers(state, now)):
             return
-        for _, room, steps in self._plans(able):
-            state.reservations[room.goal.pool] = room
-            room.planned_at = math.inf  # thought over when it has been called off
-            for step in steps:
-                self.ask(step, room)
-        for step in on_drained(state, able):
-            self.ask(step, None)
+        for _, planned_room, move_steps in self._plans(movable_leases):
+            state.reservations[planned_room.goal.pool] = planned_room
+            planned_room.planned_at = math.inf  # thought over when it has been called off
+            for move_step in move_steps:
+                self.ask(move_step, planned_room)
+        for move_step in on_drained(state, movable_leases):
+            self.ask(move_step, None)
 
     async def move(self, caller: Caller, request: MoveRequest) -> Entry:
         """Give the partition of a launch that has ended its instances the devices reserved for it.
@@ -116,98 +120,118 @@ class LaunchMoves:
             state.freed(None, (), "")
         else:
             self.done += 1
-            state.record_event("Moved", move.partition, move.owner, _destination(move))
+            state.record_event("Moved", move.partition, move.owner, _destination_text(move))
             self._think_over(move, state.now())  # what it left is about to be reset
         return entry
 
     def show(self) -> MoveTable:
         """The launches that are asked to move, and those that could be asked next."""
         state, now = self._state, self._state.now()
-        able = movers(state, now)
-        rows = [row(move, "ASKED", now) for move in state.moves.values()]
-        for reservation, room, steps in self._plans(able):
-            rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
-            undo(steps)
-            room.lift()
+        movable_leases = movers(state, now)
+        move_rows = [row(move, "ASKED", now) for move in state.moves.values()]
+        for reservation, planned_room, move_steps in self._plans(movable_leases):
+            move_rows += [
+                row(self._pending(move_step, planned_room), "PLANNED", now)
+                for move_step in move_steps
+            ]
+            undo(move_steps)
+            planned_room.lift()
             reservation.absorb()
         return MoveTable(
             allowed=self.allowed,
-            moves=rows,
-            movable=len(able) + len(movers(state, now, job=True)),
+            moves=move_rows,
+            movable=len(movable_leases) + len(movers(state, now, job=True)),
             done=self.done,
             failed=self.failed,
         )
 
     def _plans(
-        self, able: Mapping[str, HeldLease]
+        self, movable_leases: Mapping[str, HeldLease]
     ) -> Iterator[tuple[Reservation, Reservation, list[MoveStep]]]:
         """For each waiter who could get room by moves: what is reserved for him, what would be, and
         the moves. Each plan has taken its devices, so what becomes of one decides on the next."""
-        busy = {move.waiter for move in self._state.moves.values()}
+        waiters_with_moves = {move.waiter for move in self._state.moves.values()}
         for reservation in list(self._state.reservations.values()):
             waiter = self._waiter(reservation.waiter)
             if waiter is None or waiter.starting or not reservation.missing:
                 continue
-            if reservation.waiter not in busy and (
-                planned := plan_room(self._state, reservation, waiter.spec, able)
+            if reservation.waiter not in waiters_with_moves and (
+                planned_room := plan_room(self._state, reservation, waiter.spec, movable_leases)
             ):
-                yield reservation, *planned
+                yield reservation, *planned_room
 
     def _pending(
-        self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""
+        self,
+        step: MoveStep,
+        planned_room: Reservation | None,
+        move_id: str = "",
+        room_for: str = "",
     ) -> PendingMove:
-        """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
-        state, record, seconds = self._state, step.entry.known, step.lease.move_seconds
+        """move_id: the one that the launch repeats when it has ended; none: nobody is asked yet."""
+        state, partition_record, move_seconds = (
+            self._state,
+            step.entry.known,
+            step.lease.move_seconds,
+        )
         assert step.entry.cluster is not None
         return PendingMove(
-            id=word,
-            partition=record.name,
-            owner=record.owner,
-            size=record.size,
+            id=move_id,
+            partition=partition_record.name,
+            owner=partition_record.owner,
+            size=partition_record.size,
             lease=step.lease.record.id,
             cluster=step.entry.cluster,
             target=step.target,
-            waiter=room.waiter if room else "",
-            room=room.goal.blocks if room else (),
-            until=state.now() + PATIENCE + seconds,
-            seconds=seconds,
+            waiter=planned_room.waiter if planned_room else "",
+            room=planned_room.goal.blocks if planned_room else (),
+            until=state.now() + PATIENCE + move_seconds,
+            seconds=move_seconds,
             room_for=room_for,
         )
 
-    def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
-        """Ask a launch to move. room: the waiter's place. room_for: see `PendingMove`."""
+    def ask(
+        self, step: MoveStep, planned_room: Reservation | None, room_for: str = ""
+    ) -> PendingMove:
+        """Ask a launch to move. planned_room: the waiter's place. room_for: see `PendingMove`."""
         state, lease = self._state, step.lease
-        move = self._pending(step, room, f"m{state.epochs.next():x}", room_for)
+        move = self._pending(step, planned_room, f"m{state.epochs.next():x}", room_for)
         state.moves[move.lease] = move
         lease.move, lease.move_until = move.id, move.until
         now = state.now()
-        lease.asked_at = (*(asked_at for asked_at in lease.asked_at if asked_at > now - HOUR), now)
-        whom = move.waiter or room_for
-        if room is not None and not state.sight.waiter_to(move.owner, room.owner):
-            whom = "another who waits"
+        lease.asked_at = (
+            *(asked_at for asked_at in lease.asked_at if asked_at > now - HOUR_SECONDS),
+            now,
+        )
+        beneficiary = move.waiter or room_for
+        if planned_room is not None and not state.sight.waiter_to(move.owner, planned_room.owner):
+            beneficiary = "another who waits"
         elif room_for and not state.sight.waiter_to(move.owner, ""):
-            whom = "a job"  # the scheduler does not say whose it is
-        reason = f"to make room for {whom}" if whom else "its machine is drained"
+            beneficiary = "a job"  # the scheduler does not say whose it is
+        reason = f"to make room for {beneficiary}" if beneficiary else "its machine is drained"
         state.record_event(
-            "AskToMove", move.partition, move.owner, f"{reason}; {_destination(move)}"
+            "AskToMove", move.partition, move.owner, f"{reason}; {_destination_text(move)}"
         )
         return move
 
-    def _still_useful(self, move: PendingMove) -> bool:
+    def _still_useful(self, pending_move: PendingMove) -> bool:
         """Whether the reason for a move still exists."""
         state = self._state
-        lease, entry = state.leases.get(move.lease), state.partitions.get(move.partition)
+        lease, entry = (
+            state.leases.get(pending_move.lease),
+            state.partitions.get(pending_move.partition),
+        )
         if not self.allowed or lease is None or lease.ending or entry is None:
             return False
-        if move.room_for:
+        if pending_move.room_for:
             return True  # its scheduler knows
-        if not move.waiter:
-            return not move.cluster.drained.isdisjoint(entry.machines)
+        if not pending_move.waiter:
+            return not pending_move.cluster.drained.isdisjoint(entry.machines)
         reservations = state.reservations.values()
         reservation = next(
-            (candidate for candidate in reservations if candidate.waiter == move.waiter), None
+            (candidate for candidate in reservations if candidate.waiter == pending_move.waiter),
+            None,
         )
-        return reservation is not None and reservation.goal.blocks == move.room
+        return reservation is not None and reservation.goal.blocks == pending_move.room
 
     def call_off(self, move: PendingMove, reason: str) -> None:
         """Cancel a requested move: the launch continues on its devices."""
@@ -227,25 +251,27 @@ class LaunchMoves:
     def _think_over(self, move: PendingMove, planned_at: float) -> None:
         """Allow a waiter's place to be planned anew once no launch moves for it."""
         state = self._state
-        if move.waiter and all(other.waiter != move.waiter for other in state.moves.values()):
+        if move.waiter and all(
+            other_move.waiter != move.waiter for other_move in state.moves.values()
+        ):
             for reservation in state.reservations.values():
                 if reservation.waiter == move.waiter:
                     reservation.planned_at = planned_at
 
 
-def _destination(move: PendingMove) -> str:
+def _destination_text(move: PendingMove) -> str:
     return f"to {' and '.join(move.cluster.parts(move.target.blocks))}"
 
 
-def row(move: PendingMove, state: str, now: float) -> MoveRow:
+def row(pending_move: PendingMove, move_state: str, now: float) -> MoveRow:
     """A move as callers see it."""
     return MoveRow(
-        partition=move.partition,
-        owner=move.owner,
-        size=move.size,
-        seconds=move.seconds,
-        state=state,
-        waiter=move.waiter or move.room_for,
-        within=max(0.0, move.until - now) if state == "ASKED" else 0.0,
-        to=" ".join(move.cluster.parts(move.target.blocks)),
+        partition=pending_move.partition,
+        owner=pending_move.owner,
+        size=pending_move.size,
+        seconds=pending_move.seconds,
+        state=move_state,
+        waiter=pending_move.waiter or pending_move.room_for,
+        within=max(0.0, pending_move.until - now) if move_state == "ASKED" else 0.0,
+        to=" ".join(pending_move.cluster.parts(pending_move.target.blocks)),
     )

@@ -13,7 +13,7 @@ from podwright.controller.state._reservation import Goal, Reservation
 from podwright.controller.state._states import READY, state_of
 from podwright.fabric import Attachment
 from podwright.placement import Block, Placement, Request
-from podwright.placement.move_plans import InTheWay, cheapest, may_be_asked
+from podwright.placement.move_plans import InTheWay, cheapest_places, may_be_asked
 
 if TYPE_CHECKING:
     from podwright.controller.state._controller_state import ControllerState
@@ -66,55 +66,83 @@ def movable(
 def movers(state: ControllerState, now: float, *, job: bool = False) -> dict[str, HeldLease]:
     """All launches that can be moved now, by their partitions. job: as `movable` has it."""
     leases = (
-        (name, movable(state, entry, now, job=job)) for name, entry in state.partitions.items()
+        (partition_name, movable(state, entry, now, job=job))
+        for partition_name, entry in state.partitions.items()
     )
-    return {name: lease for name, lease in leases if lease is not None}
+    return {partition_name: lease for partition_name, lease in leases if lease is not None}
 
 
 def plan_room(
     state: ControllerState,
     reservation: Reservation,
     spec: PartitionSpec,
-    able: Mapping[str, HeldLease],
+    movable_leases: Mapping[str, HeldLease],
 ) -> tuple[Reservation, list[MoveStep]] | None:
     """The place to empty for a waiter, instead of `reservation`, and the moves that empty it.
 
     The largest launch moves first. All targets are taken on return. None: nothing has changed.
     """
-    now, old = state.now(), reservation.goal
-    cluster, size = old.cluster, sum(block.size for block in old.blocks)
-    if not able or cluster.index.free(old.allocation) + reservation.reserved < size:
+    now, current_goal = state.now(), reservation.goal
+    cluster, device_count = current_goal.cluster, sum(block.size for block in current_goal.blocks)
+    if (
+        not movable_leases
+        or cluster.index.free(current_goal.allocation) + reservation.reserved < device_count
+    ):
         return None
-    occupied = _occupied(state, cluster.layout.name, old.allocation)
-    worth = (_free_at(state, old, reservation.owner, now) - now) * size
-    places = list(islice(candidates(state, cluster, spec, old.allocation), MAX_CANDIDATES))
-    occupants_by_place = [_inside(blocks, occupied) for blocks in places]
-    known = {
-        name: _in_the_way(state, name, able)
+    occupied_by_domain = _occupied(state, cluster.layout.name, current_goal.allocation)
+    worth_device_seconds = (
+        _time_free_without_moves(state, current_goal, reservation.owner, now) - now
+    ) * device_count
+    candidate_places = list(
+        islice(candidates(state, cluster, spec, current_goal.allocation), MAX_CANDIDATES)
+    )
+    occupants_by_place = [
+        _inside(place_blocks, occupied_by_domain) for place_blocks in candidate_places
+    ]
+    obstacles_by_partition = {
+        partition_name: _in_the_way(state, partition_name, movable_leases)
         for occupants in occupants_by_place
-        for name in occupants
+        for partition_name in occupants
     }
-    for place_index, names in cheapest(occupants_by_place, known, worth):
-        lost = max(known[name].seconds for name in names)
-        busy = sum(occupants_by_place[place_index].values())
+    for place_index, moving_partitions in cheapest_places(
+        occupants_by_place, obstacles_by_partition, worth_device_seconds
+    ):
+        lost_seconds = max(
+            obstacles_by_partition[partition_name].seconds for partition_name in moving_partitions
+        )
+        occupied_devices = sum(occupants_by_place[place_index].values())
         goal = Goal(
-            cluster, old.allocation, places[place_index], now + lost, False, busy, tuple(names)
+            cluster,
+            current_goal.allocation,
+            candidate_places[place_index],
+            now + lost_seconds,
+            False,
+            occupied_devices,
+            tuple(moving_partitions),
         )
         reservation.lift()
-        room = Reservation(reservation.waiter, reservation.order, goal, now, reservation.owner)
+        planned_room = Reservation(
+            reservation.waiter, reservation.order, goal, now, reservation.owner
+        )
         # What is neither free nor theirs is being reset, or about to be somebody's.
-        steps = _placed(state, names, able) if size - room.reserved == busy else None
-        if steps:
-            return room, steps
-        room.lift()
+        move_steps = (
+            _placed(state, moving_partitions, movable_leases)
+            if device_count - planned_room.reserved == occupied_devices
+            else None
+        )
+        if move_steps:
+            return planned_room, move_steps
+        planned_room.lift()
         reservation.absorb()
     return None
 
 
-def _free_at(state: ControllerState, goal: Goal, owner: str, now: float) -> float:
+def _time_free_without_moves(state: ControllerState, goal: Goal, owner: str, now: float) -> float:
     """When a place becomes free without moves, as far as is known; past guesses are ignored."""
     records = [
-        state.partitions[name].record for name in goal.partitions if name in state.partitions
+        state.partitions[partition_name].record
+        for partition_name in goal.partitions
+        if partition_name in state.partitions
     ]
     end_times = [
         end_of(record, now, seen=state.sight.partition_to(owner, record))[0]
@@ -124,69 +152,81 @@ def _free_at(state: ControllerState, goal: Goal, owner: str, now: float) -> floa
     return max([goal.starts_at, *end_times])
 
 
-def undo(steps: Sequence[MoveStep]) -> None:
+def undo(move_steps: Sequence[MoveStep]) -> None:
     """Undo planned moves: free their targets."""
-    for step in steps:
-        assert step.entry.cluster is not None
-        step.entry.cluster.index.release(step.target)
+    for move_step in move_steps:
+        assert move_step.entry.cluster is not None
+        move_step.entry.cluster.index.release(move_step.target)
 
 
 def _placed(
-    state: ControllerState, names: Sequence[str], able: Mapping[str, HeldLease]
+    state: ControllerState, partition_names: Sequence[str], movable_leases: Mapping[str, HeldLease]
 ) -> list[MoveStep] | None:
-    steps: list[MoveStep] = []
-    for name in names:
-        entry = state.partitions[name]
+    move_steps: list[MoveStep] = []
+    for partition_name in partition_names:
+        entry = state.partitions[partition_name]
         assert entry.cluster is not None
         target = entry.cluster.index.find(shape_of(entry.known))
         if target is None:
-            undo(steps)
+            undo(move_steps)
             return None
         entry.cluster.index.take(target)
-        steps.append(MoveStep(entry, able[name], target))
-    return steps
+        move_steps.append(MoveStep(entry, movable_leases[partition_name], target))
+    return move_steps
 
 
 def _occupied(
-    state: ControllerState, cluster: str, allocation: str
+    state: ControllerState, cluster_name: str, allocation: str
 ) -> dict[int, list[tuple[Block, str]]]:
     """The blocks that partitions occupy, with the partition's name, by link domain."""
-    occupied: dict[int, list[tuple[Block, str]]] = {}
+    occupied_by_domain: dict[int, list[tuple[Block, str]]] = {}
     for record in state.partitions.records():
-        if record.cluster == cluster and record.allocation == allocation:
+        if record.cluster == cluster_name and record.allocation == allocation:
             for block in record.blocks:
-                occupied.setdefault(block.domain, []).append((block, record.name))
-    return occupied
+                occupied_by_domain.setdefault(block.domain, []).append((block, record.name))
+    return occupied_by_domain
 
 
 def _inside(
-    blocks: Sequence[Block], occupied: Mapping[int, Sequence[tuple[Block, str]]]
+    blocks: Sequence[Block], occupied_by_domain: Mapping[int, Sequence[tuple[Block, str]]]
 ) -> dict[str, int]:
     """The number of devices of a place that each partition occupies, by its name."""
     occupied_counts: dict[str, int] = {}
     for block in blocks:
-        for other, name in occupied.get(block.domain, ()):
-            if both := _shared(block, other):
-                occupied_counts[name] = occupied_counts.get(name, 0) + both
+        for occupied_block, partition_name in occupied_by_domain.get(block.domain, ()):
+            if shared_devices := _shared(block, occupied_block):
+                occupied_counts[partition_name] = (
+                    occupied_counts.get(partition_name, 0) + shared_devices
+                )
     return occupied_counts
 
 
-def _shared(a: Block, b: Block) -> int:
-    return max(0, min(a.offset + a.size, b.offset + b.size) - max(a.offset, b.offset))
+def _shared(first_block: Block, second_block: Block) -> int:
+    return max(
+        0,
+        min(first_block.offset + first_block.size, second_block.offset + second_block.size)
+        - max(first_block.offset, second_block.offset),
+    )
 
 
-def _in_the_way(state: ControllerState, name: str, able: Mapping[str, HeldLease]) -> InTheWay:
-    lease = able.get(name)
-    return InTheWay(state.partitions[name].known.size, lease.move_seconds if lease else math.inf)
+def _in_the_way(
+    state: ControllerState, partition_name: str, movable_leases: Mapping[str, HeldLease]
+) -> InTheWay:
+    lease = movable_leases.get(partition_name)
+    return InTheWay(
+        state.partitions[partition_name].known.size, lease.move_seconds if lease else math.inf
+    )
 
 
-def on_drained(state: ControllerState, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:
+def on_drained(
+    state: ControllerState, movable_leases: Mapping[str, HeldLease]
+) -> Iterator[MoveStep]:
     """Launches on machines that are drained, as far as there is another place. Targets are taken
     one by one."""
     for cluster in state.inventory.clusters.values():
         for machine in sorted(cluster.drained):
             for entry in state.partitions.on(machine):
-                lease = able.get(entry.name)
+                lease = movable_leases.get(entry.name)
                 if lease is None or lease.move:
                     continue
                 target = cluster.index.find(shape_of(entry.known))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from podwright.controller.hardware._steps import left_behind
+from podwright.controller.hardware._steps import left_behind_quarantines
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._journal import unless_written
@@ -30,42 +30,48 @@ from podwright.controller.state._records import (
 )
 
 
-async def shift(state: ControllerState, entry: Entry, pending: PendingMove) -> list[MachineFault]:
+async def shift(
+    state: ControllerState, entry: Entry, pending_move: PendingMove
+) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
-    record, cluster, target = entry.known, pending.cluster, pending.target
+    record, cluster, target_placement = entry.known, pending_move.cluster, pending_move.target
     epoch = state.epochs.next()
-    at_target = left_behind(cluster, record, target.blocks, epoch)
+    target_quarantine = left_behind_quarantines(cluster, record, target_placement.blocks, epoch)
 
     def stays() -> None:
-        cluster.index.release(target)
-        quarantine(state, cluster, at_target)
+        cluster.index.release(target_placement)
+        quarantine(state, cluster, target_quarantine)
 
-    with unless_written(lambda: cluster.index.release(target)):
-        await state.journal.commit([*map(put_quarantine, at_target)])
+    with unless_written(lambda: cluster.index.release(target_placement)):
+        await state.journal.commit([*map(put_quarantine, target_quarantine)])
     faults = await state.hardware.configure(
-        entry.name, epoch, cluster.parts(target.blocks), owner=record.owner
+        entry.name, epoch, cluster.parts(target_placement.blocks), owner=record.owner
     )
     if faults:
         stays()
         return faults
-    moved = msgspec.structs.replace(
-        record, blocks=target.blocks, gcds=target.gcds, epoch=epoch, dirty=""
+    moved_record = msgspec.structs.replace(
+        record, blocks=target_placement.blocks, gcds=target_placement.gcds, epoch=epoch, dirty=""
     )
-    left = left_behind(cluster, record, record.blocks, record.epoch)
+    left_quarantine = left_behind_quarantines(cluster, record, record.blocks, record.epoch)
     with unless_written(stays):
         await state.journal.commit(
-            [put(moved), *map(drop_quarantine, at_target), *map(put_quarantine, left)]
+            [
+                put(moved_record),
+                *map(drop_quarantine, target_quarantine),
+                *map(put_quarantine, left_quarantine),
+            ]
         )
     cluster.index.release(record.placement)
-    quarantine(state, cluster, left)
-    state.set(entry, moved)
+    quarantine(state, cluster, left_quarantine)
+    state.set(entry, moved_record)
     return []
 
 
 def quarantine(
-    state: ControllerState, cluster: IndexedCluster, left: Sequence[QuarantineRecord]
+    state: ControllerState, cluster: IndexedCluster, quarantine_records: Sequence[QuarantineRecord]
 ) -> None:
     """Devices that are free in the index are nobody's until they are reset."""
-    for quarantined in left:
+    for quarantined in quarantine_records:
         cluster.index.take(quarantined.placement)
         state.quarantine[quarantined.key] = quarantined

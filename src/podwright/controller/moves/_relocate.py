@@ -11,7 +11,7 @@ is moved.
 from __future__ import annotations
 
 from podwright.controller.hardware import _steps as steps
-from podwright.controller.hardware._steps import left_behind
+from podwright.controller.hardware._steps import left_behind_quarantines
 from podwright.controller.moves._move_planner import shape_of
 from podwright.controller.moves._move_step import quarantine
 from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
@@ -45,34 +45,34 @@ async def relocate(state: ControllerState, entry: Entry) -> bool:
     """Move a partition whose lock is held. Returns False if there was no room for it."""
     record, cluster = entry.known, entry.cluster
     assert cluster is not None
-    target = cluster.index.find(shape_of(record))
-    if target is None:
+    target_placement = cluster.index.find(shape_of(record))
+    if target_placement is None:
         entry.retry_at = state.now() + AGAIN
         return False
-    cluster.index.take(target)
-    left = left_behind(cluster, record, record.blocks, record.epoch)
+    cluster.index.take(target_placement)
+    left_quarantine = left_behind_quarantines(cluster, record, record.blocks, record.epoch)
     ending_leases = list(entry.leases.values())
-    moved = move(
+    moved_record = move(
         record,
         CREATING,
-        blocks=target.blocks,
-        gcds=target.gcds,
+        blocks=target_placement.blocks,
+        gcds=target_placement.gcds,
         epoch=state.epochs.next(),
         errors=(),
         dirty="",
         auto_resets=0,
     )
-    with ending(ending_leases), unless_written(lambda: cluster.index.release(target)):
+    with ending(ending_leases), unless_written(lambda: cluster.index.release(target_placement)):
         await state.journal.commit(
             [
-                put(moved),
-                *map(put_quarantine, left),
-                *(drop_lease(x.record.id) for x in ending_leases),
+                put(moved_record),
+                *map(put_quarantine, left_quarantine),
+                *(drop_lease(lease.record.id) for lease in ending_leases),
             ]
         )
     cluster.index.release(record.placement)
-    quarantine(state, cluster, left)
-    state.set(entry, moved)
+    quarantine(state, cluster, left_quarantine)
+    state.set(entry, moved_record)
     state.drop_leases(entry, ending_leases)
     reason = "; ".join(record.errors) or "its devices failed"
     state.record_event("Relocate", record.name, record.owner, reason)

@@ -19,7 +19,7 @@ from podwright.controller.hardware._gcd_division import Division, divide
 from podwright.controller.partitions import _partitions as partitions
 from podwright.controller.partitions._lease_expiry import MAX_NAME, check_hosts, over
 from podwright.controller.partitions._replace import Successor, replace
-from podwright.controller.requests._exclusive_allocations import lends, open_spec
+from podwright.controller.requests._exclusive_allocations import may_lend, open_spec
 from podwright.controller.requests._partition_fit import differences
 from podwright.controller.requests._refusals import does_not_fit, failed, held_by_others
 from podwright.controller.requests._spec import CheckedSpec, check_name, described, renamed
@@ -178,7 +178,7 @@ async def _create(wanted: Acquisition, name: str, claim: DeviceClaim | None = No
     entry = await partitions.begin_create(
         state,
         wanted.caller,
-        CheckedSpec(spec, wanted.action, hosts=request.hosts),
+        CheckedSpec(spec, wanted.action, launch_hosts=request.hosts),
         lease_for=wanted.draft,
         transient=not request.keep,
         claim=claim,
@@ -210,7 +210,7 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
         checked = CheckedSpec(
             open_spec(state, wanted.caller, renamed(wanted.spec, entry.name)),
             action,
-            hosts=request.hosts,
+            launch_hosts=request.hosts,
         )
         successor = Successor(wanted.caller, checked, wanted.draft, transient=not request.keep)
         lease = await replace(state, entry, successor)
@@ -249,7 +249,7 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
             state, entry, mask=mask, lease=lease_record, division=share.division
         )
     else:
-        faults = await steps.take_unreset(state, entry, lease_record, share.division)
+        faults = await steps.take_without_reset(state, entry, lease_record, share.division)
     lease = entry.leases[lease_record.id]
     if faults:
         await steps.end_leases(state, entry, [lease])
@@ -266,12 +266,12 @@ def _must_go(wanted: Acquisition, entry: Entry) -> bool:
     """Whether a partition does not fit and may be replaced. Raises if it may not."""
     request, action, record = wanted.request, wanted.action, entry.known
     # Who holds a lease may use what it covers: `_check` saw whose it is.
-    if not request.parent and not (wanted.draft.creator and lends(wanted.caller, entry)):
+    if not request.parent and not (wanted.draft.creator and may_lend(wanted.caller, entry)):
         check_change(wanted.caller, record.owner, action)
     mismatches = differences(record, wanted.spec, request.hosts)
     if mismatches and (request.parent or not request.update):
         within = bool(request.parent or record.job or entry.leases)
-        raise does_not_fit(record, mismatches, action, within=within)
+        raise does_not_fit(record, mismatches, action, inside_job=within)
     if mismatches:
         check_job(wanted.caller, record.job, action)
         if entry.leases:

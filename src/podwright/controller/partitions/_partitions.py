@@ -12,8 +12,8 @@ from podwright.controller.requests import _quotas as quotas
 from podwright.controller.requests._exclusive_allocations import guard
 from podwright.controller.requests._explain import in_the_way
 from podwright.controller.requests._pool_hosts import known_hosts
-from podwright.controller.requests._refusals import failed, held_by_others, no_place
-from podwright.controller.requests._reserve import lent_to, slip
+from podwright.controller.requests._refusals import failed, held_by_others, no_placement_error
+from podwright.controller.requests._reserve import backfill_reserved, reservations_lent_to
 from podwright.controller.requests._spec import CheckedSpec, check_name
 from podwright.controller.state._caller import (
     Caller,
@@ -58,7 +58,7 @@ def place(
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
-    with lent_to(state, guest):
+    with reservations_lent_to(state, guest):
         claim = try_place(state, spec, owner=owner, duration=duration, instead_of=instead_of)
     if claim is not None:
         return claim
@@ -69,7 +69,7 @@ def place(
         refusal = cluster.index.plan(spec.at(cluster.layout))
         assert isinstance(refusal, Refusal)
         obstacles = partial(in_the_way, state, cluster, wanted, refusal, owner)
-        error = no_place(refusal, cluster, wanted, spec.action, obstacles)
+        error = no_placement_error(refusal, cluster, wanted, spec.action, obstacles)
         if refused is None or isinstance(error, NoCapacity):
             refused = error
     assert refused is not None
@@ -106,7 +106,7 @@ def try_place(
             routing = spec.routing(cluster.layout, placement.blocks)
             cluster.index.take(placement)
         elif duration and state.reservations:
-            placement = slip(state, cluster, owner, request, state.now() + duration)
+            placement = backfill_reserved(state, cluster, owner, request, state.now() + duration)
             if placement is not None:
                 routing = spec.routing(cluster.layout, placement.blocks)
         if placement is not None:
@@ -357,7 +357,7 @@ async def finish_reset(
     """
     try:
         keep = bool(entry.leases)
-        await fences.clear_way(state, caller, entry, f"reset partition {entry.name}")
+        await fences.end_all_leases(state, caller, entry, f"reset partition {entry.name}")
         await steps.reset(state, entry, keep=keep, relocatable=relocatable)
     finally:
         entry.lock.release()
@@ -388,7 +388,7 @@ async def finish_remove(
     Held while what a lease left on it is not gone."""
     record = entry.known
     try:
-        await fences.clear_way(state, caller, entry, f"remove partition {entry.name}")
+        await fences.end_all_leases(state, caller, entry, f"remove partition {entry.name}")
         faults = await steps.remove(state, entry, force=force)
     finally:
         entry.lock.release()

@@ -44,7 +44,7 @@ SILENT_S: Final = 60.0  #: seconds without a call, after which a scheduler's job
 REPLAN_S: Final = 5.0  #: seconds between looks for a place that is free at once
 MOST_GUESTS: Final = 16
 _DOUBLED: Final = 6  #: times at most
-_AGAIN: Final = 0.0  #: when a place was planned that is to be thought over at once
+_REPLAN_NOW: Final = 0.0  #: when a place was planned that is to be thought over at once
 
 Pool = tuple[str, str]
 
@@ -104,8 +104,10 @@ class GuestQueue:
     def __init__(self, state: ControllerState, oldest_waiter: Callable[[], float | None]) -> None:
         self._state, self._oldest_waiter = state, oldest_waiter
         self._guests: dict[str, _Guest] = {}
-        self._people_wait: float | None = None  # what oldest_waiter returned at the last charge
-        self._contested = False  # do two guests wait
+        self._people_wait_since: float | None = (
+            None  # what oldest_waiter returned at the last charge
+        )
+        self._guests_compete = False  # do two guests wait
         #: The devices of the largest due job, by cluster.
         self._due_sizes: dict[str, int] = {}
         self.stored_weights: dict[str, float] = {}
@@ -117,12 +119,12 @@ class GuestQueue:
         self.shares = Shares(ChainMap(self.stored_weights, self.option_weights))
 
     def __bool__(self) -> bool:
-        return any(guest.heads for guest in self._guests.values())
+        return any(queued_guest.heads for queued_guest in self._guests.values())
 
     def set_weight(self, name: str, weight: float | None) -> None:
         """Change the stored weight of a guest; None: it has none any more. Time that has passed
         counts with the old weight."""
-        self._charge()
+        self._charge_use()
         if weight is None:
             self.stored_weights.pop(name, None)
         else:
@@ -131,57 +133,66 @@ class GuestQueue:
     @property
     def names(self) -> set[str]:
         """The names of the schedulers that call, and `people`. Empty if nothing is shared."""
-        return {guest_name(key) for key in (PEOPLE, *self._guests)} if self.enabled else set()
+        return (
+            {guest_name(guest_key) for guest_key in (PEOPLE, *self._guests)}
+            if self.enabled
+            else set()
+        )
 
     # -- what schedulers say -----------------------------------------------------------------
 
-    def enqueue(self, key: str, jobs: Iterable[FirstJob], end_times: Mapping[str, float]) -> None:
+    def enqueue(
+        self, guest_key: str, jobs: Iterable[FirstJob], end_times: Mapping[str, float]
+    ) -> None:
         """Take over a scheduler's first jobs. A job that it named before keeps its place.
 
         end_times: of its partitions, in seconds of `ControllerState.now`.
         """
         now = self._state.now()
-        guest = self._guests.setdefault(key, _Guest(now))
+        guest = self._guests.setdefault(guest_key, _Guest(now))
         guest.seen, guest.end_times = now, end_times
         while len(self._guests) > MOST_GUESTS:
-            self._forget(min(self._guests, key=lambda name: self._guests[name].seen))
-        named = {head.job: head for head in jobs}
-        for job, head in list(guest.heads.items()):
-            new = named.get(job)
-            if new is None or (new.owner, new.needs) != (head.owner, head.needs):
-                self._drop(guest.heads.pop(job))
+            self._forget(min(self._guests, key=lambda known_key: self._guests[known_key].seen))
+        jobs_by_id = {first_job.job: first_job for first_job in jobs}
+        for job_id, first_job in list(guest.heads.items()):
+            new_job = jobs_by_id.get(job_id)
+            if new_job is None or (new_job.owner, new_job.needs) != (
+                first_job.owner,
+                first_job.needs,
+            ):
+                self._drop(guest.heads.pop(job_id))
             else:
-                head.due = new.due
-        guest.heads = named | guest.heads
+                first_job.due = new_job.due
+        guest.heads = jobs_by_id | guest.heads
 
-    def places(self, key: str, pool: Pool) -> Iterator[tuple[str, Goal, bool]]:
+    def places(self, guest_key: str, pool: Pool) -> Iterator[tuple[str, Goal, bool]]:
         """What is kept in a pool: the scheduler's own job or empty, the place, and whether it is
         offered. An empty allocation stands for all of the cluster's."""
         cluster, allocation = pool
-        for (place, name), reservation in self._state.reservations.items():
-            if place == cluster and allocation in ("", name):
-                head = self._head(reservation) if reservation.guest == key else None
-                is_offered = head is not None and bool(head.offered_at)
-                yield head.job if head else "", reservation.goal, is_offered
+        for (cluster_name, allocation_name), reservation in self._state.reservations.items():
+            if cluster_name == cluster and allocation in ("", allocation_name):
+                first_job = self._head(reservation) if reservation.guest == guest_key else None
+                is_offered = first_job is not None and bool(first_job.offered_at)
+                yield first_job.job if first_job else "", reservation.goal, is_offered
 
-    def places_of_job(self, scheduler: str, job: str) -> list[Reservation]:
+    def places_of_job(self, scheduler: str, job_id: str) -> list[Reservation]:
         """What is kept for a job. scheduler: its `guest_key`."""
         guest = self._guests.get(scheduler)
-        head = guest.heads.get(job) if guest is not None else None
-        return self._places_of(head) if head is not None else []
+        first_job = guest.heads.get(job_id) if guest is not None else None
+        return self._reservations_of(first_job) if first_job is not None else []
 
     def sweep(self) -> None:
         """Forget silent schedulers, and take back offers that were not used."""
         now = self._state.now()
-        for key, guest in list(self._guests.items()):
+        for guest_key, guest in list(self._guests.items()):
             if now - guest.seen > SILENT_S:
-                self._forget(key)
-        for head in self._heads():
-            if head.offered_at and now - head.offered_at > OFFERED_S:
-                head.untaken += 1
-                head.not_before = now + OFFERED_S * 2 ** min(head.untaken, _DOUBLED)
-                self._drop(head)
-        self._charge()
+                self._forget(guest_key)
+        for first_job in self._first_jobs():
+            if first_job.offered_at and now - first_job.offered_at > OFFERED_S:
+                first_job.untaken += 1
+                first_job.not_before = now + OFFERED_S * 2 ** min(first_job.untaken, _DOUBLED)
+                self._drop(first_job)
+        self._charge_use()
 
     # -- whose turn it is --------------------------------------------------------------------
 
@@ -194,38 +205,42 @@ class GuestQueue:
         """
         if not self.enabled or not self:
             return
-        self._charge()
-        limit = (math.inf, math.inf)
+        self._charge_use()
+        rank_limit = (math.inf, math.inf)
         if before_people:
-            limit = (self.shares.use(PEOPLE), self._people_wait or 0.0)
-        claimed: set[Pool] = set()
-        for head in sorted(self._waiting(), key=self._rank):
-            if self._rank(head)[:2] >= limit:
+            rank_limit = (self.shares.use(PEOPLE), self._people_wait_since or 0.0)
+        claimed_pools: set[Pool] = set()
+        for first_job in sorted(self._waiting(), key=self._rank):
+            if self._rank(first_job)[:2] >= rank_limit:
                 break
-            places = self._planned(head, claimed)
-            claimed.update(place.goal.pool for place in places)
-            complete = bool(places) and not any(place.missing for place in places)
-            head.offered_at = (head.offered_at or self._state.now()) if complete else 0.0
+            reservations = self._planned(first_job, claimed_pools)
+            claimed_pools.update(reservation.goal.pool for reservation in reservations)
+            is_complete = bool(reservations) and not any(
+                reservation.missing for reservation in reservations
+            )
+            first_job.offered_at = (
+                (first_job.offered_at or self._state.now()) if is_complete else 0.0
+            )
 
-    def _planned(self, head: FirstJob, claimed: set[Pool]) -> list[Reservation]:
+    def _planned(self, first_job: FirstJob, claimed_pools: set[Pool]) -> list[Reservation]:
         """The places of a job, which are planned where it has none yet."""
-        if places := self._places_of(head):
-            self._think_over(head, places)
-        if places := self._places_of(head):
-            return places
-        goals = self._goals(head, claimed | self._state.reservations.keys())
-        if not self._is_due(head):
+        if reservations := self._reservations_of(first_job):
+            self._think_over(first_job, reservations)
+        if reservations := self._reservations_of(first_job):
+            return reservations
+        goals = self._goals(first_job, claimed_pools | self._state.reservations.keys())
+        if not self._is_due(first_job):
             # It is kept only from others who wait: without them its scheduler decides alone.
-            return self._keep_free(head, goals or ()) if self._contested else []
+            return self._keep_free(first_job, goals or ()) if self._guests_compete else []
         if goals is not None:
-            head.promised = True
-            return [self._keep(head, goal) for goal in goals]
-        if len(head.needs) > 1 and self._goals(head, ()):
+            first_job.promised = True
+            return [self._keep(first_job, goal) for goal in goals]
+        if len(first_job.needs) > 1 and self._goals(first_job, ()):
             # One of its pools has a kept place already. The others are not given to jobs behind it.
-            claimed.update(pool for need in head.needs for pool in self._pools(need))
+            claimed_pools.update(pool for need in first_job.needs for pool in self._pools(need))
         return []
 
-    def _is_due(self, head: FirstJob) -> bool:
+    def _is_due(self, first_job: FirstJob) -> bool:
         """Whether devices in use are kept for a job, too.
 
         While people wait they are, because the server's own queue keeps them for its waiters from
@@ -233,32 +248,38 @@ class GuestQueue:
         kept in any case, and the guests' use decides for whom.
         """
         return (
-            head.due
-            or head.promised
-            or self._people_wait is not None
-            or all(sum(n.sizes) <= self._due_sizes.get(n.cluster, 0) for n in head.needs)
+            first_job.due
+            or first_job.promised
+            or self._people_wait_since is not None
+            or all(
+                sum(need.sizes) <= self._due_sizes.get(need.cluster, 0) for need in first_job.needs
+            )
         )
 
     def _waiting(self) -> Iterator[FirstJob]:
         now = self._state.now()
-        return (head for head in self._heads() if self.enabled and head.not_before <= now)
+        return (
+            first_job
+            for first_job in self._first_jobs()
+            if self.enabled and first_job.not_before <= now
+        )
 
-    def _rank(self, head: FirstJob) -> tuple[float, float, str]:
-        return self.shares.use(head.guest), head.since, head.name
+    def _rank(self, first_job: FirstJob) -> tuple[float, float, str]:
+        return self.shares.use(first_job.guest), first_job.since, first_job.name
 
-    def _charge(self) -> None:
+    def _charge_use(self) -> None:
         heads = list(self._waiting())
         waiting = {head.guest for head in heads}
         self._due_sizes = {}
         for need in (need for head in heads if head.due for need in head.needs):
             largest = self._due_sizes.get(need.cluster, 0)
             self._due_sizes[need.cluster] = max(largest, sum(need.sizes))
-        self._people_wait = self._oldest_waiter()
-        if self._people_wait is not None:
+        self._people_wait_since = self._oldest_waiter()
+        if self._people_wait_since is not None:
             waiting.add(PEOPLE)
         devices: Counter[str] = Counter()
-        self._contested = len(waiting) > 1
-        if self._contested:
+        self._guests_compete = len(waiting) > 1
+        if self._guests_compete:
             for record in self._state.partitions.records():
                 devices[record.guest] += record.size
             for reservation in self._state.reservations.values():
@@ -267,95 +288,107 @@ class GuestQueue:
 
     # -- places ------------------------------------------------------------------------------
 
-    def _goals(self, head: FirstJob, barred: Collection[Pool]) -> list[Goal] | None:
+    def _goals(self, first_job: FirstJob, barred_pools: Collection[Pool]) -> list[Goal] | None:
         """A place for each need, in pools that are not barred; None unless there are all."""
         end_times = {
-            name: end for guest in self._guests.values() for name, end in guest.end_times.items()
+            partition_name: end_time
+            for guest in self._guests.values()
+            for partition_name, end_time in guest.end_times.items()
         }
         goals: list[Goal] = []
-        for need in head.needs:
-            best: Goal | None = None
-            for cluster_name, allocation in self._pools(need):
-                if (cluster_name, allocation) in barred or any(
-                    goal.pool == (cluster_name, allocation) for goal in goals
+        for need in first_job.needs:
+            best_goal: Goal | None = None
+            for cluster_name, allocation_name in self._pools(need):
+                if (cluster_name, allocation_name) in barred_pools or any(
+                    goal.pool == (cluster_name, allocation_name) for goal in goals
                 ):
                     continue
                 cluster = self._state.inventory.clusters[cluster_name]
                 goal = guest_goal(
-                    self._state, cluster, head.owner, need.sizes, allocation, end_times
+                    self._state, cluster, first_job.owner, need.sizes, allocation_name, end_times
                 )
-                if goal and (best is None or goal.starts_at < best.starts_at):
-                    best = goal
-            if best is None:
+                if goal and (best_goal is None or goal.starts_at < best_goal.starts_at):
+                    best_goal = goal
+            if best_goal is None:
                 return None
-            goals.append(best)
+            goals.append(best_goal)
         return goals
 
-    def _keep(self, head: FirstJob, goal: Goal) -> Reservation:
+    def _keep(self, first_job: FirstJob, goal: Goal) -> Reservation:
         """Reserve a place for a job.
 
         The goal counts the partitions that are written down. Devices may also belong to a start
         that is not written down yet. Then the place is thought over at the next look.
         """
-        place = self._reservation(head, goal)
-        if sum(block.size for block in place.missing) > goal.busy:
-            place.planned_at = _AGAIN
-        self._state.reservations[goal.pool] = place
-        return place
+        reservation = self._reservation(first_job, goal)
+        if sum(block.size for block in reservation.missing) > goal.busy:
+            reservation.planned_at = _REPLAN_NOW
+        self._state.reservations[goal.pool] = reservation
+        return reservation
 
-    def _reservation(self, head: FirstJob, goal: Goal) -> Reservation:
-        order = (0, head.since, head.name)
-        return Reservation(head.name, order, goal, self._state.now(), head.owner, head.guest)
+    def _reservation(self, first_job: FirstJob, goal: Goal) -> Reservation:
+        queue_order = (0, first_job.since, first_job.name)
+        return Reservation(
+            first_job.name, queue_order, goal, self._state.now(), first_job.owner, first_job.guest
+        )
 
-    def _keep_free(self, head: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
+    def _keep_free(self, first_job: FirstJob, goals: Sequence[Goal]) -> list[Reservation]:
         """Reserve places if all of them are free at once; else none, and nothing has changed."""
-        free = [self._reservation(head, goal) for goal in goals if not goal.busy]
-        if free and len(free) == len(goals) and not any(place.missing for place in free):
-            self._state.reservations.update((place.goal.pool, place) for place in free)
-            return free
-        for place in free:  # somebody else is about to start there
-            place.lift()
+        reservations = [self._reservation(first_job, goal) for goal in goals if not goal.busy]
+        if (
+            reservations
+            and len(reservations) == len(goals)
+            and not any(reservation.missing for reservation in reservations)
+        ):
+            self._state.reservations.update(
+                (reservation.goal.pool, reservation) for reservation in reservations
+            )
+            return reservations
+        for reservation in reservations:  # somebody else is about to start there
+            reservation.lift()
         return []
 
-    def _think_over(self, head: FirstJob, places: Sequence[Reservation]) -> None:
+    def _think_over(self, first_job: FirstJob, reservations: Sequence[Reservation]) -> None:
         """Drop places that can no longer be had, and change to places that are free at once."""
         state, now = self._state, self._state.now()
-        stale = any(place.planned_at == _AGAIN for place in places)
-        if stale or not all(in_service(state, place.goal) for place in places):
-            self._drop(head)
+        is_stale = any(reservation.planned_at == _REPLAN_NOW for reservation in reservations)
+        if is_stale or not all(in_service(state, reservation.goal) for reservation in reservations):
+            self._drop(first_job)
             return
-        if not any(place.missing for place in places):
+        if not any(reservation.missing for reservation in reservations):
             return
-        if not self._is_due(head):
-            self._drop(head)  # its scheduler has started something there
+        if not self._is_due(first_job):
+            self._drop(first_job)  # its scheduler has started something there
             return
-        if any(now - place.planned_at < REPLAN_S for place in places) and not self._fits(head):
+        if any(
+            now - reservation.planned_at < REPLAN_S for reservation in reservations
+        ) and not self._fits(first_job):
             return
-        pools = {place.goal.pool for place in places}
-        for place in places:
-            place.planned_at = now
-            place.lift()
-        goals = self._goals(head, state.reservations.keys() - pools) or ()
-        if free := self._keep_free(head, goals):
-            for pool in pools - {place.goal.pool for place in free}:
+        pools = {reservation.goal.pool for reservation in reservations}
+        for reservation in reservations:
+            reservation.planned_at = now
+            reservation.lift()
+        goals = self._goals(first_job, state.reservations.keys() - pools) or ()
+        if free_reservations := self._keep_free(first_job, goals):
+            for pool in pools - {reservation.goal.pool for reservation in free_reservations}:
                 del state.reservations[pool]
             return
-        for place in places:
-            place.absorb()
+        for reservation in reservations:
+            reservation.absorb()
 
-    def _fits(self, head: FirstJob) -> bool:
+    def _fits(self, first_job: FirstJob) -> bool:
         """Whether devices for each need are free that are kept for nobody. It costs far less than
         `_goals`."""
-        for need in head.needs:
+        for need in first_job.needs:
             cluster = self._state.inventory.clusters.get(need.cluster)
             if cluster is None:
                 return False
             spec = PartitionSpec(name="", size=need.sizes[0], allocation=need.allocation)
             try:
-                request = CheckedSpec(spec, "keep a place").at(cluster.layout)
+                block_request = CheckedSpec(spec, "keep a place").at(cluster.layout)
             except InvalidRequest:
                 return False  # the cluster has no such block
-            if cluster.index.find(request) is None:
+            if cluster.index.find(block_request) is None:
                 return False
         return True
 
@@ -364,10 +397,12 @@ class GuestQueue:
         if cluster is None:
             return []
         return [
-            (need.cluster, name) for name in cluster.allocations if need.allocation in ("", name)
+            (need.cluster, allocation_name)
+            for allocation_name in cluster.allocations
+            if need.allocation in ("", allocation_name)
         ]
 
-    def _places_of(self, head: FirstJob) -> list[Reservation]:
+    def _reservations_of(self, head: FirstJob) -> list[Reservation]:
         return [
             reservation
             for reservation in self._state.reservations.values()
@@ -376,20 +411,22 @@ class GuestQueue:
 
     def _head(self, reservation: Reservation) -> FirstJob | None:
         guest = self._guests.get(reservation.guest)
-        heads = guest.heads.values() if guest else ()
-        return next((head for head in heads if head.name == reservation.waiter), None)
+        first_jobs = guest.heads.values() if guest else ()
+        return next(
+            (first_job for first_job in first_jobs if first_job.name == reservation.waiter), None
+        )
 
-    def _heads(self) -> Iterator[FirstJob]:
+    def _first_jobs(self) -> Iterator[FirstJob]:
         return (head for guest in self._guests.values() for head in guest.heads.values())
 
-    def _drop(self, head: FirstJob) -> None:
+    def _drop(self, first_job: FirstJob) -> None:
         """Keep nothing for a job any more. The caller has the freed devices looked at."""
-        head.offered_at = 0.0
+        first_job.offered_at = 0.0
         for pool, reservation in list(self._state.reservations.items()):
-            if reservation.guest == head.guest and reservation.waiter == head.name:
+            if reservation.guest == first_job.guest and reservation.waiter == first_job.name:
                 reservation.lift()
                 del self._state.reservations[pool]
 
-    def _forget(self, key: str) -> None:
-        for head in self._guests.pop(key).heads.values():
-            self._drop(head)
+    def _forget(self, guest_key: str) -> None:
+        for first_job in self._guests.pop(guest_key).heads.values():
+            self._drop(first_job)

@@ -18,7 +18,7 @@ from podwright.controller.queue._guest_queue import REPLAN_S, FirstJob, Need
 from podwright.controller.queue._shares import Sharing
 from podwright.controller.queue._waiter import Waiter, WaiterRecord
 from podwright.controller.queue._waiting_queue import WaitingQueue
-from podwright.controller.requests._reserve import guest_key, lent_to
+from podwright.controller.requests._reserve import guest_key, reservations_lent_to
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._controller_state import ControllerState
@@ -31,10 +31,10 @@ from podwright.wire import CreateRequest, PartitionSpec
 
 _ACTION: Final = "rehearse"
 #: The caller's 0, by the queue's clock: at its own 0, a place counts as never planned.
-_BEGIN: Final = 1_000_000.0
+_TIME_ORIGIN: Final = 1_000_000.0
 #: Seconds between two thoughts about a place: the server looks every half second whether it is
 #: time for one.
-_THOUGHT_S: Final = REPLAN_S + 0.25
+_REPLAN_PERIOD_S: Final = REPLAN_S + 0.25
 
 
 class PlaceInPod(NamedTuple):
@@ -48,10 +48,10 @@ class PlaceInPod(NamedTuple):
     offered: bool
 
 
-class _SetClock(MemoryStore):
+class _ManualClockStore(MemoryStore):
     """A store with nothing in it, whose time is set."""
 
-    time = _BEGIN
+    time = _TIME_ORIGIN
 
     def now(self) -> float:
         return self.time
@@ -71,17 +71,17 @@ class PodRehearsal:
         self,
         cluster: Cluster,
         sharing: Sharing,
-        served: Callable[[str, tuple[Block, ...]], None],
+        on_served: Callable[[str, tuple[Block, ...]], None],
         *,
         machines: Sequence[str],
     ) -> None:
-        self._clock = _SetClock()
+        self._clock = _ManualClockStore()
         self._pool = cluster.name, "pool"
         allocations = {cluster.name: {"pool": machines}}
         self._state = ControllerState(self._clock, [cluster], {}, allocations, driver_timeout=1.0)
         self._queue = WaitingQueue(self._state, self._serve)
         self._queue.guest_queue.configure(sharing)
-        self._served = served
+        self._served = on_served
         self._end_times: dict[str, dict[str, float]] = {}  # guest -> partition -> its end
         self._guest_of: dict[str, str] = {}  # by partition
 
@@ -92,25 +92,29 @@ class PodRehearsal:
         changes nothing but the time of the last thought. It decides whether devices that become
         free now are kept at once, or can go to whoever asks first.
         """
-        self._clock.time = _BEGIN + now
-        for place in self._incomplete():
-            thoughts = math.ceil((self._clock.time - place.planned_at) / _THOUGHT_S) - 1
-            place.planned_at += max(0, thoughts) * _THOUGHT_S
+        self._clock.time = _TIME_ORIGIN + now
+        for reservation in self._incomplete_reservations():
+            replan_count = (
+                math.ceil((self._clock.time - reservation.planned_at) / _REPLAN_PERIOD_S) - 1
+            )
+            reservation.planned_at += max(0, replan_count) * _REPLAN_PERIOD_S
 
     # -- people ------------------------------------------------------------------------------
 
-    def request(self, name: str, user: str, size: int, seconds: float) -> None:
+    def request(self, name: str, user_name: str, size: int, duration_s: float) -> None:
         """Request a partition as a person does: it is served now, or its request waits.
 
-        size: devices, as a partition may have. seconds: how long it is announced to last; 0:
+        size: devices, as a partition may have. duration_s: how long it is announced to last; 0:
         unknown.
         """
         spec = PartitionSpec(name=name, size=size, cluster=self._pool[0])
-        create = CreateRequest(spec=spec, duration=min(seconds, MAX_DURATION))
+        create_request = CreateRequest(spec=spec, duration=min(duration_s, MAX_DURATION))
         now = self._state.now()
-        record = WaiterRecord(id=name, since=now, name=user, role=Role.USER, create=create)
+        record = WaiterRecord(
+            id=name, since=now, name=user_name, role=Role.USER, create=create_request
+        )
         waiter = Waiter(record, _ACTION, now)
-        claim = try_place(self._state, waiter.checked, owner=user, duration=waiter.duration)
+        claim = try_place(self._state, waiter.checked, owner=user_name, duration=waiter.duration)
         if claim is not None:
             self._serve(waiter, claim)
         else:
@@ -124,16 +128,16 @@ class PodRehearsal:
 
     # -- schedulers --------------------------------------------------------------------------
 
-    def enqueue(self, guest: str, job: str, size: int, *, due: bool) -> None:
-        """Name a scheduler's first job, as `Enqueue` does. job: empty: none waits. size: devices,
-        a power of two. due: devices that are in use are kept for it, too.
+    def enqueue(self, guest: str, job: str, device_count: int, *, due: bool) -> None:
+        """Name a scheduler's first job, as `Enqueue` does. job: empty: none waits. device_count:
+        devices, a power of two. due: devices that are in use are kept for it, too.
         """
         if not self._queue.guest_queue.enabled:
             return
-        key, now = guest_key(guest, ""), self._state.now()
-        needs = (Need(*self._pool, (size,)),)
-        jobs = [FirstJob(key, job, guest, needs, due, now)] if job else []
-        self._queue.guest_queue.enqueue(key, jobs, self._end_times.setdefault(guest, {}))
+        scheduler_key, now = guest_key(guest, ""), self._state.now()
+        needs = (Need(*self._pool, (device_count,)),)
+        jobs = [FirstJob(scheduler_key, job, guest, needs, due, now)] if job else []
+        self._queue.guest_queue.enqueue(scheduler_key, jobs, self._end_times.setdefault(guest, {}))
         self._queue.start_ready()
 
     def places(self, guest: str) -> Iterator[PlaceInPod]:
@@ -143,44 +147,58 @@ class PodRehearsal:
         reserved for people.
         """
         if self._queue.guest_queue.enabled:
-            for job, goal, is_offered in self._queue.guest_queue.places(
+            for job_id, goal, is_offered in self._queue.guest_queue.places(
                 guest_key(guest, ""), self._pool
             ):
-                yield PlaceInPod(goal.blocks, bool(job), is_offered)
+                yield PlaceInPod(goal.blocks, bool(job_id), is_offered)
             return
         for reservation in self._state.reservations.values():
-            blocks = tuple(block for piece in reservation.placements for block in piece.blocks)
+            blocks = tuple(
+                block for placement in reservation.placements for block in placement.blocks
+            )
             yield PlaceInPod(blocks, own=False, offered=False)
 
-    def start(self, guest: str, name: str, devices: Sequence[tuple[int, int]], end: float) -> bool:
+    def start(
+        self, guest: str, name: str, devices: Sequence[tuple[int, int]], end_time: float
+    ) -> bool:
         """Create a partition on these devices for a scheduler's job, unless somebody has them or
         they are kept for others.
 
-        devices: (link domain, offset) of each. end: when the scheduler expects it to end; infinite:
-        it does not know.
+        devices: (link domain, offset) of each. end_time: when the scheduler expects it to end;
+        infinite: it does not know.
         """
-        state, key = self._state, guest_key(guest, "")
+        state, scheduler_key = self._state, guest_key(guest, "")
         spec = PartitionSpec(name=name, cluster=self._pool[0], devices=list(devices))
-        checked = CheckedSpec(spec, _ACTION)
-        with lent_to(state, key):
-            claim = try_place(state, checked, owner=guest)
+        checked_spec = CheckedSpec(spec, _ACTION)
+        with reservations_lent_to(state, scheduler_key):
+            claim = try_place(state, checked_spec, owner=guest)
         if claim is None:
             return False
-        self._record(checked, claim, Caller(guest, None, Role.SCHEDULER), key, 0.0)
+        self._record(checked_spec, claim, Caller(guest, None, Role.SCHEDULER), scheduler_key, 0.0)
         self._guest_of[name] = guest
-        if end < math.inf:
-            self._end_times.setdefault(guest, {})[name] = _BEGIN + end
+        if end_time < math.inf:
+            self._end_times.setdefault(guest, {})[name] = _TIME_ORIGIN + end_time
         return True
 
     # -- both --------------------------------------------------------------------------------
 
     def _record(
-        self, checked: CheckedSpec, claim: DeviceClaim, caller: Caller, key: str, seconds: float
+        self,
+        checked_spec: CheckedSpec,
+        claim: DeviceClaim,
+        caller: Caller,
+        scheduler_key: str,
+        duration_s: float,
     ) -> None:
-        state, name = self._state, checked.spec.name
-        entry = Entry(name, claim.cluster)
-        state.partitions.add(entry)
-        state.set(entry, make_record(state, caller, checked, claim, guest=key, duration=seconds))
+        state, partition_name = self._state, checked_spec.spec.name
+        partition_entry = Entry(partition_name, claim.cluster)
+        state.partitions.add(partition_entry)
+        state.set(
+            partition_entry,
+            make_record(
+                state, caller, checked_spec, claim, guest=scheduler_key, duration=duration_s
+            ),
+        )
         state.admitted.discard(claim.admitted)
 
     def end(self, name: str) -> None:
@@ -188,17 +206,20 @@ class PodRehearsal:
         self._end_times.get(self._guest_of.pop(name, ""), {}).pop(name, None)
         self._state.forget(self._state.partitions[name])
 
-    def think_over(self) -> None:
+    def replan(self) -> None:
         """Serve who can be served, and think over what is kept."""
         self._queue.start_ready()
 
     @property
     def thinks_at(self) -> float:
         """When the server will think over a place that is not complete; infinite: there is none."""
-        times = [place.planned_at + _THOUGHT_S for place in self._incomplete()]
-        return min(times, default=math.inf) - _BEGIN
+        replan_times = [
+            reservation.planned_at + _REPLAN_PERIOD_S
+            for reservation in self._incomplete_reservations()
+        ]
+        return min(replan_times, default=math.inf) - _TIME_ORIGIN
 
-    def _incomplete(self) -> list[Reservation]:
+    def _incomplete_reservations(self) -> list[Reservation]:
         reservations = self._state.reservations.values()
         return [place for place in reservations if place.missing and place.planned_at]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from podwright.wire import JobInfo
 
-SCHEDULERS: Final = 16  #: who spoke last stays
+MOST_SCHEDULERS: Final = 16  #: who spoke last stays
 SILENT: Final = 300.0  #: seconds without a report after which a scheduler has no queue
 
 
@@ -26,11 +26,11 @@ class ReportedQueues:
 
         Where there are too many schedulers, the one that has been silent the longest is forgotten.
         """
-        before = self._reports.pop(scheduler, (0.0, []))[1]
+        previous_jobs = self._reports.pop(scheduler, (0.0, []))[1]
         self._reports[scheduler] = now, jobs
-        while len(self._reports) > SCHEDULERS:
+        while len(self._reports) > MOST_SCHEDULERS:
             self._reports.popitem(last=False)
-        return jobs != before
+        return jobs != previous_jobs
 
     def jobs(self, now: float) -> Iterator[tuple[str, JobInfo]]:
         """Each job that waits, with its scheduler: by the scheduler's key, then as reported."""
@@ -41,4 +41,6 @@ class ReportedQueues:
 
     def ages(self, now: float) -> dict[str, float]:
         """The seconds since each scheduler's last report."""
-        return {name: now - reported_at for name, (reported_at, _) in self._reports.items()}
+        return {
+            scheduler: now - reported_at for scheduler, (reported_at, _) in self._reports.items()
+        }

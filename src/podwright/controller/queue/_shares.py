@@ -34,23 +34,23 @@ class Sharing:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-def weights_of(words: Iterable[str]) -> dict[str, float]:
+def weights_of(arguments: Iterable[str]) -> dict[str, float]:
     """`NAME=N` as weights by name. Raises InvalidRequest."""
     weights: dict[str, float] = {}
-    for word in words:
-        name, _, number = word.rpartition("=")
+    for argument in arguments:
+        guest_label, _, weight_text = argument.rpartition("=")
         try:
-            weight = float(number)
+            weight = float(weight_text)
         except ValueError:
             weight = 0.0
-        if not name.strip() or not is_weight(weight):
+        if not guest_label.strip() or not is_weight(weight):
             raise InvalidRequest(
-                f"{word[:80]!r} is not a scheduler's weight",
+                f"{argument[:80]!r} is not a scheduler's weight",
                 operation="--share",
                 would_work=f"NAME=N with N from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, as in "
                 "--share slurm=3 or --share people=1",
             )
-        weights[name.strip()] = weight
+        weights[guest_label.strip()] = weight
     return weights
 
 
@@ -59,13 +59,13 @@ def is_weight(number: float) -> bool:
     return LEAST_WEIGHT <= number <= MOST_WEIGHT
 
 
-def guest_name(guest: str) -> str:
+def guest_name(guest_key: str) -> str:
     """The name of a scheduler, from `guest_key`: its guest's name, or else its account's.
 
     `people` for the guest that they are.
     """
-    account, _, name = guest.partition("/")
-    return name or account or "people"
+    account_name, _, scheduler_name = guest_key.partition("/")
+    return scheduler_name or account_name or "people"
 
 
 class Shares:
@@ -81,19 +81,21 @@ class Shares:
         self._devices: Mapping[str, int] = {}
         self._updated_at = 0.0
 
-    def update(self, waiting: Collection[str], devices: Mapping[str, int], now: float) -> None:
+    def update(
+        self, waiting: Collection[str], device_counts: Mapping[str, int], now: float
+    ) -> None:
         """Charge the guests for the time since the last update, then note who waits now.
 
-        devices: those that each guest has from now on. now: seconds that never go backwards.
+        device_counts: those that each guest has from now on. now: seconds that never go backwards.
         """
-        seconds = max(0.0, now - self._updated_at)
+        elapsed_seconds = max(0.0, now - self._updated_at)
         for guest in self._use:
-            self._use[guest] += seconds * self._devices.get(guest, 0) / self._weight(guest)
-        self._updated_at, self._devices = now, devices
-        self._use = {guest: use for guest, use in self._use.items() if guest in waiting}
-        least = min(self._use.values(), default=0.0)
+            self._use[guest] += elapsed_seconds * self._devices.get(guest, 0) / self._weight(guest)
+        self._updated_at, self._devices = now, device_counts
+        self._use = {guest: guest_use for guest, guest_use in self._use.items() if guest in waiting}
+        least_use = min(self._use.values(), default=0.0)
         for guest in waiting:
-            self._use.setdefault(guest, least)
+            self._use.setdefault(guest, least_use)
 
     def _weight(self, guest: str) -> float:
         return self._weights.get(guest_name(guest), 1.0)

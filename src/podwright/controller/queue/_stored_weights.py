@@ -28,8 +28,12 @@ class ShareRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 def load(records: Mapping[tuple[str, str], bytes]) -> dict[str, float]:
     """The stored weights, by the names of guests."""
-    shares = [decode(ShareRecord, body) for (kind, _), body in records.items() if kind == SHARE]
-    return {share.guest: share.weight for share in shares}
+    share_records = [
+        decode(ShareRecord, record_bytes)
+        for (record_kind, _), record_bytes in records.items()
+        if record_kind == SHARE
+    ]
+    return {share_record.guest: share_record.weight for share_record in share_records}
 
 
 async def store_weight(

@@ -37,25 +37,25 @@ class ServingWaiter:
 
     def added(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes of a commit. With the partition or the lease comes the waiter's record."""
-        if self.given is not None or (given := self._given_by(changes)) is None:
+        if self.given is not None or (given_record := self._given_by(changes)) is None:
             return changes
-        self.given = given
-        return [*changes, put_waiter(given)]
+        self.given = given_record
+        return [*changes, put_waiter(given_record)]
 
     def _given_by(self, changes: Sequence[Change]) -> WaiterRecord | None:
-        record, name = self._waiter.record, self._waiter.spec.name
+        waiter_record, partition_name = self._waiter.record, self._waiter.spec.name
         lease = None
-        if record.create is None:
+        if waiter_record.create is None:
             lease = _lease_in(changes)
             if lease is None:
                 return None
-            name = lease.partition
-        partition = partition_in(changes, name)
+            partition_name = lease.partition
+        partition = partition_in(changes, partition_name)
         if lease is None and partition is None:
             return None
         return msgspec.structs.replace(
-            record,
-            partition=name,
+            waiter_record,
+            partition=partition_name,
             created_at=partition.created_at if partition else 0.0,
             created=partition is not None and partition.operation is OperationState.CREATING,
             lease=lease.id if lease else "",
@@ -69,9 +69,9 @@ def _lease_in(changes: Sequence[Change]) -> LeaseRecord | None:
     return None
 
 
-def put_waiter(record: WaiterRecord) -> Put:
+def put_waiter(waiter_record: WaiterRecord) -> Put:
     """The change that writes a waiter down."""
-    return Put(WAITER, record.id, msgspec.json.encode(record))
+    return Put(WAITER, waiter_record.id, msgspec.json.encode(waiter_record))
 
 
 class Unacknowledged:
@@ -87,19 +87,19 @@ class Unacknowledged:
 
     def add(self, waiter: Waiter) -> None:
         """A waiter was served. One whose client has acknowledged that is left out."""
-        for name in (waiter.partition, waiter.lease) if waiter.owed else ():
-            if name:
-                self._by_name[name] = waiter
+        for given_name in (waiter.partition, waiter.lease) if waiter.owed else ():
+            if given_name:
+                self._by_name[given_name] = waiter
 
     def drop(self, waiter: Waiter) -> None:
         """A waiter's client acknowledged, or what it was given is given back."""
-        for name in (waiter.partition, waiter.lease):
-            if self._by_name.get(name) is waiter:
-                del self._by_name[name]
+        for given_name in (waiter.partition, waiter.lease):
+            if self._by_name.get(given_name) is waiter:
+                del self._by_name[given_name]
 
-    async def used(self, caller: Caller, name: str) -> None:
+    async def used(self, caller: Caller, given_name: str) -> None:
         """A call on this partition or lease: where it is its waiter's, that acknowledges."""
-        waiter = self._by_name.get(name)
+        waiter = self._by_name.get(given_name)
         if waiter is not None and caller.name == waiter.record.name:
             await self.acknowledge(waiter)
 
@@ -108,9 +108,9 @@ class Unacknowledged:
         if not waiter.owed or waiter.cancelled:
             return
         waiter.seen = self._state.now()  # nothing is given back while this is written
-        record = msgspec.structs.replace(waiter.record, acknowledged=True)
-        await self._state.journal.commit([put_waiter(record)])
-        waiter.record = record
+        waiter_record = msgspec.structs.replace(waiter.record, acknowledged=True)
+        await self._state.journal.commit([put_waiter(waiter_record)])
+        waiter.record = waiter_record
         self.drop(waiter)
 
 
@@ -120,29 +120,33 @@ def restore_created(state: ControllerState, waiter: Waiter) -> bool:
     A record of an older build does not say so. Where the partition is there, its owner may have
     been told of it, so it counts as acknowledged.
     """
-    record = waiter.record
-    if record.create is None or (record.names_given and not record.partition):
+    waiter_record = waiter.record
+    if waiter_record.create is None or (waiter_record.names_given and not waiter_record.partition):
         return False
-    entry = state.partitions.get(record.partition or waiter.spec.name)
-    partition = entry.record if entry is not None else None
-    if not record.partition:
-        if partition is None or partition.owner != record.name or partition.placed < record.since:
+    partition_entry = state.partitions.get(waiter_record.partition or waiter.spec.name)
+    partition = partition_entry.record if partition_entry is not None else None
+    if not waiter_record.partition:
+        if (
+            partition is None
+            or partition.owner != waiter_record.name
+            or partition.placed < waiter_record.since
+        ):
             return False
         waiter.record = msgspec.structs.replace(
-            record,
+            waiter_record,
             partition=partition.name,
             created_at=partition.created_at,
             created=True,
             acknowledged=True,
         )
         state.journal.later(put_waiter(waiter.record))
-    elif partition is None or partition.created_at != record.created_at:
+    elif partition is None or partition.created_at != waiter_record.created_at:
         waiter.fail(
             NotFound(
-                f"partition {record.partition} was made for it, and has been removed since",
+                f"partition {waiter_record.partition} was made for it, and has been removed since",
                 operation=waiter.action,
                 would_work="ask anew if it is still needed",
-                partition=record.partition,
+                partition=waiter_record.partition,
             )
         )
         return True
@@ -156,20 +160,22 @@ async def restore_lease(state: ControllerState, waiter: Waiter) -> bool:
     Raises WrongState where the devices broke meanwhile, and Fenced where the lease is over although
     its client had it.
     """
-    record = waiter.record
-    if record.acknowledged:
-        if record.lease not in state.leases:
-            raise ends.over(record.lease, waiter.action)
-        waiter.give(record.partition, record.lease, created=record.created)
+    waiter_record = waiter.record
+    if waiter_record.acknowledged:
+        if waiter_record.lease not in state.leases:
+            raise ends.over(waiter_record.lease, waiter.action)
+        waiter.give(waiter_record.partition, waiter_record.lease, created=waiter_record.created)
         return True
-    known = Remembered(method="Acquire", name=record.partition, at=state.now(), lease=record.lease)
-    acquired = await repeats.acquired_before(state, known)
+    remembered = Remembered(
+        method="Acquire", name=waiter_record.partition, at=state.now(), lease=waiter_record.lease
+    )
+    acquired = await repeats.acquired_before(state, remembered)
     if acquired is None:
         waiter.record = msgspec.structs.replace(
-            record, partition="", created_at=0.0, created=False, lease=""
+            waiter_record, partition="", created_at=0.0, created=False, lease=""
         )
         state.journal.later(put_waiter(waiter.record))
         return False
-    entry, lease = acquired
-    waiter.give(entry.name, lease.record.id, created=record.created)
+    partition_entry, lease = acquired
+    waiter.give(partition_entry.name, lease.record.id, created=waiter_record.created)
     return True

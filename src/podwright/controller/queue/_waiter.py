@@ -80,31 +80,33 @@ class Waiter:
     @property
     def spec(self) -> PartitionSpec:
         """The partition that it requests."""
-        wanted = self.record.create or self.record.acquire
-        assert wanted is not None
-        return wanted.spec
+        request = self.record.create or self.record.acquire
+        assert request is not None
+        return request.spec
 
     @property
     def checked(self) -> CheckedSpec:
         """The same, checked once. Raises InvalidRequest."""
         if self._checked is None:
-            acquire = self.record.acquire
-            hosts = acquire.hosts if acquire is not None else ()
-            self._checked = CheckedSpec(self.spec, self.action, hosts=hosts)
+            acquire_request = self.record.acquire
+            hosts = acquire_request.hosts if acquire_request is not None else ()
+            self._checked = CheckedSpec(self.spec, self.action, launch_hosts=hosts)
         return self._checked
 
     @property
     def duration(self) -> float:
         """Seconds for which it wants the partition; 0: unknown."""
-        wanted = self.record.create or self.record.acquire
-        assert wanted is not None
-        return wanted.duration
+        request = self.record.create or self.record.acquire
+        assert request is not None
+        return request.duration
 
     @property
     def creates(self) -> bool:
         """Whether a new partition may be created for it."""
-        acquire = self.record.acquire
-        return acquire is None or ((acquire.create or acquire.update) and not acquire.parent)
+        acquire_request = self.record.acquire
+        return acquire_request is None or (
+            (acquire_request.create or acquire_request.update) and not acquire_request.parent
+        )
 
     @property
     def caller(self) -> Caller:

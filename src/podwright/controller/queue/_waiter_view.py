@@ -17,9 +17,11 @@ from podwright.wire import WaiterInfo
 
 
 def waiter_info(
-    state: ControllerState, line: Iterable[Waiter], waiter: Waiter, place: int = 0
+    state: ControllerState, waiter_queue: Iterable[Waiter], waiter: Waiter, queue_position: int = 0
 ) -> WaiterInfo:
-    """A waiter as callers see it. line: the queue in order. place: its place there, if known."""
+    """A waiter as callers see it. waiter_queue: the queue in order. queue_position: its place
+    there, if known.
+    """
     record = waiter.record
     waiter_state = "DONE" if waiter.partition else "STARTING" if waiter.starting else "WAITING"
     info = WaiterInfo(
@@ -32,22 +34,31 @@ def waiter_info(
     )
     if waiter_state != "WAITING":
         return info
-    place = place or 1 + next((i for i, other in enumerate(line) if other is waiter), 0)
-    reservation = next((r for r in state.reservations.values() if r.waiter == waiter.id), None)
-    estimate = 0.0
+    queue_position = queue_position or 1 + next(
+        (index for index, queued_waiter in enumerate(waiter_queue) if queued_waiter is waiter), 0
+    )
+    reservation = next(
+        (candidate for candidate in state.reservations.values() if candidate.waiter == waiter.id),
+        None,
+    )
+    estimate_s = 0.0
     if waiter.target:
-        needs = f"partition {waiter.target}, which is held"
+        needs_text = f"partition {waiter.target}, which is held"
     elif reservation is not None:
-        needs = _needs(state, waiter, reservation)
+        needs_text = _needs(state, waiter, reservation)
         if reservation.goal.known:
-            estimate = max(0.0, reservation.goal.starts_at - state.now())
+            estimate_s = max(0.0, reservation.goal.starts_at - state.now())
     else:
-        needs = "those ahead, and devices that are free" if place > 1 else _obstacle(state, waiter)
+        needs_text = (
+            "those ahead, and devices that are free"
+            if queue_position > 1
+            else _obstacle(state, waiter)
+        )
     return msgspec.structs.replace(
         info,
-        place=place,
-        needs=needs,
-        estimate=estimate,
+        place=queue_position,
+        needs=needs_text,
+        estimate=estimate_s,
         reserved=reservation.reserved if reservation else 0,
     )
 
@@ -61,22 +72,32 @@ def wanted_in_words(state: ControllerState, waiter: Waiter) -> str:
 def _needs(state: ControllerState, waiter: Waiter, reservation: Reservation) -> str:
     """The partitions that must end or move before the place reserved for a waiter is free."""
     goal = reservation.goal
-    standing = [  # of those that stood in the way when the place was chosen
-        entry.record
-        for name in goal.partitions
-        if (entry := state.partitions.get(name)) is not None and entry.record is not None
+    blocking_partitions = [  # of those that stood in the way when the place was chosen
+        partition_entry.record
+        for partition_name in goal.partitions
+        if (partition_entry := state.partitions.get(partition_name)) is not None
+        and partition_entry.record is not None
     ]
-    named = [
-        record.name for record in standing if state.sight.partition_to(waiter.record.name, record)
+    visible_names = [
+        record.name
+        for record in blocking_partitions
+        if state.sight.partition_to(waiter.record.name, record)
     ]
-    names = " and ".join(named[:5]) or (
-        "other partitions" if standing else "devices that are being reset"
+    names_text = " and ".join(visible_names[:5]) or (
+        "other partitions" if blocking_partitions else "devices that are being reset"
     )
-    wanted = sum(block.size for block in goal.blocks)
-    moves = [pending.until for pending in state.moves.values() if pending.waiter == waiter.id]
-    last_move = f"{datetime.fromtimestamp(max(moves)):%H:%M:%S}" if moves else ""
-    needed = f"move to other devices by {last_move} at the latest" if moves else "end"
-    return f"{names} to {needed} ({reservation.reserved} of {wanted} devices are there)"
+    device_count = sum(block.size for block in goal.blocks)
+    move_deadlines = [
+        pending_move.until
+        for pending_move in state.moves.values()
+        if pending_move.waiter == waiter.id
+    ]
+    last_move = f"{datetime.fromtimestamp(max(move_deadlines)):%H:%M:%S}" if move_deadlines else ""
+    needed_text = f"move to other devices by {last_move} at the latest" if move_deadlines else "end"
+    return (
+        f"{names_text} to {needed_text} ({reservation.reserved} of {device_count} devices are "
+        "there)"
+    )
 
 
 def _obstacle(state: ControllerState, waiter: Waiter) -> str:

@@ -52,10 +52,10 @@ from podwright.errors import (
 from podwright.store import Delete, Opened
 from podwright.wire import LeaseRequest, WaiterInfo, WaitRequest
 
-GONE_AFTER: Final = 30.0  #: seconds without a question
+GONE_AFTER_S: Final = 30.0  #: seconds without a question
 #: Seconds in which a client acknowledges what it was given, from its last question or from the
 #: server's start on. Clients look for a server for 25 s after theirs has gone.
-ACKNOWLEDGED_WITHIN: Final = 45.0
+ACKNOWLEDGED_WITHIN_S: Final = 45.0
 MOST: Final = 20_000  #: waiters
 
 
@@ -71,7 +71,7 @@ class Waiting:
         audit: Audit,
         requests: Requests,
         *,
-        acknowledged_within: float = ACKNOWLEDGED_WITHIN,
+        acknowledged_within: float = ACKNOWLEDGED_WITHIN_S,
     ) -> None:
         self._state, self._audit, self._requests = state, audit, requests
         self._acknowledged_within = acknowledged_within
@@ -87,17 +87,17 @@ class Waiting:
         waiter = self._waiters.get(name)
         return waiter if waiter is not None and waiter.error is None else None
 
-    def waits(self, name: str) -> bool:
+    def waits(self, waiter_id: str) -> bool:
         """Whether a waiter with this id is still known."""
-        return name in self._waiters
+        return waiter_id in self._waiters
 
     def load(self, opened: Opened) -> None:
         """Load the waiters of before a restart, with their places and what they were given."""
         state = self._state
-        for (kind, _), body in sorted(opened.records.items()):
-            if kind != WAITER:
+        for (record_kind, _), record_bytes in sorted(opened.records.items()):
+            if record_kind != WAITER:
                 continue
-            record = decode(WaiterRecord, body)
+            record = decode(WaiterRecord, record_bytes)
             waiter = self._waiters[record.id] = Waiter(record, "", state.now())
             waiter.action = wanted_in_words(state, waiter)
             if record.lease:
@@ -106,9 +106,9 @@ class Waiting:
             elif restore_created(state, waiter):
                 self.unacknowledged.add(waiter)
             else:
-                acquire = record.acquire
-                if acquire is not None and acquire.spec.name in state.partitions:
-                    waiter.target = acquire.spec.name
+                acquire_request = record.acquire
+                if acquire_request is not None and acquire_request.spec.name in state.partitions:
+                    waiter.target = acquire_request.spec.name
                 self.line.add(waiter)
         if state.journal.full is None:
             self.line.start_ready()
@@ -128,20 +128,22 @@ class Waiting:
 
         Raises InvalidRequest, Denied, and NoCapacity if the queue is full.
         """
-        inner = request.create or request.acquire
-        mark = request.request_id or (inner.request_id if inner is not None else "")
+        inner_request = request.create or request.acquire
+        request_id = request.request_id or (
+            inner_request.request_id if inner_request is not None else ""
+        )
 
         async def joined() -> Waiter:
-            return await self._join(caller, request, mark)
+            return await self._join(caller, request, request_id)
 
-        async def joined_before(known: Remembered) -> Waiter:
-            waiter = self._waiters.get(known.name)
+        async def joined_before(remembered: Remembered) -> Waiter:
+            waiter = self._waiters.get(remembered.name)
             if waiter is None or waiter.cancelled:
-                raise self._nobody(known.name)
+                raise self._nobody(remembered.name)
             return waiter
 
-        named = RequestId(caller.name, "Wait", mark)
-        return await self._requests.once(named, joined, joined_before)
+        full_request_id = RequestId(caller.name, "Wait", request_id)
+        return await self._requests.once(full_request_id, joined, joined_before)
 
     async def hear(self, caller: Caller, waiter: Waiter | str, timeout: float) -> Waiter:
         """How a waiter stands, within a timeout in seconds. waiter: it, or its id.
@@ -202,20 +204,22 @@ class Waiting:
         """Remove waiters whose clients stopped asking."""
         state, now = self._state, self._state.now()
         for waiter in self._waiters.values():
-            patience = self._acknowledged_within if waiter.owed else GONE_AFTER
-            if waiter.seen < now - patience and not (waiter.asking or waiter.cancelled):
+            patience_s = self._acknowledged_within if waiter.owed else GONE_AFTER_S
+            if waiter.seen < now - patience_s and not (waiter.asking or waiter.cancelled):
                 state.spawn(self._quietly_leave(waiter))
         if self.line.guest_queue:
             self.line.guest_queue.sweep()
             self.line.start_ready()
 
-    def info(self, waiter: Waiter, place: int = 0) -> WaiterInfo:
-        """A waiter as callers see it. place: its place in the queue, if that is known already."""
-        return waiter_info(self._state, self.line, waiter, place)
+    def info(self, waiter: Waiter, queue_position: int = 0) -> WaiterInfo:
+        """A waiter as callers see it. queue_position: its place in the queue, if that is known
+        already.
+        """
+        return waiter_info(self._state, self.line, waiter, queue_position)
 
     # -- joining and starting ----------------------------------------------------------------
 
-    async def _join(self, caller: Caller, request: WaitRequest, mark: str) -> Waiter:
+    async def _join(self, caller: Caller, request: WaitRequest, request_id: str) -> Waiter:
         state = self._state
         if (request.create is None) == (request.acquire is None):
             raise InvalidRequest(
@@ -245,7 +249,7 @@ class Waiting:
             priority=request.priority,
             create=request.create,
             acquire=request.acquire,
-            request_id=mark,
+            request_id=request_id,
             acknowledges=request.acknowledges,
             names_given=True,
         )
@@ -266,10 +270,10 @@ class Waiting:
         record = waiter.record
         action = "CreatePartition" if record.create is not None else "Acquire"
         intent = self._audit.intend(waiter.caller, action, waiter.spec.name, record.name)
-        serving = ServingWaiter(waiter)
-        carried_by(serving)  # and not by the request of whoever freed the devices
+        serving_waiter = ServingWaiter(waiter)
+        carried_by(serving_waiter)  # and not by the request of whoever freed the devices
         with intended(intent):
-            await self._carry_out(waiter, serving, claim)
+            await self._carry_out(waiter, serving_waiter, claim)
         if waiter.partition:
             detail = f"lease {waiter.lease}" if waiter.lease else ""
             self._audit.record_event(
@@ -291,14 +295,14 @@ class Waiting:
             )
 
     async def _carry_out(
-        self, waiter: Waiter, serving: ServingWaiter, claim: DeviceClaim | None
+        self, waiter: Waiter, serving_waiter: ServingWaiter, claim: DeviceClaim | None
     ) -> None:
         state, record = self._state, waiter.record
         try:
             if record.create is not None:
-                entry, lease = await self._create(waiter, claim), None
+                partition_entry, lease = await self._create(waiter, claim), None
             else:
-                entry, lease = await self._acquire(waiter, claim)
+                partition_entry, lease = await self._acquire(waiter, claim)
         except (NoCapacity, Held) as error:
             waiter.starting = False
             if waiter.cancelled:
@@ -316,11 +320,13 @@ class Waiting:
             elif not waiter.cancelled:  # it is still written down, and goes on once there is room
                 self.line.add(waiter)
             return
-        assert serving.given is not None  # no partition and no lease without a commit
-        waiter.record = serving.given
-        waiter.give(entry.name, lease.record.id if lease else "", created=waiter.created)
+        assert serving_waiter.given is not None  # no partition and no lease without a commit
+        waiter.record = serving_waiter.given
+        waiter.give(partition_entry.name, lease.record.id if lease else "", created=waiter.created)
         if waiter.waited:
-            state.record_event("Start", entry.name, record.name, f"{waiter.id} had waited for it")
+            state.record_event(
+                "Start", partition_entry.name, record.name, f"{waiter.id} had waited for it"
+            )
         if waiter.cancelled:
             await self._give_back(waiter)
             state.journal.later(Delete(WAITER, waiter.id))
@@ -330,42 +336,42 @@ class Waiting:
     async def _create(self, waiter: Waiter, claim: DeviceClaim | None) -> Entry:
         request = waiter.record.create
         assert request is not None
-        entry = await partitions.begin_create(
+        partition_entry = await partitions.begin_create(
             self._state,
             waiter.caller,
             waiter.checked,
             claim=claim,
             duration=request.duration,
         )
-        await partitions.finish_create(self._state, entry)
+        await partitions.finish_create(self._state, partition_entry)
         waiter.created = True
-        return entry
+        return partition_entry
 
     async def _acquire(self, waiter: Waiter, claim: DeviceClaim | None) -> tuple[Entry, HeldLease]:
         request = waiter.record.acquire
         assert request is not None
-        got = await acquiring.acquire(self._state, waiter.caller, request, claim)
-        waiter.created = got.created
-        return got.entry, got.lease
+        acquired = await acquiring.acquire(self._state, waiter.caller, request, claim)
+        waiter.created = acquired.created
+        return acquired.entry, acquired.lease
 
     # -- leaving -----------------------------------------------------------------------------
 
-    def _find(self, caller: Caller, name: str) -> Waiter:
-        waiter = self._waiters.get(name)
+    def _find(self, caller: Caller, waiter_id: str) -> Waiter:
+        waiter = self._waiters.get(waiter_id)
         if (
             waiter is None
             or waiter.cancelled
             or not self._state.sight.waiter(caller, waiter.record.name)
         ):
-            raise self._nobody(name)
-        check_change(caller, waiter.record.name, f"wait as {name}")
+            raise self._nobody(waiter_id)
+        check_change(caller, waiter.record.name, f"wait as {waiter_id}")
         return waiter
 
-    def _nobody(self, name: str) -> NotFound:
+    def _nobody(self, waiter_id: str) -> NotFound:
         return NotFound(
-            f"nobody waits as {name[:80]}",
+            f"nobody waits as {waiter_id[:80]}",
             operation="wait",
-            would_work=f"join again: who does not ask for {GONE_AFTER:g} s has left the queue",
+            would_work=f"join again: who does not ask for {GONE_AFTER_S:g} s has left the queue",
         )
 
     def _forget(self, waiter: Waiter) -> None:
@@ -375,7 +381,7 @@ class Waiting:
 
     def _forget_refused(self) -> None:
         """Forget waiters that failed and whose clients know it."""
-        for waiter in [waiting for waiting in self._waiters.values() if waiting.refused]:
+        for waiter in [candidate for candidate in self._waiters.values() if candidate.refused]:
             self._forget(waiter)
 
     async def _quietly_leave(self, waiter: Waiter) -> None:
@@ -388,11 +394,11 @@ class Waiting:
         with suppress(PodwrightError):
             if waiter.lease:
                 if (lease := state.leases.get(waiter.lease)) is not None:
-                    claim = LeaseRequest(id=waiter.lease, epoch=lease.record.epoch)
+                    lease_request = LeaseRequest(id=waiter.lease, epoch=lease.record.epoch)
                     with suppress(Fenced):
-                        await ends.release(state, waiter.caller, claim)
+                        await ends.release(state, waiter.caller, lease_request)
                 return
-            entry = await partitions.begin_remove(
+            partition_entry = await partitions.begin_remove(
                 state, waiter.caller, waiter.partition, force=False
             )
-            await partitions.finish_remove(state, waiter.caller, entry, force=True)
+            await partitions.finish_remove(state, waiter.caller, partition_entry, force=True)

@@ -25,8 +25,8 @@ from podwright.controller.state._reservation import DeviceClaim, Goal, Reservati
 from podwright.errors import NoCapacity, PodwrightError
 from podwright.placement import Block
 
-SHAPES: Final = 64  #: tried at one look
-REPLAN: Final = 5.0  #: seconds after which the place kept for a waiter is thought over
+MOST_SHAPES: Final = 64  #: tried at one look
+REPLAN_PERIOD: Final = 5.0  #: seconds after which the place kept for a waiter is thought over
 Key = tuple[Any, ...]
 
 
@@ -34,18 +34,22 @@ class WaitingQueue:
     """Waiters by shape or name. start: serves a waiter, on claimed devices or without any."""
 
     def __init__(
-        self, state: ControllerState, start: Callable[[Waiter, DeviceClaim | None], None]
+        self, state: ControllerState, start_waiter: Callable[[Waiter, DeviceClaim | None], None]
     ) -> None:
         self._state = state
-        self._start = start
+        self._start = start_waiter
         self._shapes: dict[Key, list[Waiter]] = {}
         self._named: dict[str, list[Waiter]] = {}
         self.guest_queue = GuestQueue(state, self._oldest)
         state.freed = self.freed
 
     def __iter__(self) -> Iterator[Waiter]:
-        groups = (*self._shapes.values(), *self._named.values())
-        return iter(sorted((waiter for group in groups for waiter in group), key=_order))
+        waiter_groups = (*self._shapes.values(), *self._named.values())
+        return iter(
+            sorted(
+                (waiter for waiter_group in waiter_groups for waiter in waiter_group), key=_order
+            )
+        )
 
     def __len__(self) -> int:
         return sum(map(len, (*self._shapes.values(), *self._named.values())))
@@ -53,10 +57,10 @@ class WaitingQueue:
     def add(self, waiter: Waiter) -> None:
         """Add a waiter, or return it to its place."""
         if waiter.target:
-            group = self._named.setdefault(waiter.target, [])
+            waiter_group = self._named.setdefault(waiter.target, [])
         else:
-            group = self._shapes.setdefault(_key(waiter), [])
-        bisect.insort(group, waiter, key=_order)
+            waiter_group = self._shapes.setdefault(_key(waiter), [])
+        bisect.insort(waiter_group, waiter, key=_order)
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter that starts or leaves; the devices reserved for it become free."""
@@ -75,15 +79,19 @@ class WaitingQueue:
 
     # -- being told --------------------------------------------------------------------------
 
-    def freed(self, cluster: IndexedCluster | None, blocks: Sequence[Block], name: str) -> None:
-        """Serve waiters after devices became free, a lease on `name` ended or machines changed."""
+    def freed(
+        self, cluster: IndexedCluster | None, blocks: Sequence[Block], partition_name: str
+    ) -> None:
+        """Serve waiters after devices became free, a lease on `partition_name` ended or machines
+        changed.
+        """
         for reservation in self._state.reservations.values():
-            if not blocks and not name:
+            if not blocks and not partition_name:
                 reservation.planned_at = 0.0  # machines or quotas changed: think it over
             if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
                 reservation.absorb()
-        if name in self._named:
-            self._look_at(name)
+        if partition_name in self._named:
+            self._look_at(partition_name)
         if self._shapes or self.guest_queue:
             self.start_ready()
 
@@ -92,55 +100,68 @@ class WaitingQueue:
         schedulers' jobs."""
         self._lift_over_quota()
         self.guest_queue.plan(before_people=True)
-        heads: list[tuple[Order, Key]] = [(g[0].order, key) for key, g in self._shapes.items()]
-        heapq.heapify(heads)
-        tried = 0
-        while heads and tried < SHAPES:
-            tried += 1
-            _, key = heapq.heappop(heads)
-            waiter = self._first(self._shapes[key])
-            if waiter and self._try(waiter) and (group := self._shapes.get(key)):
-                heapq.heappush(heads, (group[0].order, key))
+        shape_heads: list[tuple[Order, Key]] = [
+            (shape_waiters[0].order, shape_key) for shape_key, shape_waiters in self._shapes.items()
+        ]
+        heapq.heapify(shape_heads)
+        tried_count = 0
+        while shape_heads and tried_count < MOST_SHAPES:
+            tried_count += 1
+            _, shape_key = heapq.heappop(shape_heads)
+            waiter = self._first(self._shapes[shape_key])
+            if waiter and self._try(waiter) and (remaining_waiters := self._shapes.get(shape_key)):
+                heapq.heappush(shape_heads, (remaining_waiters[0].order, shape_key))
         self.guest_queue.plan()
 
     def _lift_over_quota(self) -> None:
         """Reserve nothing for those who have reached their quota since they got their place."""
-        reserved = {place.waiter for place in self._state.reservations.values() if not place.guest}
-        if not self._state.quotas or not reserved:
+        reserving_ids = {
+            reservation.waiter
+            for reservation in self._state.reservations.values()
+            if not reservation.guest
+        }
+        if not self._state.quotas or not reserving_ids:
             return
-        for group in self._shapes.values():
-            for waiter in group:
-                if waiter.id in reserved and self._over_quota(waiter):
+        for shape_waiters in self._shapes.values():
+            for waiter in shape_waiters:
+                if waiter.id in reserving_ids and self._over_quota(waiter):
                     self._lift(waiter)
 
     def _oldest(self) -> float | None:
         """Since when the first waiter for devices waits; None: there is none. Those who wait for
         their quota do not count."""
-        firsts = [self._first(group) for group in self._shapes.values()]
-        return min((first.record.since for first in firsts if first is not None), default=None)
+        first_waiters = [self._first(shape_waiters) for shape_waiters in self._shapes.values()]
+        return min(
+            (
+                first_waiter.record.since
+                for first_waiter in first_waiters
+                if first_waiter is not None
+            ),
+            default=None,
+        )
 
-    def _first(self, group: Sequence[Waiter]) -> Waiter | None:
+    def _first(self, shape_waiters: Sequence[Waiter]) -> Waiter | None:
         """The first waiter of a shape that is within its quotas; others block nobody."""
         if not self._state.quotas:
-            return group[0]
-        finished_owners: set[str] = set()
-        for waiter in group:
+            return shape_waiters[0]
+        owners_over_quota: set[str] = set()
+        for waiter in shape_waiters:
             owner = waiter.caller.name
-            if owner not in finished_owners:
+            if owner not in owners_over_quota:
                 if not self._over_quota(waiter):
                     return waiter
-                finished_owners.add(owner)
+                owners_over_quota.add(owner)
         return None
 
-    def _look_at(self, name: str) -> None:
+    def _look_at(self, partition_name: str) -> None:
         """Try the first waiter for a partition, or all of them if the partition was removed."""
-        removed = name not in self._state.partitions
-        group = list(self._named[name])
-        for waiter in group if removed else group[:1]:
+        is_removed = partition_name not in self._state.partitions
+        partition_waiters = list(self._named[partition_name])
+        for waiter in partition_waiters if is_removed else partition_waiters[:1]:
             self.remove(waiter)
-            if removed:
+            if is_removed:
                 waiter.target = ""
-            if removed and waiter.creates:
+            if is_removed and waiter.creates:
                 self.add(waiter)
             else:
                 self._start(waiter, None)
@@ -150,7 +171,12 @@ class WaitingQueue:
     def _try(self, waiter: Waiter) -> bool:
         """Start a waiter if its devices are free. Returns whether it has left the queue."""
         reservation = next(
-            (r for r in self._state.reservations.values() if r.waiter == waiter.id), None
+            (
+                candidate
+                for candidate in self._state.reservations.values()
+                if candidate.waiter == waiter.id
+            ),
+            None,
         )
         try:
             claim = self._place(waiter, reservation)
@@ -188,50 +214,54 @@ class WaitingQueue:
 
     def _over_quota(self, waiter: Waiter) -> bool:
         spec = waiter.spec
-        size = spec.size or len(spec.devices)
+        device_count = spec.size or len(spec.devices)
         try:
-            quotas.check(self._state, waiter.caller.name, spec.allocation, size, waiter.action)
+            quotas.check(
+                self._state, waiter.caller.name, spec.allocation, device_count, waiter.action
+            )
         except NoCapacity:
             return True
         return False
 
-    def _reserve(self, waiter: Waiter, old: Reservation | None) -> Reservation | None:
+    def _reserve(self, waiter: Waiter, old_reservation: Reservation | None) -> Reservation | None:
         """Reserve a place for the first waiter of an allocation that cannot start."""
         state, now = self._state, self._state.now()
-        if old is not None and now - old.planned_at < REPLAN:
-            return old
-        if old is None:
+        if old_reservation is not None and now - old_reservation.planned_at < REPLAN_PERIOD:
+            return old_reservation
+        if old_reservation is None:
             self.guest_queue.plan(before_people=True)
-        best: Goal | None = None
+        best_goal: Goal | None = None
         spec = waiter.spec
         for cluster in state.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
-            for allocation in cluster.allocations:
-                pool = (cluster.layout.name, allocation)
-                other = state.reservations.get(pool)
-                if spec.allocation not in ("", allocation) or (
-                    other is not None
-                    and other.waiter != waiter.id
-                    and (other.guest or other.order < waiter.order)
+            for allocation_name in cluster.allocations:
+                pool = (cluster.layout.name, allocation_name)
+                other_reservation = state.reservations.get(pool)
+                if spec.allocation not in ("", allocation_name) or (
+                    other_reservation is not None
+                    and other_reservation.waiter != waiter.id
+                    and (other_reservation.guest or other_reservation.order < waiter.order)
                 ):
                     continue
-                goal = goal_for(state, cluster, waiter.record.name, spec, allocation)
-                if goal and (best is None or goal.starts_at < best.starts_at):
-                    best = goal
-        if old is not None:
-            if (stays := self._same_place(waiter, old, best)) is not None:
-                old.goal, old.planned_at = stays, now
-                return old
-            state.reservations.pop(old.goal.pool).lift()
-        if best is None:
+                goal = goal_for(state, cluster, waiter.record.name, spec, allocation_name)
+                if goal and (best_goal is None or goal.starts_at < best_goal.starts_at):
+                    best_goal = goal
+        if old_reservation is not None:
+            if (same_goal := self._same_place(waiter, old_reservation, best_goal)) is not None:
+                old_reservation.goal, old_reservation.planned_at = same_goal, now
+                return old_reservation
+            state.reservations.pop(old_reservation.goal.pool).lift()
+        if best_goal is None:
             return None
-        if (other := state.reservations.pop(best.pool, None)) is not None:
-            other.lift()
-        reservation = Reservation(waiter.id, waiter.order, best, now, waiter.record.name)
-        state.reservations[best.pool] = reservation
+        if (other_reservation := state.reservations.pop(best_goal.pool, None)) is not None:
+            other_reservation.lift()
+        reservation = Reservation(waiter.id, waiter.order, best_goal, now, waiter.record.name)
+        state.reservations[best_goal.pool] = reservation
         return reservation
 
-    def _same_place(self, waiter: Waiter, old: Reservation, best: Goal | None) -> Goal | None:
-        """The place of a reservation as it stands now; None if `best` is to take its place.
+    def _same_place(
+        self, waiter: Waiter, old_reservation: Reservation, best_goal: Goal | None
+    ) -> Goal | None:
+        """The place of a reservation as it stands now; None if `best_goal` is to take its place.
 
         The ends of most partitions are estimates: each is expected to last as long again as it has
         so far. Nothing new starts on a reserved place, so the partitions there grow old, and the
@@ -239,12 +269,16 @@ class WaitingQueue:
         only for one that by announced ends is free earlier. A place that is free at once was tried
         before (`_place`).
         """
-        goal = old.goal
-        if best is None or not in_service(self._state, goal):
+        old_goal = old_reservation.goal
+        if best_goal is None or not in_service(self._state, old_goal):
             return None
-        now = goal_at(self._state, goal.cluster, waiter.record.name, goal.allocation, goal.blocks)
-        sooner = best.known and now.known and best.starts_at < now.starts_at
-        return None if sooner else now
+        current_goal = goal_at(
+            self._state, old_goal.cluster, waiter.record.name, old_goal.allocation, old_goal.blocks
+        )
+        is_sooner = (
+            best_goal.known and current_goal.known and best_goal.starts_at < current_goal.starts_at
+        )
+        return None if is_sooner else current_goal
 
 
 def _order(waiter: Waiter) -> Order:
@@ -266,9 +300,9 @@ def _key(waiter: Waiter) -> Key:
     )
 
 
-def _drop(table: dict[Any, list[Waiter]], key: Any, waiter: Waiter) -> None:
-    group = table.get(key, [])
-    if waiter in group:
-        group.remove(waiter)
-        if not group:
-            del table[key]
+def _drop(groups_by_key: dict[Any, list[Waiter]], group_key: Any, waiter: Waiter) -> None:
+    waiter_group = groups_by_key.get(group_key, [])
+    if waiter in waiter_group:
+        waiter_group.remove(waiter)
+        if not waiter_group:
+            del groups_by_key[group_key]

@@ -28,7 +28,7 @@ from podwright.wire import (
 _JOB = "submit a job to it (with Slurm: sbatch --ipus=N), which gets a partition of its own"
 
 
-def kept_out(state: ControllerState, caller: Caller, request: Value) -> Value:
+def restrict_to_open(state: ControllerState, caller: Caller, request: Value) -> Value:
     """The request, kept to the allocations that its caller may create in.
 
     Raises Denied for another's, InvalidRequest where it must be said which one.
@@ -36,29 +36,35 @@ def kept_out(state: ControllerState, caller: Caller, request: Value) -> Value:
     if not any(cluster.closed or cluster.owned for cluster in state.inventory.clusters.values()):
         return request
     if isinstance(request, WaitRequest):
-        inner = request.create or request.acquire
-        if inner is None:
+        inner_request = request.create or request.acquire
+        if inner_request is None:
             return request
-        if isinstance(inner, AcquireRequest):
-            return msgspec.structs.replace(request, acquire=_acquired(state, caller, inner))
-        return msgspec.structs.replace(request, create=kept_out(state, caller, inner))
+        if isinstance(inner_request, AcquireRequest):
+            return msgspec.structs.replace(
+                request, acquire=_restricted_acquire(state, caller, inner_request)
+            )
+        return msgspec.structs.replace(
+            request, create=restrict_to_open(state, caller, inner_request)
+        )
     if isinstance(request, ExplainRequest) and request.for_job:
         return request
     if isinstance(request, ExplainRequest) and request.acquire is not None:
-        return msgspec.structs.replace(request, acquire=_acquired(state, caller, request.acquire))
+        return msgspec.structs.replace(
+            request, acquire=_restricted_acquire(state, caller, request.acquire)
+        )
     if isinstance(request, AcquireRequest):
         if request.create or request.update:
             _check(state, caller, request.spec)
         return request  # which partition it finds is not known yet
     if isinstance(request, CreateRequest | ExplainRequest) and request.spec is not None:
-        return _with_spec(state, caller, request, request.spec)
+        return _with_open_spec(state, caller, request, request.spec)
     return request
 
 
 def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     """What is to be created, with the allocation that its caller may use where it names none.
 
-    Raises as `kept_out`.
+    Raises as `restrict_to_open`.
     """
     clusters = [
         cluster for name, cluster in state.inventory.clusters.items() if spec.cluster in ("", name)
@@ -69,21 +75,22 @@ def open_spec(state: ControllerState, caller: Caller, spec: PartitionSpec) -> Pa
     if spec.allocation:
         return spec
     if caller.role is Role.SCHEDULER:
-        choice = [
+        allocation_names = [
             name
             for cluster in clusters
-            for name, who in cluster.closed.items()
-            if who == caller.name
+            for name, scheduler in cluster.closed.items()
+            if scheduler == caller.name
         ]
     else:
-        choice = _open_allocations(clusters, caller)
-    if len(choice) == 1:
-        return msgspec.structs.replace(spec, allocation=choice[0])
-    if choice:
+        allocation_names = _open_allocations(clusters, caller)
+    if len(allocation_names) == 1:
+        return msgspec.structs.replace(spec, allocation=allocation_names[0])
+    if allocation_names:
         raise InvalidRequest(
-            f"there are the allocations {', '.join(choice[:8])}, and others that are not for all",
+            f"there are the allocations {', '.join(allocation_names[:8])}, and others that are not "
+            "for all",
             operation=_described(spec),
-            would_work=f"say which one, as in --allocation {choice[0]}",
+            would_work=f"say which one, as in --allocation {allocation_names[0]}",
         )
     cluster = next(cluster for cluster in clusters if cluster.closed or cluster.owned)
     if "allocations" in state.sight.private:
@@ -101,7 +108,7 @@ def guard(cluster: IndexedCluster, spec: PartitionSpec, placement: Placement) ->
         raise _denied(spec, cluster, placement.allocation)
 
 
-def lends(caller: Caller, entry: Entry) -> bool:
+def may_lend(caller: Caller, entry: Entry) -> bool:
     """Whether a scheduler may lease a partition to others: it made it, or it is among its own."""
     if caller.role is not Role.SCHEDULER:
         return False
@@ -110,13 +117,13 @@ def lends(caller: Caller, entry: Entry) -> bool:
     return closed_to_caller or record.creator == caller.name
 
 
-def _acquired(state: ControllerState, caller: Caller, request: AcquireRequest) -> Value:
+def _restricted_acquire(state: ControllerState, caller: Caller, request: AcquireRequest) -> Value:
     """For one that is placed before it is carried out: kept to where it would create."""
-    allowed = kept_out(state, caller, request)
+    allowed_request = restrict_to_open(state, caller, request)
     return (
-        _with_spec(state, caller, allowed, request.spec)
+        _with_open_spec(state, caller, allowed_request, request.spec)
         if _will_create(state, caller, request)
-        else allowed
+        else allowed_request
     )
 
 
@@ -128,7 +135,7 @@ def _will_create(state: ControllerState, caller: Caller, request: AcquireRequest
     return not any(record.owner == caller.name for record in state.partitions.records())
 
 
-def _with_spec(
+def _with_open_spec(
     state: ControllerState, caller: Caller, request: Value, spec: PartitionSpec
 ) -> Value:
     return msgspec.structs.replace(request, spec=open_spec(state, caller, spec))
@@ -137,25 +144,26 @@ def _with_spec(
 def _check(state: ControllerState, caller: Caller, spec: PartitionSpec) -> None:
     if caller.role is Role.ADMINISTRATOR:
         return
-    for name, cluster in state.inventory.clusters.items():
-        if spec.cluster not in ("", name):
+    for cluster_name, cluster in state.inventory.clusters.items():
+        if spec.cluster not in ("", cluster_name):
             continue
-        if who := cluster.closed.get(spec.allocation):
-            may = caller.role is Role.SCHEDULER and caller.name == who
+        if scheduler := cluster.closed.get(spec.allocation):
+            is_allowed = caller.role is Role.SCHEDULER and caller.name == scheduler
         else:
             owner = cluster.owned.get(spec.allocation)
-            may = owner is None or may_change(caller, owner)
-        if not may:
+            is_allowed = owner is None or may_change(caller, owner)
+        if not is_allowed:
             raise _denied(spec, cluster, spec.allocation, _open_allocations([cluster], caller))
 
 
 def _open_allocations(clusters: list[IndexedCluster], caller: Caller) -> list[str]:
     """The allocations that are open to the caller."""
     return [
-        name
+        allocation_name
         for cluster in clusters
-        for name in cluster.allocations
-        if name not in cluster.closed and cluster.owned.get(name, caller.name) == caller.name
+        for allocation_name in cluster.allocations
+        if allocation_name not in cluster.closed
+        and cluster.owned.get(allocation_name, caller.name) == caller.name
     ]
 
 
@@ -167,12 +175,12 @@ def _denied(
 ) -> Denied:
     """The error that names the owner of an allocation, or of one in the way if none was named."""
     scheduler, owner = cluster.closed.get(allocation, ""), cluster.owned.get(allocation, "")
-    where = f"allocation {spec.allocation}" if spec.allocation else "every allocation"
-    problem = f"{where} is kept for the jobs of {scheduler}"
+    allocation_text = f"allocation {spec.allocation}" if spec.allocation else "every allocation"
+    problem = f"{allocation_text} is kept for the jobs of {scheduler}"
     if owner:
-        problem = f"{where} is a job's, {allocation} one of {owner}'s"
+        problem = f"{allocation_text} is a job's, {allocation} one of {owner}'s"
         if spec.allocation:
-            problem = f"{where} is {owner}'s, for a job"
+            problem = f"{allocation_text} is {owner}'s, for a job"
     return Denied(
         problem,
         operation=_described(spec),

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 SHOWN: Final = 5  #: partitions that a refusal names, the largest first
 
 
-def _who(waiter: str) -> str:
+def _who(waiter_name: str) -> str:
     """A waiter of the server's own queue by its id, or a scheduler's job as it is named."""
-    return waiter if " of " in waiter else f"waiter {waiter}"
+    return waiter_name if " of " in waiter_name else f"waiter {waiter_name}"
 
 
 def in_the_way(
@@ -41,135 +41,164 @@ def in_the_way(
     owner: str,
 ) -> dict[str, Any]:
     """What stands in the way of `owner`'s request, and the nearest that would start at once."""
-    obstructing = [
+    obstructing_entries = [
         entry
         for entry in state.partitions.values()
         if (record := entry.record) is not None
         and record.cluster == cluster.layout.name
         and spec.allocation in ("", record.allocation)
     ]
-    obstructing.sort(key=lambda entry: (-entry.known.size, entry.name))
-    named = [entry for entry in obstructing if state.sight.partition_to(owner, entry.known)][:SHOWN]
-    own = [m for m in cluster.machines() if _is_in(cluster, m, spec.allocation)]
-    reserved = [
+    obstructing_entries.sort(key=lambda entry: (-entry.known.size, entry.name))
+    named_entries = [
+        entry for entry in obstructing_entries if state.sight.partition_to(owner, entry.known)
+    ][:SHOWN]
+    allocation_machines = [
+        machine for machine in cluster.machines() if _is_in(cluster, machine, spec.allocation)
+    ]
+    reservations = [
         reservation
         for (cluster_name, allocation), reservation in state.reservations.items()
         if cluster_name == cluster.layout.name and spec.allocation in ("", allocation)
     ]
-    size = spec.size or len(spec.devices)
-    near = nearest(state, spec, refusal.largest)
+    requested_size = spec.size or len(spec.devices)
+    nearest_spec = nearest(state, spec, refusal.largest)
     return {
         "cluster": cluster.layout.name,
         "free": refusal.free,
         "largest": refusal.largest,
-        "fragmented": refusal.free >= size,
-        "partitions": [_standing(state, entry) for entry in named],
-        "more_partitions": len(obstructing) - len(named),
-        "down": [m for m in own if m in state.down],
-        "drained": [m for m in own if m in cluster.drained and m not in state.down],
+        "fragmented": refusal.free >= requested_size,
+        "partitions": [_standing(state, entry) for entry in named_entries],
+        "more_partitions": len(obstructing_entries) - len(named_entries),
+        "down": [machine for machine in allocation_machines if machine in state.down],
+        "drained": [
+            machine
+            for machine in allocation_machines
+            if machine in cluster.drained and machine not in state.down
+        ],
         "kept_for": sorted(
             reservation.waiter
-            for reservation in reserved
+            for reservation in reservations
             if state.sight.waiter_to(owner, reservation.owner)
         ),
         "kept_for_others": sum(
-            not state.sight.waiter_to(owner, reservation.owner) for reservation in reserved
+            not state.sight.waiter_to(owner, reservation.owner) for reservation in reservations
         ),
-        "nearest": msgspec.to_builtins(near) if near else None,
+        "nearest": msgspec.to_builtins(nearest_spec) if nearest_spec else None,
     }
 
 
-def nearest(state: ControllerState, spec: PartitionSpec, largest: int) -> PartitionSpec | None:
+def nearest(state: ControllerState, spec: PartitionSpec, largest_size: int) -> PartitionSpec | None:
     """The request nearest to this one that would start now: the same size first."""
-    for other in _variants(spec, largest):
+    for alternative_spec in _alternative_specs(spec, largest_size):
         for cluster in state.inventory.clusters.values():
             if (
-                other.cluster in ("", cluster.layout.name)
-                and (not other.allocation or other.allocation in cluster.allocations)
-                and isinstance(cluster.index.plan(to_request(other, cluster.layout)), Placement)
+                alternative_spec.cluster in ("", cluster.layout.name)
+                and (
+                    not alternative_spec.allocation
+                    or alternative_spec.allocation in cluster.allocations
+                )
+                and isinstance(
+                    cluster.index.plan(to_request(alternative_spec, cluster.layout)), Placement
+                )
             ):
-                return other
+                return alternative_spec
     return None
 
 
-def _variants(spec: PartitionSpec, largest: int) -> Iterator[PartitionSpec]:
+def _alternative_specs(spec: PartitionSpec, largest_size: int) -> Iterator[PartitionSpec]:
     def changed(**changes: Any) -> PartitionSpec:
         return msgspec.structs.replace(spec, **changes)
 
-    size = spec.size or len(spec.devices)
+    requested_size = spec.size or len(spec.devices)
     if spec.devices:
-        yield changed(devices=[], size=size)
+        yield changed(devices=[], size=requested_size)
     if spec.num_ilds:
-        yield changed(devices=[], size=size, num_ilds=0)
+        yield changed(devices=[], size=requested_size, num_ilds=0)
     if not spec.num_ilds and spec.num_gcds != 1 and not spec.reconfigurable:
-        for domains in (2, 4):  # the same in parts, where the whole is not free
-            yield changed(devices=[], size=size, num_ilds=domains)
+        for domain_count in (2, 4):  # the same in parts, where the whole is not free
+            yield changed(devices=[], size=requested_size, num_ilds=domain_count)
     if spec.allocation or spec.cluster:
-        yield changed(devices=[], size=size, allocation="", cluster="")
-    if 0 < largest < size:
-        fits = max(1, min(spec.num_gcds, largest)) if spec.num_gcds else 0
-        yield changed(devices=[], size=largest, num_gcds=fits, num_replicas=0, num_ilds=0)
-        yield changed(devices=[], size=largest, num_gcds=0, num_replicas=0, num_ilds=0)
+        yield changed(devices=[], size=requested_size, allocation="", cluster="")
+    if 0 < largest_size < requested_size:
+        gcd_count = max(1, min(spec.num_gcds, largest_size)) if spec.num_gcds else 0
+        yield changed(devices=[], size=largest_size, num_gcds=gcd_count, num_replicas=0, num_ilds=0)
+        yield changed(devices=[], size=largest_size, num_gcds=0, num_replicas=0, num_ilds=0)
 
 
-def in_words(spec: PartitionSpec, near: Mapping[str, Any] | None) -> str:
+def in_words(spec: PartitionSpec, nearest_data: Mapping[str, Any] | None) -> str:
     """What would work now, as a phrase for an error."""
-    if near is None:
+    if nearest_data is None:
         return "remove a partition, or wait in the queue (vipu create partition … --wait)"
-    suggestion = msgspec.convert(near, PartitionSpec)
-    words = f"a size of {suggestion.size}"
-    size = spec.size or len(spec.devices)
-    if suggestion.size == size and suggestion.num_ilds not in (0, spec.num_ilds):
-        words += f" over {suggestion.num_ilds} link domains"
-    elif suggestion.size == size and spec.devices:
-        words += " on other devices"
-    elif suggestion.size == size and (spec.allocation or spec.cluster):
-        words += " elsewhere, without the allocation and the cluster,"
-    return f"{words} would start now; or wait in the queue (vipu create partition … --wait)"
+    suggestion = msgspec.convert(nearest_data, PartitionSpec)
+    suggestion_text = f"a size of {suggestion.size}"
+    requested_size = spec.size or len(spec.devices)
+    if suggestion.size == requested_size and suggestion.num_ilds not in (0, spec.num_ilds):
+        suggestion_text += f" over {suggestion.num_ilds} link domains"
+    elif suggestion.size == requested_size and spec.devices:
+        suggestion_text += " on other devices"
+    elif suggestion.size == requested_size and (spec.allocation or spec.cluster):
+        suggestion_text += " elsewhere, without the allocation and the cluster,"
+    return (
+        f"{suggestion_text} would start now; or wait in the queue (vipu create partition … --wait)"
+    )
 
 
 def of_error(action: str, error: PodwrightError) -> Explanation:
     """The explanation of a refusal."""
-    data = error.data
-    near = data.get("nearest")
+    error_data = error.data
+    nearest_data = error_data.get("nearest")
     return Explanation(
         asked=action,
         problem=error.problem,
         would_work=error.would_work,
-        lines=lines_of(data),
-        free=data.get("free", 0),
-        largest=data.get("largest", 0),
-        fragmented=data.get("fragmented", False),
-        partitions=[msgspec.convert(p, Standing) for p in data.get("partitions", ())],
-        down=data.get("down", []),
-        drained=data.get("drained", []),
-        kept_for=data.get("kept_for", []),
-        nearest=msgspec.convert(near, PartitionSpec) if isinstance(near, dict) else None,
+        lines=lines_of(error_data),
+        free=error_data.get("free", 0),
+        largest=error_data.get("largest", 0),
+        fragmented=error_data.get("fragmented", False),
+        partitions=[
+            msgspec.convert(partition_data, Standing)
+            for partition_data in error_data.get("partitions", ())
+        ],
+        down=error_data.get("down", []),
+        drained=error_data.get("drained", []),
+        kept_for=error_data.get("kept_for", []),
+        nearest=msgspec.convert(nearest_data, PartitionSpec)
+        if isinstance(nearest_data, dict)
+        else None,
     )
 
 
-def lines_of(data: Mapping[str, Any]) -> list[str]:
+def lines_of(error_data: Mapping[str, Any]) -> list[str]:
     """The obstacles of a request, one sentence each."""
-    lines = []
-    if data.get("fragmented"):
-        free, largest = data["free"], data["largest"]
-        lines.append(f"{free} are free, but scattered: the largest block is of {largest}")
-    for raw in data.get("partitions", ()):
-        p = msgspec.convert(raw, Standing)
-        holders = f", held by {' and '.join(p.holders)}" if p.holders else ""
-        ends_in = f", said to end in {p.ends_in:.0f} s" if p.ends_in else ""
-        lines.append(f"partition {p.partition} of {p.owner} has {p.size}{holders}{ends_in}")
-    if more := data.get("more_partitions"):
-        lines.append(f"{more} other partitions have some, too")
-    for key, words in (
+    sentences = []
+    if error_data.get("fragmented"):
+        free_devices, largest_block = error_data["free"], error_data["largest"]
+        sentences.append(
+            f"{free_devices} are free, but scattered: the largest block is of {largest_block}"
+        )
+    for partition_data in error_data.get("partitions", ()):
+        standing = msgspec.convert(partition_data, Standing)
+        holders = f", held by {' and '.join(standing.holders)}" if standing.holders else ""
+        end_text = f", said to end in {standing.ends_in:.0f} s" if standing.ends_in else ""
+        sentences.append(
+            f"partition {standing.partition} of {standing.owner} has "
+            f"{standing.size}{holders}{end_text}"
+        )
+    if more_partitions := error_data.get("more_partitions"):
+        sentences.append(f"{more_partitions} other partitions have some, too")
+    for machine_state, state_text in (
         ("down", "does not answer"),
         ("drained", "is drained"),
     ):
-        lines += [f"machine {machine} {words}" for machine in data.get(key, ())]
-    lines += [f"devices are kept for {_who(waiter)}" for waiter in data.get("kept_for", ())]
-    if hidden_waiters := data.get("kept_for_others"):
-        lines.append(f"devices are kept for {other_waiters(hidden_waiters)}")
-    return lines
+        sentences += [
+            f"machine {machine} {state_text}" for machine in error_data.get(machine_state, ())
+        ]
+    sentences += [
+        f"devices are kept for {_who(waiter)}" for waiter in error_data.get("kept_for", ())
+    ]
+    if hidden_waiters := error_data.get("kept_for_others"):
+        sentences.append(f"devices are kept for {other_waiters(hidden_waiters)}")
+    return sentences
 
 
 def other_waiters(count: int) -> str:
@@ -180,62 +209,72 @@ def other_waiters(count: int) -> str:
 def of_partition(state: ControllerState, entry: Entry, caller: Caller) -> Explanation:
     """How a partition stands: who holds it, who waits for it, and what is wrong with it."""
     record = entry.known
-    lines = [f"it is {record.ready.value}, and {record.operation.value}"]
-    lines += list(record.errors)
+    sentences = [f"it is {record.ready.value}, and {record.operation.value}"]
+    sentences += list(record.errors)
     for lease in entry.leases.values():
         lease_record = lease.record
-        part = (
+        held_part = (
             "all of it"
             if lease_record.count == record.size
             else f"{lease_record.count} of its {record.size} devices"
         )
-        remaining = max(0.0, lease.expires - state.now())
-        lines.append(
-            f"lease {lease_record.id}: {lease_record.holder or lease_record.owner} holds {part}, "
-            f"renewed for {remaining:.0f} s"
+        remaining_seconds = max(0.0, lease.expires - state.now())
+        sentences.append(
+            f"lease {lease_record.id}: {lease_record.holder or lease_record.owner} holds "
+            f"{held_part}, "
+            f"renewed for {remaining_seconds:.0f} s"
         )
         if lease_record.id in state.moves:
-            lines.append(
+            sentences.append(
                 f"it is asked to move within {max(0.0, lease.move_until - state.now()):.0f} s"
             )
         elif lease.move_seconds and record.movable:
-            lines.append(f"it can be moved, and loses {lease.move_seconds:g} s by that")
+            sentences.append(f"it can be moved, and loses {lease.move_seconds:g} s by that")
     for fence in entry.fences.values():
-        lines.append(fence_in_words(state, entry, fence))
-        lines.append(
+        sentences.append(fence_in_words(state, entry, fence))
+        sentences.append(
             "its devices are nobody's until then; where nothing of it runs any more, an "
             f"administrator may say so: vipu remove lease {fence.id} --force"
         )
-    end, known = end_of(record, state.now())
-    if known:
-        lines.append(f"its creator said that it ends in {end - state.now():.0f} s")
+    end_time, end_is_announced = end_of(record, state.now())
+    if end_is_announced:
+        sentences.append(f"its creator said that it ends in {end_time - state.now():.0f} s")
     for reservation in state.reservations.values():
         if entry.name in reservation.goal.partitions:
-            seen = state.sight.waiter(caller, reservation.owner)
-            lines.append(f"{_who(reservation.waiter) if seen else 'another'} waits for its devices")
+            waiter_is_visible = state.sight.waiter(caller, reservation.owner)
+            sentences.append(
+                f"{_who(reservation.waiter) if waiter_is_visible else 'another'} waits for its "
+                "devices"
+            )
     if entry.cluster is not None:
         machines = list(entry.parts())
-        lines += [f"machine {m} does not answer" for m in machines if m in state.down]
-        lines += [f"machine {m} is drained" for m in machines if m in entry.cluster.drained]
+        sentences += [
+            f"machine {machine} does not answer" for machine in machines if machine in state.down
+        ]
+        sentences += [
+            f"machine {machine} is drained"
+            for machine in machines
+            if machine in entry.cluster.drained
+        ]
     in_use = bool(entry.leases or entry.fences)
-    silent = entry.cluster is None or not state.down.isdisjoint(entry.machines)
-    free = not in_use and record.ready is ReadyState.ACTIVE and not silent
-    if free:
-        lines.append("nobody holds it: a launch can have it at once")
+    machine_is_silent = entry.cluster is None or not state.down.isdisjoint(entry.machines)
+    starts_now = not in_use and record.ready is ReadyState.ACTIVE and not machine_is_silent
+    if starts_now:
+        sentences.append("nobody holds it: a launch can have it at once")
     elif not in_use:
-        lines.append("nobody holds it, and no launch can have it as it is")
-    return Explanation(asked=f"partition {entry.name}", lines=lines, starts_now=free)
+        sentences.append("nobody holds it, and no launch can have it as it is")
+    return Explanation(asked=f"partition {entry.name}", lines=sentences, starts_now=starts_now)
 
 
 def _standing(state: ControllerState, entry: Entry) -> dict[str, Any]:
     record: PartitionRecord = entry.known
-    end, known = end_of(record, state.now())
+    end_time, end_is_announced = end_of(record, state.now())
     return {
         "partition": record.name,
         "owner": record.owner,
         "size": record.size,
         "holders": [lease.record.holder or lease.record.owner for lease in entry.leases.values()],
-        "ends_in": round(end - state.now(), 1) if known else 0.0,
+        "ends_in": round(end_time - state.now(), 1) if end_is_announced else 0.0,
     }
 
 

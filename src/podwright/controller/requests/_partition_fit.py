@@ -19,20 +19,22 @@ class Difference(NamedTuple):
 
 
 def differences(
-    record: PartitionRecord, spec: PartitionSpec, launch: Sequence[str] = ()
+    record: PartitionRecord, spec: PartitionSpec, launch_hosts: Sequence[str] = ()
 ) -> list[Difference]:
     """The properties that do not fit; empty if the partition fits.
 
-    Zero or empty in the spec means that anything will do; what the partition's creator left open
-    is made to fit (`_gcd_division`). Of a reconfigurable partition a
-    subset is enough, but it is one GCD in one link domain. launch: the hosts of the launch that
-    wants it, in order. A pool's devices must be attached to these.
+    Zero or empty in the spec means that anything will do; what the partition's creator left open is
+    made to fit (`_gcd_division`). Of a reconfigurable partition a subset is enough, but it is one
+    GCD in one link domain. launch_hosts: the hosts of the launch that wants it, in order. A pool's
+    devices must be attached to these.
     """
-    out: list[Difference] = []
+    found_differences: list[Difference] = []
 
-    def differ(name: str, actual: object, wanted: object) -> None:
-        if actual != wanted:
-            out.append(Difference(name, str(actual), str(wanted)))
+    def differ(property_name: str, actual_value: object, wanted_value: object) -> None:
+        if actual_value != wanted_value:
+            found_differences.append(
+                Difference(property_name, str(actual_value), str(wanted_value))
+            )
 
     size = spec.size or len(spec.devices)
     if record.reconfigurable:
@@ -57,14 +59,17 @@ def differences(
         differ("cluster", record.cluster, spec.cluster)
     if spec.allocation:
         differ("allocation", record.allocation, spec.allocation)
-    hosts = spec.hosts or launch
+    hosts = spec.hosts or launch_hosts
     if hosts and record.hosts and [*map(short_name, hosts)] != [*map(short_name, record.hosts)]:
         differ("hosts", " ".join(record.hosts), " ".join(hosts))
     elif spec.hosts and not record.hosts:
         differ("hosts", "none", " ".join(spec.hosts))
-    return out
+    return found_differences
 
 
 def in_words(mismatches: list[Difference]) -> str:
     """The differences as one phrase."""
-    return ", ".join(f"{d.property} {d.has} instead of {d.wanted}" for d in mismatches)
+    return ", ".join(
+        f"{mismatch.property} {mismatch.has} instead of {mismatch.wanted}"
+        for mismatch in mismatches
+    )

@@ -10,12 +10,12 @@ from podwright.wire import PartitionSpec
 
 
 def hosts_of(
-    spec: PartitionSpec, launch: Sequence[str], cluster: Cluster, action: str
+    spec: PartitionSpec, launch_hosts: Sequence[str], cluster: Cluster, action: str
 ) -> tuple[str, ...]:
     """Return the hosts that a request names for devices of this cluster.
 
-    launch: where the instances of the launch will run that requests it. It counts if the request
-    itself names no host. The result is empty for a cluster that is not a pool.
+    launch_hosts: where the instances of the launch will run that requests it. It counts if the
+    request itself names no host. The result is empty for a cluster that is not a pool.
 
     Raises InvalidRequest for hosts where devices have a home, and for a pool without hosts, since
     the server does not choose the host.
@@ -28,7 +28,7 @@ def hosts_of(
                 would_work="leave out the hosts, or name a cluster that is a pool",
             )
         return ()
-    hosts, size = tuple(spec.hosts or launch), spec.size or len(spec.devices)
+    hosts, device_count = tuple(spec.hosts or launch_hosts), spec.size or len(spec.devices)
     if not hosts:
         raise InvalidRequest(
             f"cluster {cluster.name} is a pool, and no host is named that its devices are for",
@@ -39,9 +39,9 @@ def hosts_of(
         raise InvalidRequest(
             "a host is named twice", operation=action, would_work="name each host once"
         )
-    if size % len(hosts):
+    if device_count % len(hosts):
         raise InvalidRequest(
-            f"{size} devices do not divide evenly over {len(hosts)} hosts",
+            f"{device_count} devices do not divide evenly over {len(hosts)} hosts",
             operation=action,
             would_work=f"use a multiple of {len(hosts)} devices",
         )
@@ -55,22 +55,22 @@ def hosts_of(
 
 
 def known_hosts(
-    hosts: Sequence[str], known: Sequence[str], cluster: str, action: str
+    hosts: Sequence[str], fabric_hosts: Sequence[str], cluster: str, action: str
 ) -> tuple[str, ...]:
     """Return these hosts by the names that the fabric has for them.
 
     Raises InvalidRequest for a host to which the fabric attaches nothing.
     """
-    names = {short_name(name): name for name in known}
-    if missing := [host for host in hosts if short_name(host) not in names]:
+    fabric_names = {short_name(fabric_host): fabric_host for fabric_host in fabric_hosts}
+    if missing_hosts := [host for host in hosts if short_name(host) not in fabric_names]:
         raise InvalidRequest(
-            f"nothing attaches devices of cluster {cluster} to host {missing[0][:80]}",
+            f"nothing attaches devices of cluster {cluster} to host {missing_hosts[0][:80]}",
             operation=action,
-            would_work=f"choose one of {', '.join(known)}"
-            if known
+            would_work=f"choose one of {', '.join(fabric_hosts)}"
+            if fabric_hosts
             else "give the cluster a fabric whose inventory names hosts, under [hosts]",
         )
-    return tuple(names[short_name(host)] for host in hosts)
+    return tuple(fabric_names[short_name(host)] for host in hosts)
 
 
 def short_name(host: str) -> str:

@@ -28,39 +28,43 @@ QUOTA: Final = "quota"
 
 def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRecord]:
     """The quotas that are written down."""
-    quotas = [decode(QuotaRecord, body) for (kind, _), body in records.items() if kind == QUOTA]
+    quotas = [
+        decode(QuotaRecord, record_bytes)
+        for (record_kind, _), record_bytes in records.items()
+        if record_kind == QUOTA
+    ]
     return {quota.key: quota for quota in quotas}
 
 
-async def put(state: ControllerState, info: QuotaInfo) -> QuotaInfo:
+async def put(state: ControllerState, quota_info: QuotaInfo) -> QuotaInfo:
     """Set a quota; without any limit it is gone. Raises InvalidRequest."""
     action = "set quota"
-    if not (info.user or info.allocation):
+    if not (quota_info.user or quota_info.allocation):
         raise InvalidRequest(
             "the request does not say whose quota it sets",
             operation=action,
             would_work="name a user, an allocation, or both",
         )
-    if info.devices < NO_LIMIT or info.partitions < NO_LIMIT:
+    if quota_info.devices < NO_LIMIT or quota_info.partitions < NO_LIMIT:
         raise InvalidRequest(
             "a limit is a number from 0 on",
             operation=action,
             would_work="leave out what has no limit",
         )
-    if info.allocation:
-        state.inventory.candidates("", info.allocation, action)
+    if quota_info.allocation:
+        state.inventory.candidates("", quota_info.allocation, action)
     quota = QuotaRecord(
-        user=info.user,
-        allocation=info.allocation,
-        devices=info.devices,
-        partitions=info.partitions,
+        user=quota_info.user,
+        allocation=quota_info.allocation,
+        devices=quota_info.devices,
+        partitions=quota_info.partitions,
     )
-    key = f"{quota.user}/{quota.allocation}"
+    quota_key = f"{quota.user}/{quota.allocation}"
     unlimited = quota.devices == quota.partitions == NO_LIMIT
-    change: Change = (
-        Delete(QUOTA, key) if unlimited else Put(QUOTA, key, msgspec.json.encode(quota))
+    store_change: Change = (
+        Delete(QUOTA, quota_key) if unlimited else Put(QUOTA, quota_key, msgspec.json.encode(quota))
     )
-    await state.journal.commit([change])
+    await state.journal.commit([store_change])
     if unlimited:
         state.quotas.pop(quota.key, None)
     else:
@@ -81,28 +85,29 @@ def check(
     """Raises NoCapacity for a partition that would go beyond a quota. instead_of: what goes."""
     if not state.quotas:
         return
-    for key in ((owner, ""), ("", allocation), (owner, allocation)):
-        quota = state.quotas.get(key)
+    for quota_key in ((owner, ""), ("", allocation), (owner, allocation)):
+        quota = state.quotas.get(quota_key)
         if quota is None:
             continue
-        devices, partitions = _used(state, quota, instead_of)
-        for limited, used, more, limit in (
-            ("devices", devices, size, quota.devices),
-            ("partitions", partitions, 1, quota.partitions),
+        used_devices, used_partitions = _used(state, quota, instead_of)
+        for limited_noun, used_count, added_count, limit in (
+            ("devices", used_devices, size, quota.devices),
+            ("partitions", used_partitions, 1, quota.partitions),
         ):
-            if limit != NO_LIMIT and used + more > limit:
-                left = max(0, limit - used)
+            if limit != NO_LIMIT and used_count + added_count > limit:
+                remaining_count = max(0, limit - used_count)
                 raise NoCapacity(
-                    f"{_whose(quota)} may have {limit} {limited}, and has {used}",
+                    f"{_quota_subject(quota)} may have {limit} {limited_noun}, and has "
+                    f"{used_count}",
                     operation=action,
-                    would_work=f"ask for {left} or fewer, or remove a partition first"
-                    if left and limited == "devices"
+                    would_work=f"ask for {remaining_count} or fewer, or remove a partition first"
+                    if remaining_count and limited_noun == "devices"
                     else "remove a partition first, or ask an administrator for a larger quota",
-                    quota=limited,
+                    quota=limited_noun,
                     user=quota.user,
                     allocation=quota.allocation,
                     limit=limit,
-                    used=used,
+                    used=used_count,
                 )
 
 
@@ -117,45 +122,51 @@ def admit(
 ) -> Admission:
     """Let somebody take devices, which count from here on. Raises NoCapacity, as `check` does."""
     check(state, owner, allocation, size, action, instead_of=instead_of)
-    admitted = Admission(owner, allocation, size, instead_of.name if instead_of else "")
-    state.admitted.add(admitted)
-    return admitted
+    admission = Admission(owner, allocation, size, instead_of.name if instead_of else "")
+    state.admitted.add(admission)
+    return admission
 
 
 def show(state: ControllerState, quota: QuotaRecord) -> QuotaInfo:
     """A quota and what is used of it."""
-    devices, partitions = _used(state, quota, None)
+    used_devices, used_partitions = _used(state, quota, None)
     return QuotaInfo(
         user=quota.user,
         allocation=quota.allocation,
         devices=quota.devices,
         partitions=quota.partitions,
-        used_devices=devices,
-        used_partitions=partitions,
+        used_devices=used_devices,
+        used_partitions=used_partitions,
     )
 
 
 def _used(
-    state: ControllerState, quota: QuotaRecord, without: PartitionRecord | None
+    state: ControllerState, quota: QuotaRecord, replaced_record: PartitionRecord | None
 ) -> tuple[int, int]:
     """Devices and partitions, of what is recorded and what is admitted."""
 
     def counts(record: PartitionRecord | Admission) -> bool:
         return quota.user in ("", record.owner) and quota.allocation in ("", record.allocation)
 
-    sizes = {record.name: record.size for record in state.partitions.records() if counts(record)}
-    fresh: list[int] = []
+    sizes_by_partition = {
+        record.name: record.size for record in state.partitions.records() if counts(record)
+    }
+    new_sizes: list[int] = []
     for admission in filter(counts, state.admitted):
         if admission.instead_of:
-            sizes[admission.instead_of] = max(sizes.get(admission.instead_of, 0), admission.size)
+            sizes_by_partition[admission.instead_of] = max(
+                sizes_by_partition.get(admission.instead_of, 0), admission.size
+            )
         else:
-            fresh.append(admission.size)
-    if without is not None:
-        sizes.pop(without.name, None)
-    return sum(sizes.values()) + sum(fresh), len(sizes) + len(fresh)
+            new_sizes.append(admission.size)
+    if replaced_record is not None:
+        sizes_by_partition.pop(replaced_record.name, None)
+    return sum(sizes_by_partition.values()) + sum(new_sizes), len(sizes_by_partition) + len(
+        new_sizes
+    )
 
 
-def _whose(quota: QuotaRecord) -> str:
+def _quota_subject(quota: QuotaRecord) -> str:
     if quota.user and quota.allocation:
         return f"user {quota.user} in allocation {quota.allocation}"
     return f"user {quota.user}" if quota.user else f"allocation {quota.allocation}"

@@ -16,7 +16,7 @@ from podwright.placement import Refusal
 from podwright.wire import PartitionSpec
 
 
-def no_place(
+def no_placement_error(
     refusal: Refusal,
     cluster: IndexedCluster,
     spec: PartitionSpec,
@@ -27,41 +27,52 @@ def no_place(
 
     obstacles: returns what stands in the way. It is called only if the request may fit later.
     """
-    data: dict[str, Any] = {
+    error_data: dict[str, Any] = {
         "free": refusal.free,
         "largest": refusal.largest,
         "cluster": cluster.layout.name,
     }
     if refusal.never:
-        sizes = list(refusal.nearest_sizes)
-        if sizes:
-            would_work = "use a size of " + " or ".join(str(s) for s in sizes)
+        nearest_sizes = list(refusal.nearest_sizes)
+        if nearest_sizes:
+            would_work = "use a size of " + " or ".join(str(size) for size in nearest_sizes)
         elif refusal.largest:
             would_work = f"use a size of {refusal.largest} or less"
         else:
             would_work = "ask for another size or shape, or another allocation"
         return InvalidRequest(
-            refusal.rule, operation=action, would_work=would_work, **data, nearest=sizes
+            refusal.rule,
+            operation=action,
+            would_work=would_work,
+            **error_data,
+            nearest=nearest_sizes,
         )
-    place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {cluster.layout.name}"
-    data = obstacles()
-    problem = f"{refusal.rule} ({place} has {_size(cluster, spec)}, {refusal.free} of them free)"
-    if standing := data["partitions"]:
+    place_text = (
+        f"allocation {spec.allocation}" if spec.allocation else f"cluster {cluster.layout.name}"
+    )
+    error_data = obstacles()
+    problem = (
+        f"{refusal.rule} ({place_text} has {_size(cluster, spec)}, {refusal.free} of them free)"
+    )
+    if standing_partitions := error_data["partitions"]:
         problem += "; in the way: " + ", ".join(
-            f"{p['partition']} ({p['owner']}, {p['size']})" for p in standing
+            f"{partition_data['partition']} ({partition_data['owner']}, {partition_data['size']})"
+            for partition_data in standing_partitions
         )
-        if data["more_partitions"]:
-            problem += f" and {data['more_partitions']} more"
-    for key, words in (
+        if error_data["more_partitions"]:
+            problem += f" and {error_data['more_partitions']} more"
+    for data_key, state_text in (
         ("down", "not in service"),
         ("drained", "drained"),
         ("kept_for", "kept for those who wait"),
     ):
-        if data[key]:
-            problem += f"; {words}: {', '.join(data[key][:SHOWN])}"
-    if hidden_waiters := data["kept_for_others"]:
+        if error_data[data_key]:
+            problem += f"; {state_text}: {', '.join(error_data[data_key][:SHOWN])}"
+    if hidden_waiters := error_data["kept_for_others"]:
         problem += f"; kept for {other_waiters(hidden_waiters)}"
-    return NoCapacity(problem, operation=action, would_work=in_words(spec, data["nearest"]), **data)
+    return NoCapacity(
+        problem, operation=action, would_work=in_words(spec, error_data["nearest"]), **error_data
+    )
 
 
 def _size(cluster: IndexedCluster, spec: PartitionSpec) -> int:
@@ -72,13 +83,13 @@ def held_by_others(
     record: PartitionRecord, leases: Sequence[HeldLease], action: str, would_work: str
 ) -> Held:
     """The error for a partition that others hold."""
-    names = [holder_of(lease) for lease in leases]
+    holder_names = [holder_of(lease) for lease in leases]
     return Held(
-        f"partition {record.name} is held by {', '.join(names[:SHOWN])}",
+        f"partition {record.name} is held by {', '.join(holder_names[:SHOWN])}",
         operation=action,
         would_work=would_work,
-        holder=names[0] if names else "",
-        holders=names,
+        holder=holder_names[0] if holder_names else "",
+        holders=holder_names,
         partition=record.name,
     )
 
@@ -103,11 +114,12 @@ def holder_of(lease: HeldLease) -> str:
 
 
 def does_not_fit(
-    record: PartitionRecord, mismatches: list[Difference], action: str, *, within: bool = False
+    record: PartitionRecord, mismatches: list[Difference], action: str, *, inside_job: bool = False
 ) -> WrongState:
-    """It exists, but is another shape. within: a job or a launch holds it, and the request is made
-    in there: it cannot be replaced, and the request has to fit."""
-    if within:
+    """It exists, but is another shape. inside_job: a job or a launch holds it, and the request is
+    made in there: it cannot be replaced, and the request has to fit.
+    """
+    if inside_job:
         would_work = "ask for what it has: its size and GCDs are the job's or the outer launch's"
     else:
         would_work = (
@@ -119,16 +131,16 @@ def does_not_fit(
         operation=action,
         would_work=would_work,
         partition=record.name,
-        differences=[d._asdict() for d in mismatches],
+        differences=[mismatch._asdict() for mismatch in mismatches],
     )
 
 
-def failed(record: PartitionRecord, reasons: Sequence[str], action: str, then: str) -> WrongState:
+def failed(record: PartitionRecord, reasons: Sequence[str], action: str, hint: str) -> WrongState:
     """The error for a partition whose hardware failed."""
     return WrongState(
         "; ".join(reasons) or f"partition {record.name} is in error",
         operation=action,
-        would_work=then,
+        would_work=hint,
         partition=record.name,
         errors=list(reasons),
     )

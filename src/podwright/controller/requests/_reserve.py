@@ -20,7 +20,7 @@ from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._reservation import Goal
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement import Block, Placement, Refusal, Request
-from podwright.placement.move_plans import likely_end
+from podwright.placement.move_plans import likely_end_time
 from podwright.wire import PartitionSpec
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_CANDIDATES: Final = 4096  #: places looked at for one waiter; bounds the time that it takes
 
 
-class Occupied(NamedTuple):
+class OccupiedBlock(NamedTuple):
     """Devices in use. end: when they may be free. known: their holder announced that time."""
 
     block: Block
@@ -41,7 +41,7 @@ class Occupied(NamedTuple):
 
 def end_of(record: PartitionRecord, now: float, *, seen: bool = True) -> tuple[float, bool]:
     """When a partition may end, and whether that was announced. seen: announced ends count."""
-    return likely_end(record.until if seen else 0.0, record.placed, now)
+    return likely_end_time(record.until if seen else 0.0, record.placed, now)
 
 
 def goal_for(
@@ -56,13 +56,13 @@ def goal_for(
     owner: whose request it is; the ends that others said count only where he may know them.
     """
     now = state.now()
-    busy = _occupied(state, cluster, owner, allocation, {})
-    best: Goal | None = None
+    occupied_by_domain = _occupied(state, cluster, owner, allocation, {})
+    best_goal: Goal | None = None
     for blocks in islice(candidates(state, cluster, spec, allocation), MAX_CANDIDATES):
-        goal = _goal(cluster, allocation, blocks, busy, now)
-        if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
-            best = goal
-    return best
+        goal = _goal(cluster, allocation, blocks, occupied_by_domain, now)
+        if best_goal is None or (goal.starts_at, goal.busy) < (best_goal.starts_at, best_goal.busy):
+            best_goal = goal
+    return best_goal
 
 
 def goal_at(
@@ -73,51 +73,60 @@ def goal_at(
     blocks: tuple[Block, ...],
 ) -> Goal:
     """A given place as it stands now. owner: see `goal_for`."""
-    busy = _occupied(state, cluster, owner, allocation, {})
-    return _goal(cluster, allocation, blocks, busy, state.now())
+    occupied_by_domain = _occupied(state, cluster, owner, allocation, {})
+    return _goal(cluster, allocation, blocks, occupied_by_domain, state.now())
 
 
 def guest_goal(
     state: ControllerState,
     cluster: IndexedCluster,
     owner: str,
-    sizes: Sequence[int],
+    block_sizes: Sequence[int],
     allocation: str,
     end_times: Mapping[str, float],
 ) -> Goal | None:
     """The same for a scheduler's job: one block of each size, all of them in one goal.
 
     A scheduler's block of n devices lies at a multiple of n, counted over all link domains, so only
-    such places are considered. sizes: the largest first; each block is chosen without those after
-    it. end_times: when partitions end, in seconds of `ControllerState.now`, where schedulers said
-    so.
+    such places are considered. block_sizes: the largest first; each block is chosen without those
+    after it. end_times: when partitions end, in seconds of `ControllerState.now`, where schedulers
+    said so.
     """
     now = state.now()
-    busy = _occupied(state, cluster, owner, allocation, end_times)
-    chosen: list[Goal] = []
-    for size in sizes:
-        best: Goal | None = None
-        spec = PartitionSpec(name="", size=size, cluster=cluster.layout.name)
+    occupied_by_domain = _occupied(state, cluster, owner, allocation, end_times)
+    chosen_goals: list[Goal] = []
+    for block_size in block_sizes:
+        best_goal: Goal | None = None
+        spec = PartitionSpec(name="", size=block_size, cluster=cluster.layout.name)
         for blocks in islice(candidates(state, cluster, spec, allocation), MAX_CANDIDATES):
-            first, count = blocks[0], len(blocks)
-            if first.offset % first.size or (count > 1 and first.domain % count):
+            first_block, block_count = blocks[0], len(blocks)
+            if first_block.offset % first_block.size or (
+                block_count > 1 and first_block.domain % block_count
+            ):
                 continue
-            if any(overlap(blocks, other.blocks) for other in chosen):
+            if any(overlap(blocks, chosen_goal.blocks) for chosen_goal in chosen_goals):
                 continue
-            goal = _goal(cluster, allocation, blocks, busy, now)
-            if best is None or (goal.starts_at, goal.busy) < (best.starts_at, best.busy):
-                best = goal
-        if best is None:
+            goal = _goal(cluster, allocation, blocks, occupied_by_domain, now)
+            if best_goal is None or (goal.starts_at, goal.busy) < (
+                best_goal.starts_at,
+                best_goal.busy,
+            ):
+                best_goal = goal
+        if best_goal is None:
             return None
-        chosen.append(best)
+        chosen_goals.append(best_goal)
     return Goal(
         cluster,
         allocation,
-        tuple(block for goal in chosen for block in goal.blocks),
-        max(goal.starts_at for goal in chosen),
-        all(goal.known for goal in chosen),
-        sum(goal.busy for goal in chosen),
-        tuple(dict.fromkeys(name for goal in chosen for name in goal.partitions)),
+        tuple(block for goal in chosen_goals for block in goal.blocks),
+        max(goal.starts_at for goal in chosen_goals),
+        all(goal.known for goal in chosen_goals),
+        sum(goal.busy for goal in chosen_goals),
+        tuple(
+            dict.fromkeys(
+                partition_name for goal in chosen_goals for partition_name in goal.partitions
+            )
+        ),
     )
 
 
@@ -125,14 +134,16 @@ def in_service(state: ControllerState, goal: Goal) -> bool:
     """Whether all devices of a goal are healthy, and no machine of it is down, drained, or in
     another allocation by now."""
     cluster = goal.cluster
-    usable = set(cluster.allocations.get(goal.allocation, ())) - cluster.drained - state.down
-    return usable.issuperset(cluster.parts(goal.blocks)) and _healthy(cluster, goal.blocks)
+    usable_machines = (
+        set(cluster.allocations.get(goal.allocation, ())) - cluster.drained - state.down
+    )
+    return usable_machines.issuperset(cluster.parts(goal.blocks)) and _healthy(cluster, goal.blocks)
 
 
 def _healthy(cluster: IndexedCluster, blocks: Sequence[Block]) -> bool:
     return not any(cluster.unhealthy.values()) or all(
-        cluster.unhealthy.get(machine, frozenset()).isdisjoint(indices)
-        for machine, indices in cluster.parts(blocks).items()
+        cluster.unhealthy.get(machine, frozenset()).isdisjoint(device_indices)
+        for machine, device_indices in cluster.parts(blocks).items()
     )
 
 
@@ -144,19 +155,21 @@ def guest_key(account: str, guest: str) -> str:
 
 
 @contextmanager
-def lent_to(state: ControllerState, guest: str) -> Iterator[None]:
+def reservations_lent_to(state: ControllerState, guest: str) -> Iterator[None]:
     """Make the devices that are kept for a scheduler's job available to its own requests.
 
     Which of its jobs starts first is the scheduler's decision. What the request does not take is
     kept again on return.
     """
-    own = [r for r in state.reservations.values() if guest and r.guest == guest]
-    for reservation in own:
+    own_reservations = [
+        candidate for candidate in state.reservations.values() if guest and candidate.guest == guest
+    ]
+    for reservation in own_reservations:
         reservation.lift()
     try:
         yield
     finally:
-        for reservation in own:
+        for reservation in own_reservations:
             reservation.absorb()
 
 
@@ -166,22 +179,28 @@ def _occupied(
     owner: str,
     allocation: str,
     end_times: Mapping[str, float],
-) -> dict[int, list[Occupied]]:
+) -> dict[int, list[OccupiedBlock]]:
     """The devices in use, by link domain. owner, end_times: see `goal_for` and `guest_goal`."""
     now = state.now()
-    busy: dict[int, list[Occupied]] = {}
+    occupied_by_domain: dict[int, list[OccupiedBlock]] = {}
     for record in state.partitions.records():
         if record.cluster == cluster.layout.name and record.allocation == allocation:
-            end, known = end_of(record, now, seen=state.sight.partition_to(owner, record))
+            end_time, is_announced = end_of(
+                record, now, seen=state.sight.partition_to(owner, record)
+            )
             if now < end_times.get(record.name, 0.0):
-                end, known = end_times[record.name], False
+                end_time, is_announced = end_times[record.name], False
             for block in record.blocks:
-                busy.setdefault(block.domain, []).append(Occupied(block, end, known, record.name))
+                occupied_by_domain.setdefault(block.domain, []).append(
+                    OccupiedBlock(block, end_time, is_announced, record.name)
+                )
     for quarantined in state.quarantine.values():
         if quarantined.cluster == cluster.layout.name:
             block = quarantined.block
-            busy.setdefault(block.domain, []).append(Occupied(block, now + 60, False, ""))
-    return busy
+            occupied_by_domain.setdefault(block.domain, []).append(
+                OccupiedBlock(block, now + 60, False, "")
+            )
+    return occupied_by_domain
 
 
 def candidates(
@@ -189,18 +208,25 @@ def candidates(
 ) -> Iterator[tuple[Block, ...]]:
     """The places of a shape in an allocation, were nothing taken, on machines in service."""
     layout = cluster.layout
-    per, domain_limit = layout.family.devices_per_machine, layout.family.max_domain_devices
-    own = cluster.allocations.get(allocation, ())
-    usable = {m for m in own if m not in state.down and m not in cluster.drained}
+    devices_per_machine, domain_limit = (
+        layout.family.devices_per_machine,
+        layout.family.max_domain_devices,
+    )
+    allocation_machines = cluster.allocations.get(allocation, ())
+    usable_machines = {
+        machine
+        for machine in allocation_machines
+        if machine not in state.down and machine not in cluster.drained
+    }
 
     def fits(block: Block) -> bool:
         machines = layout.domains[block.domain].machines
-        last = (block.offset + block.size - 1) // per
+        last_machine = (block.offset + block.size - 1) // devices_per_machine
         return (
-            last < len(machines)
+            last_machine < len(machines)
             and all(
-                machines[machine_index].name in usable
-                for machine_index in range(block.offset // per, last + 1)
+                machines[machine_index].name in usable_machines
+                for machine_index in range(block.offset // devices_per_machine, last_machine + 1)
             )
             and _healthy(cluster, (block,))
         )
@@ -208,36 +234,47 @@ def candidates(
     if spec.profile:
         return  # what is kept is whole devices
     if spec.devices:
-        named = blocks_of(spec.devices)
-        if all(fits(block) for block in named):
-            yield named
+        named_blocks = blocks_of(spec.devices)
+        if all(fits(block) for block in named_blocks):
+            yield named_blocks
         return
-    count = spec.num_ilds or max(1, spec.size // domain_limit)
-    part, domain_count = spec.size // count, len(layout.domains)
-    rounds = (
-        domain_count if layout.topology is ClusterTopology.LOOPED and count < domain_count else 0
+    part_count = spec.num_ilds or max(1, spec.size // domain_limit)
+    part_size, domain_count = spec.size // part_count, len(layout.domains)
+    loop_starts = (
+        domain_count
+        if layout.topology is ClusterTopology.LOOPED and part_count < domain_count
+        else 0
     )
-    for first in range(max(rounds, domain_count - count + 1)):
-        run = [(first + i) % domain_count for i in range(count)]
-        for offset in _offsets(layout, first, part):
-            blocks = tuple(Block(domain, offset, part) for domain in run)
+    for first_domain in range(max(loop_starts, domain_count - part_count + 1)):
+        domain_run = [
+            (first_domain + domain_step) % domain_count for domain_step in range(part_count)
+        ]
+        for offset in _offsets(layout, first_domain, part_size):
+            blocks = tuple(Block(domain, offset, part_size) for domain in domain_run)
             if all(fits(block) for block in blocks):
                 yield blocks
 
 
-def _offsets(cluster: Cluster, domain: int, part: int) -> Iterator[int]:
+def _offsets(cluster: Cluster, domain: int, part_size: int) -> Iterator[int]:
     """Where a part of a partition may begin in a link domain."""
-    per = cluster.family.devices_per_machine
-    step = cluster.family.block_rule.step(part, per)
-    for offset in range(0, cluster.domain_size(domain), step):
-        if part >= per or offset % per + part <= per:
+    devices_per_machine = cluster.family.devices_per_machine
+    offset_step = cluster.family.block_rule.step(part_size, devices_per_machine)
+    for offset in range(0, cluster.domain_size(domain), offset_step):
+        if (
+            part_size >= devices_per_machine
+            or offset % devices_per_machine + part_size <= devices_per_machine
+        ):
             yield offset
 
 
-def slip(
-    state: ControllerState, cluster: IndexedCluster, owner: str, request: Request, until: float
+def backfill_reserved(
+    state: ControllerState,
+    cluster: IndexedCluster,
+    owner: str,
+    request: Request,
+    request_end: float,
 ) -> Placement | None:
-    """Devices that are kept for a waiter who cannot start before `until`; taken on return.
+    """Devices that are kept for a waiter who cannot start before `request_end`; taken on return.
 
     owner: whose request it is. When the waiter can start is told by what others said; so where
     partitions are private, only requests of the waiter's own owner slip in.
@@ -247,7 +284,7 @@ def slip(
         goal = reservation.goal
         if cluster_name != cluster.layout.name or request.allocation not in (None, allocation):
             continue
-        if not goal.known or not now < until <= goal.starts_at:
+        if not goal.known or not now < request_end <= goal.starts_at:
             continue
         if "partitions" in state.sight.private and owner != reservation.owner:
             continue
@@ -270,27 +307,37 @@ def _goal(
     cluster: IndexedCluster,
     allocation: str,
     blocks: tuple[Block, ...],
-    busy: dict[int, list[Occupied]],
+    occupied_by_domain: dict[int, list[OccupiedBlock]],
     now: float,
 ) -> Goal:
-    starts, known, count = now, True, 0
-    names: list[str] = []
+    starts_at, ends_announced, busy_count = now, True, 0
+    partition_names: list[str] = []
     for domain, offset, size in blocks:
-        for other in busy.get(domain, ()):
-            first = max(offset, other.block.offset)
-            last = min(offset + size, other.block.offset + other.block.size)
-            if first < last:
-                count += last - first
-                starts = max(starts, other.end)
-                known = known and other.known
-                names.append(other.name)
-    return Goal(cluster, allocation, blocks, starts, known, count, tuple(dict.fromkeys(names)))
+        for occupied in occupied_by_domain.get(domain, ()):
+            overlap_start = max(offset, occupied.block.offset)
+            overlap_end = min(offset + size, occupied.block.offset + occupied.block.size)
+            if overlap_start < overlap_end:
+                busy_count += overlap_end - overlap_start
+                starts_at = max(starts_at, occupied.end)
+                ends_announced = ends_announced and occupied.known
+                partition_names.append(occupied.name)
+    return Goal(
+        cluster,
+        allocation,
+        blocks,
+        starts_at,
+        ends_announced,
+        busy_count,
+        tuple(dict.fromkeys(partition_names)),
+    )
 
 
 def overlap(blocks: Sequence[Block], other_blocks: Sequence[Block]) -> bool:
     """Whether two lists of blocks have a device in common."""
     return any(
-        a.domain == b.domain and a.offset < b.offset + b.size and b.offset < a.offset + a.size
-        for a in blocks
-        for b in other_blocks
+        block.domain == other_block.domain
+        and block.offset < other_block.offset + other_block.size
+        and other_block.offset < block.offset + block.size
+        for block in blocks
+        for other_block in other_blocks
     )

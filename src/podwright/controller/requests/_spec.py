@@ -24,31 +24,35 @@ MAX_DEVICES: Final = 1 << 24  #: far above any pod; keeps arithmetic and message
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
-def check_name(name: str, noun: str = "partition") -> None:
+def check_name(name: str, object_noun: str = "partition") -> None:
     """Raises InvalidRequest unless the name can be used in files, commands and variables."""
     if _NAME.fullmatch(name) is None:
         shortened = name if len(name) <= 80 else name[:77] + "..."
         raise InvalidRequest(
-            f"{shortened!r} is not a name for a {noun}",
+            f"{shortened!r} is not a name for a {object_noun}",
             would_work="use 1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or "
             "'-'",
             name=shortened,
         )
 
 
-def described(spec: PartitionSpec, noun: str) -> str:
+def described(spec: PartitionSpec, device_noun: str) -> str:
     """The request in words, for refusals."""
-    size = spec.size or len(spec.devices)
-    noun = f"slice{'' if size == 1 else 's'} of {spec.profile}" if spec.profile else noun
-    plural = "" if size == 1 or spec.profile else "s"
-    words = f"{size} {noun}{plural}" if size else "any size"
+    device_count = spec.size or len(spec.devices)
+    device_noun = (
+        f"slice{'' if device_count == 1 else 's'} of {spec.profile}"
+        if spec.profile
+        else device_noun
+    )
+    plural_suffix = "" if device_count == 1 or spec.profile else "s"
+    spec_text = f"{device_count} {device_noun}{plural_suffix}" if device_count else "any size"
     if spec.num_gcds > 1:
-        words += f" in {spec.num_gcds} GCDs"
+        spec_text += f" in {spec.num_gcds} GCDs"
     if spec.num_ilds > 0:
-        words += f" over {spec.num_ilds} link domain{'' if spec.num_ilds == 1 else 's'}"
+        spec_text += f" over {spec.num_ilds} link domain{'' if spec.num_ilds == 1 else 's'}"
     if spec.allocation:
-        words += f" of allocation {spec.allocation}"
-    return f"partition {spec.name} of {words}" if spec.name else f"a partition of {words}"
+        spec_text += f" of allocation {spec.allocation}"
+    return f"partition {spec.name} of {spec_text}" if spec.name else f"a partition of {spec_text}"
 
 
 class CheckedSpec:
@@ -62,26 +66,31 @@ class CheckedSpec:
     __slots__ = ("_hosts", "_requests", "action", "size", "spec", "sync_type")
 
     def __init__(
-        self, spec: PartitionSpec, action: str, *, job: bool = False, hosts: Sequence[str] = ()
+        self,
+        spec: PartitionSpec,
+        action: str,
+        *,
+        for_job: bool = False,
+        launch_hosts: Sequence[str] = (),
     ) -> None:
-        _check_counts(spec, action, for_job=job)
-        self.spec, self.action, self._hosts = spec, action, hosts
+        _check_counts(spec, action, for_job=for_job)
+        self.spec, self.action, self._hosts = spec, action, launch_hosts
         self.size = spec.size or len(spec.devices)
-        self.sync_type = _sync_for(spec, action)
+        self.sync_type = _checked_sync_type(spec, action)
         self._requests: dict[str, tuple[Cluster, Request]] = {}
 
     def at(self, cluster: Cluster) -> Request:
         """The shape that placement is asked for in a cluster. Raises InvalidRequest."""
-        known = self._requests.get(cluster.name)
-        if known is None or known[0] is not cluster:
+        cached_request = self._requests.get(cluster.name)
+        if cached_request is None or cached_request[0] is not cluster:
             spec, action = self.spec, self.action
             _check_reconfigurable(spec, cluster, action)
             _check_profile(spec, cluster, action)
             _check_gateway_routing(spec.gw_routing, cluster, action)
             _check_blocks(cluster, spec.devices, action)
             request = to_request(spec, cluster, len(self.hosts(cluster)))
-            known = self._requests[cluster.name] = cluster, request
-        return known[1]
+            cached_request = self._requests[cluster.name] = cluster, request
+        return cached_request[1]
 
     def hosts(self, cluster: Cluster) -> tuple[str, ...]:
         """The hosts for devices of a pool; none for other clusters. Raises InvalidRequest."""
@@ -89,7 +98,7 @@ class CheckedSpec:
 
     def routing(self, cluster: Cluster, blocks: Sequence[Block]) -> Routing:
         """The routing inside link domains. Raises InvalidRequest where it cannot be."""
-        return _routing_for(self.spec.routing, cluster, blocks, self.action)
+        return _checked_routing(self.spec.routing, cluster, blocks, self.action)
 
 
 def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
@@ -100,13 +109,13 @@ def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
 def _check_counts(spec: PartitionSpec, action: str, *, for_job: bool) -> None:
     """Raises InvalidRequest for numbers that no hardware could make legal."""
 
-    def refuse(problem: str, would_work: str, **data: object) -> None:
-        raise InvalidRequest(problem, operation=action, would_work=would_work, **data)
+    def refuse(problem: str, would_work: str, **error_data: object) -> None:
+        raise InvalidRequest(problem, operation=action, would_work=would_work, **error_data)
 
-    size = spec.size or len(spec.devices)
-    if size <= 0:
+    device_count = spec.size or len(spec.devices)
+    if device_count <= 0:
         refuse("a partition has at least one device", "give a size of 1 or more", size=spec.size)
-    if size > MAX_DEVICES:
+    if device_count > MAX_DEVICES:
         refuse(
             f"no partition has more than {MAX_DEVICES} devices",
             "list clusters shows how many each has",
@@ -129,30 +138,33 @@ def _check_counts(spec: PartitionSpec, action: str, *, for_job: bool) -> None:
             f"{'slices of GPUs do' if spec.profile else 'devices chosen one by one do'} not move",
             "whole devices of the server's choice, or leave out movable",
         )
-    gcds = spec.num_gcds or 1
-    if gcds < 0 or size % gcds:
-        fits = _divisors(size)
+    gcd_count = spec.num_gcds or 1
+    if gcd_count < 0 or device_count % gcd_count:
+        fitting_counts = _divisors(device_count)
         refuse(
-            f"{size} devices do not divide into {spec.num_gcds} GCDs",
-            f"use {_one_of(fits)} GCDs",
+            f"{device_count} devices do not divide into {spec.num_gcds} GCDs",
+            f"use {_one_of(fitting_counts)} GCDs",
             num_gcds=spec.num_gcds,
-            nearest=fits,
+            nearest=fitting_counts,
         )
-    replicas = spec.num_replicas or gcds
-    if replicas < 1 or replicas % gcds or size % replicas:
-        fits = [n for n in _divisors(size) if n % gcds == 0] or [gcds]
+    replica_count = spec.num_replicas or gcd_count
+    if replica_count < 1 or replica_count % gcd_count or device_count % replica_count:
+        fitting_counts = [
+            divisor for divisor in _divisors(device_count) if divisor % gcd_count == 0
+        ] or [gcd_count]
         refuse(
-            f"{replicas} replicas do not divide evenly over {size} devices in {gcds} "
-            f"GCD{'' if gcds == 1 else 's'}",
-            f"use {_one_of(fits)} replicas",
-            num_replicas=replicas,
-            nearest=fits,
+            f"{replica_count} replicas do not divide evenly over {device_count} devices in "
+            f"{gcd_count} "
+            f"GCD{'' if gcd_count == 1 else 's'}",
+            f"use {_one_of(fitting_counts)} replicas",
+            num_replicas=replica_count,
+            nearest=fitting_counts,
         )
-    if spec.num_ilds < 0 or (spec.num_ilds and size % spec.num_ilds):
-        fits = _divisors(size)
+    if spec.num_ilds < 0 or (spec.num_ilds and device_count % spec.num_ilds):
+        fitting_counts = _divisors(device_count)
         refuse(
-            f"{size} devices do not divide into {spec.num_ilds} link domains",
-            f"use {_one_of(fits)} link domains, or leave it to the server",
+            f"{device_count} devices do not divide into {spec.num_ilds} link domains",
+            f"use {_one_of(fitting_counts)} link domains, or leave it to the server",
             num_ilds=spec.num_ilds,
         )
 
@@ -162,12 +174,12 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
     guide, partitions: c2-compatible sync only, at most 64 IPUs, one GCD)."""
     if not spec.reconfigurable:
         return
-    size_limit, size = cluster.family.reconfigurable_max, spec.size or len(spec.devices)
+    size_limit, device_count = cluster.family.reconfigurable_max, spec.size or len(spec.devices)
     problem = would_work = ""
     if not size_limit:
         problem = f"partitions of {cluster.family.device_noun}s are not reconfigurable"
         would_work = "leave out --reconfigurable"
-    elif size > size_limit:
+    elif device_count > size_limit:
         problem = f"a reconfigurable partition has at most {size_limit} devices"
         would_work = (
             f"use a size of {size_limit} or less, or a partition that is not reconfigurable"
@@ -185,9 +197,11 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) ->
 def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest for slices of what is not a GPU, or of devices that are named."""
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
-        noun = cluster.family.device_noun
+        device_noun = cluster.family.device_noun
         raise InvalidRequest(
-            f"{noun}s are not cut into slices", operation=action, would_work="leave out the profile"
+            f"{device_noun}s are not cut into slices",
+            operation=action,
+            would_work="leave out the profile",
         )
     if spec.profile and spec.devices:
         raise InvalidRequest(
@@ -197,32 +211,35 @@ def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
         )
 
 
-def fewest_gcds(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> int:
+def fewest_gcds(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> int:
     """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain, in
     one machine where devices sit inside hosts or a chassis, and at one of the hosts of a pool's."""
-    size, family = spec.size or len(spec.devices), cluster.family
+    device_count, family = spec.size or len(spec.devices), cluster.family
     if family.attachment is not Attachment.FABRIC:  # a process drives devices of its own host
-        per = family.devices_per_machine
-        if size > per and size % per:
-            return size // math.gcd(size, per)  # as large as its last machine allows
-        fewest = max(1, spec.num_ilds, -(-size // per))
-        return math.lcm(fewest, hosts) if hosts else fewest
-    domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
+        devices_per_machine = family.devices_per_machine
+        if device_count > devices_per_machine and device_count % devices_per_machine:
+            return device_count // math.gcd(
+                device_count, devices_per_machine
+            )  # as large as its last machine allows
+        gcd_count = max(1, spec.num_ilds, -(-device_count // devices_per_machine))
+        return math.lcm(gcd_count, host_count) if host_count else gcd_count
+    domain_count = spec.num_ilds or len({domain for domain, _ in spec.devices})
     domain_limit = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
-    return max(1, domains, -(-size // domain_limit))
+    return max(1, domain_count, -(-device_count // domain_limit))
 
 
-def to_request(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> Request:
+def to_request(spec: PartitionSpec, cluster: Cluster, host_count: int = 0) -> Request:
     """The shape that placement is asked for. The spec's numbers are checked already.
 
-    hosts: the number of hosts that devices of a pool are for.
+    host_count: the number of hosts that devices of a pool are for.
     """
     blocks = blocks_of(spec.devices) if spec.devices else None
     return Request(
         size=spec.size or len(spec.devices),
         allocation=spec.allocation or None,
         domains=spec.num_ilds or (1 if spec.reconfigurable else None),
-        gcds=spec.num_gcds or (spec.size if spec.profile else fewest_gcds(spec, cluster, hosts)),
+        gcds=spec.num_gcds
+        or (spec.size if spec.profile else fewest_gcds(spec, cluster, host_count)),
         blocks=blocks,
         profile=spec.profile,
     )
@@ -230,58 +247,63 @@ def to_request(spec: PartitionSpec, cluster: Cluster, hosts: int = 0) -> Request
 
 def blocks_of(devices: Sequence[tuple[int, int]]) -> tuple[Block, ...]:
     """Single devices as runs of consecutive ones, in the order of domain and offset."""
-    out: list[Block] = []
+    blocks: list[Block] = []
     for domain, offset in sorted(devices):
-        last = out[-1] if out else None
-        if last and last.domain == domain and last.offset + last.size == offset:
-            out[-1] = Block(domain, last.offset, last.size + 1)
+        last_block = blocks[-1] if blocks else None
+        if (
+            last_block
+            and last_block.domain == domain
+            and last_block.offset + last_block.size == offset
+        ):
+            blocks[-1] = Block(domain, last_block.offset, last_block.size + 1)
         else:
-            out.append(Block(domain, offset, 1))
-    return tuple(out)
+            blocks.append(Block(domain, offset, 1))
+    return tuple(blocks)
 
 
-def _routing_for(
-    wanted: Routing, cluster: Cluster, blocks: Sequence[Block], action: str
+def _checked_routing(
+    wanted_routing: Routing, cluster: Cluster, blocks: Sequence[Block], action: str
 ) -> Routing:
     """The routing inside link domains.
 
     Known points: 8 and 16 IPUs have DNC (PopRun guide 2.10.1), a whole torus of 64 has RINGSWNC.
     Our choice: loops are used where all of a torus is the partition's, DNC everywhere else.
     """
-    loops = cluster.domain_topology is DomainTopology.TORUS and all(
+    has_loops = cluster.domain_topology is DomainTopology.TORUS and all(
         block.size == cluster.domain_size(block.domain) for block in blocks
     )
-    if wanted is Routing.DEFAULT:
-        full_loop = loops and blocks[0].size >= cluster.family.max_domain_devices
+    if wanted_routing is Routing.DEFAULT:
+        full_loop = has_loops and blocks[0].size >= cluster.family.max_domain_devices
         return Routing.RINGSWNC if full_loop else Routing.DNC
-    if wanted in (Routing.RINGSWNC, Routing.BTNC) and not loops:
+    if wanted_routing in (Routing.RINGSWNC, Routing.BTNC) and not has_loops:
         raise InvalidRequest(
-            f"routing {wanted.value} needs loop links: whole link domains that are a torus",
+            f"routing {wanted_routing.value} needs loop links: whole link domains that are a torus",
             operation=action,
             would_work="use DNC, or leave the routing to the server",
-            routing=wanted.value,
+            routing=wanted_routing.value,
         )
-    return wanted
+    return wanted_routing
 
 
-def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, action: str) -> None:
+def _check_gateway_routing(wanted_routing: GatewayRouting, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
     protocol: RING for loop links, SWRING for switched ones)."""
-    needs = {
+    needed_topology = {
         GatewayRouting.RING: ClusterTopology.LOOPED,
         GatewayRouting.SWRING: ClusterTopology.SWITCHED,
-    }.get(wanted)
-    if needs is not None and cluster.topology is not needs:
+    }.get(wanted_routing)
+    if needed_topology is not None and cluster.topology is not needed_topology:
         raise InvalidRequest(
-            f"gateway routing {wanted.value} needs {needs.value} link domains, and those of "
+            f"gateway routing {wanted_routing.value} needs {needed_topology.value} link domains, "
+            "and those of "
             f"cluster {cluster.name} are: {cluster.topology.value}",
             operation=action,
             would_work="leave the gateway routing to the server",
-            gw_routing=wanted.value,
+            gw_routing=wanted_routing.value,
         )
 
 
-def _sync_for(spec: PartitionSpec, action: str) -> SyncType:
+def _checked_sync_type(spec: PartitionSpec, action: str) -> SyncType:
     """The sync type. Our choice of default: GS2 for reconfigurable partitions, as the guide
     demands, else the Pod-native one. Independent rails are unsupported (V-IPU 1.18 protocol)."""
     if spec.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
@@ -309,11 +331,17 @@ def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: 
             )
 
 
-def _divisors(n: int) -> list[int]:
+def _divisors(dividend: int) -> list[int]:
     """Powers of two that divide n, at most ten of them."""
-    return [1 << i for i in range(10) if n > 0 and n % (1 << i) == 0]
+    return [
+        1 << exponent for exponent in range(10) if dividend > 0 and dividend % (1 << exponent) == 0
+    ]
 
 
 def _one_of(numbers: Sequence[int]) -> str:
-    words = [str(n) for n in numbers]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    number_texts = [str(number) for number in numbers]
+    return (
+        number_texts[0]
+        if len(number_texts) == 1
+        else f"{', '.join(number_texts[:-1])} or {number_texts[-1]}"
+    )

@@ -25,11 +25,11 @@ def as_text(tasks: Sequence[Task], verdicts: Mapping[int, Verdict]) -> str:
     rows: list[tuple[object, ...]] = []
     for task in tasks:
         verdict = verdicts[task.rank]
-        for n, gpu in enumerate(task.gpus):
-            head = (task.rank, task.node) if n == 0 else ("", "")
-            tail = (task.cpus, verdict) if n == 0 else ("", "")
-            numa = gpu.numa if gpu.numa >= 0 else ""
-            rows.append((*head, gpu.number, gpu.uuid, gpu.bus, numa, *tail))
+        for gpu_position, gpu in enumerate(task.gpus):
+            task_cells = (task.rank, task.node) if gpu_position == 0 else ("", "")
+            verdict_cells = (task.cpus, verdict) if gpu_position == 0 else ("", "")
+            numa_node = gpu.numa if gpu.numa >= 0 else ""
+            rows.append((*task_cells, gpu.number, gpu.uuid, gpu.bus, numa_node, *verdict_cells))
         if not task.gpus:
             rows.append((task.rank, task.node, "", "", "", "", task.cpus, verdict))
     header = ("Task", "Node", "GPU", "UUID", "Bus", "NUMA", "Cores", "Verdict")
@@ -37,20 +37,20 @@ def as_text(tasks: Sequence[Task], verdicts: Mapping[int, Verdict]) -> str:
 
 
 def _summary(verdicts: list[Verdict]) -> str:
-    count = len(verdicts)
-    bad = sum(verdict.bad for verdict in verdicts)
-    if bad:
-        return f"{bad} of {count} tasks did not get what was asked."
-    words = {
+    task_count = len(verdicts)
+    bad_count = sum(verdict.bad for verdict in verdicts)
+    if bad_count:
+        return f"{bad_count} of {task_count} tasks did not get what was asked."
+    sharing_texts = {
         "distinct": "have GPUs of their own",
         "shared": "share GPUs with others",
         "none": "have no GPU",
     }
-    parts = [
-        f"{as_asked} {text}"
-        for own, text in words.items()
-        if (as_asked := sum(verdict.own == own for verdict in verdicts))
+    clauses = [
+        f"{sharing_count} {sharing_text}"
+        for sharing, sharing_text in sharing_texts.items()
+        if (sharing_count := sum(verdict.own == sharing for verdict in verdicts))
     ]
-    far = sum(verdict.where in ("far", "partly") for verdict in verdicts)
-    far_clause = f"; {far} run on cores away from them" if far else ""
-    return f"Of {count} tasks {', '.join(parts)}{far_clause}: as asked."
+    far_count = sum(verdict.where in ("far", "partly") for verdict in verdicts)
+    far_clause = f"; {far_count} run on cores away from them" if far_count else ""
+    return f"Of {task_count} tasks {', '.join(clauses)}{far_clause}: as asked."

@@ -16,13 +16,20 @@ def main() -> int:
     """Print the line with a single write, because all tasks share one stream."""
     environ = os.environ
     inventory = take_inventory(environ)
-    seen = visible(environ, inventory.gpus)
-    variable = next((environ[n] for n in VARIABLES.values() if n in environ), None)
-    body = {
+    visible_gpus = visible(environ, inventory.gpus)
+    visible_devices = next(
+        (
+            environ[variable_name]
+            for variable_name in VARIABLES.values()
+            if variable_name in environ
+        ),
+        None,
+    )
+    task_fields = {
         "rank": int(environ.get("SLURM_PROCID", "0")),
         "local_rank": int(environ.get("SLURM_LOCALID", "0")),
         "node": environ.get("SLURMD_NODENAME") or host_name(),
-        "variable": variable,
+        "variable": visible_devices,
         "on_node": environ.get("SLURM_GPUS_ON_NODE", ""),
         "cpus": write_list(os.sched_getaffinity(0)),
         "all_cpus": os.cpu_count() or 1,
@@ -38,10 +45,10 @@ def main() -> int:
                 "numa": gpu.node,
                 "near": gpu.cpus,
             }
-            for gpu in seen
+            for gpu in visible_gpus
         ],
     }
-    os.write(1, f"{MARK}{json.dumps(body)}\n".encode())
+    os.write(1, f"{MARK}{json.dumps(task_fields)}\n".encode())
     return 0
 
 

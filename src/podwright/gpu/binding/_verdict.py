@@ -66,55 +66,57 @@ class Verdict(NamedTuple):
         return ", ".join((self.own, self.where, self.asked))
 
 
-def read_tasks(text: str) -> list[Task]:
+def read_tasks(job_output: str) -> list[Task]:
     """Read the tasks from the output of a job, in the order of their ranks."""
     tasks = []
-    for line in text.splitlines():
-        _, mark, body = line.partition(MARK)
+    for output_line in job_output.splitlines():
+        _, mark, task_json = output_line.partition(MARK)
         if mark:
-            data = json.loads(body)
-            gpus = tuple(TaskSeen(**gpu) for gpu in data.pop("gpus")) or _numbered(data["variable"])
-            notes = tuple(data.pop("notes"))
-            tasks.append(Task(**data, gpus=gpus, notes=notes))
+            task_fields = json.loads(task_json)
+            gpus = tuple(TaskSeen(**gpu) for gpu in task_fields.pop("gpus")) or _gpus_from_variable(
+                task_fields["variable"]
+            )
+            notes = tuple(task_fields.pop("notes"))
+            tasks.append(Task(**task_fields, gpus=gpus, notes=notes))
     return sorted(tasks)
 
 
-def _numbered(variable: str | None) -> tuple[TaskSeen, ...]:
+def _gpus_from_variable(visible_devices: str | None) -> tuple[TaskSeen, ...]:
     """Return the GPUs that the variable lists, for a task without a library that knows them."""
-    words = (variable or "").split(",")
-    return tuple(TaskSeen(int(word)) for word in words if is_number(word))
+    gpu_numbers = (visible_devices or "").split(",")
+    return tuple(TaskSeen(int(gpu_number)) for gpu_number in gpu_numbers if is_number(gpu_number))
 
 
 def judge(tasks: Iterable[Task], request: SlurmRequest) -> dict[int, Verdict]:
     """Judge each task against the request. Returns a verdict by rank."""
     tasks = list(tasks)
-    users: dict[tuple[str, str], int] = {}
+    gpu_task_counts: dict[tuple[str, str], int] = {}
     for task in tasks:
         for gpu in task.gpus:
-            key = (task.node, gpu.uuid or str(gpu.number))
-            users[key] = users.get(key, 0) + 1
-    out = {}
+            gpu_key = (task.node, gpu.uuid or str(gpu.number))
+            gpu_task_counts[gpu_key] = gpu_task_counts.get(gpu_key, 0) + 1
+    verdicts = {}
     for task in tasks:
-        keys = [(task.node, gpu.uuid or str(gpu.number)) for gpu in task.gpus]
-        shared = any(users[key] > 1 for key in keys)
-        own = "none" if not keys else "shared" if shared else "distinct"
-        comparison, wrong = _compare_with_request(task, request, shared)
-        out[task.rank] = Verdict(own, _nearness(task), comparison, wrong)
-    return out
+        gpu_keys = [(task.node, gpu.uuid or str(gpu.number)) for gpu in task.gpus]
+        shared = any(gpu_task_counts[gpu_key] > 1 for gpu_key in gpu_keys)
+        sharing = "none" if not gpu_keys else "shared" if shared else "distinct"
+        comparison, is_fault = _compare_with_request(task, request, shared)
+        verdicts[task.rank] = Verdict(sharing, _core_nearness(task), comparison, is_fault)
+    return verdicts
 
 
 def _compare_with_request(task: Task, request: SlurmRequest, shared: bool) -> tuple[str, bool]:
     """Compare the GPUs of a task with the request. Returns (words, whether this is a fault)."""
     if not request.asks_for_gpus:
         return ("none were asked for", True) if task.gpus else ("as asked", False)
-    wanted, own = _wanted(task, request)
-    if wanted is not None and len(task.gpus) != wanted:
-        return f"asked for {wanted}", True
-    if own and shared:
+    wanted_count, wants_own = _wanted(task, request)
+    if wanted_count is not None and len(task.gpus) != wanted_count:
+        return f"asked for {wanted_count}", True
+    if wants_own and shared:
         return "asked for its own", True
-    kind = request.kind()
-    if kind and any(gpu.type and kind not in gpu.type for gpu in task.gpus):
-        return f"asked for {kind}", True
+    gpu_type = request.kind()
+    if gpu_type and any(gpu.type and gpu_type not in gpu.type for gpu in task.gpus):
+        return f"asked for {gpu_type}", True
     return ("as asked", False) if task.gpus else ("asked for GPUs", True)
 
 
@@ -122,29 +124,30 @@ def _wanted(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
     """Return (GPUs of a task, whether for itself alone) by the options; None where they do
     not say.
     """
-    bind_kind, _, argument = request.bind.removeprefix("verbose,").partition(":")
+    bind_kind, _, bind_argument = request.bind.removeprefix("verbose,").partition(":")
     if bind_kind == "single":
-        return 1, argument == "1"
+        return 1, bind_argument == "1"
     if request.per_task:
         return request.per_task.count, True
     if request.tasks_per_gpu:
         return 1, request.tasks_per_gpu == 1
-    if bind_kind == "per_task" and is_number(argument):
-        return int(argument), True
+    if bind_kind == "per_task" and is_number(bind_argument):
+        return int(bind_argument), True
     if bind_kind in ("closest", "map_gpu", "mask_gpu"):
         return None, False
     return (int(task.on_node) if is_number(task.on_node) else None), False
 
 
-def _nearness(task: Task) -> str:
-    """Where the cores of a task lie relative to its GPUs: `near` means that every core is local to
-    one of the GPUs, and that every GPU has a local core."""
+def _core_nearness(task: Task) -> str:
+    """Where the cores of a task lie relative to its GPUs: `near_cpu_sets` means that every core is
+    local to one of the GPUs, and that every GPU has a local core.
+    """
     task_cpus = set(read_list(task.cpus))
-    near = [set(read_list(gpu.near)) for gpu in task.gpus if gpu.near]
-    if not near or len(near) < len(task.gpus):
+    near_cpu_sets = [set(read_list(gpu.near)) for gpu in task.gpus if gpu.near]
+    if not near_cpu_sets or len(near_cpu_sets) < len(task.gpus):
         return "unknown"
-    near_cpus = set().union(*near)
-    if task_cpus <= near_cpus and all(task_cpus & cpus for cpus in near):
+    near_cpus = set().union(*near_cpu_sets)
+    if task_cpus <= near_cpus and all(task_cpus & gpu_cpus for gpu_cpus in near_cpu_sets):
         return "near"
     if len(task_cpus) >= task.all_cpus:
         return "unbound"

@@ -11,15 +11,15 @@ from podwright.gpu.configure._inventory import (
     SiteInventory,
     Switch,
 )
-from podwright.gpu.configure._inventory_lines import DETECT
+from podwright.gpu.configure._inventory_lines import DETECTION_MODES
 from podwright.gpu.configure._read_inventory import make_inventory, read_inventory
 from podwright.gpu.configure._sampling import Sampling
 from podwright.gpu.configure._setup import ConfigureOptions, configure, take_back
 from podwright.gpu.configure._summaries import Summary
-from podwright.gpu.configure._topology import TOPOLOGIES, plan_topology, racked, units
+from podwright.gpu.configure._topology import TOPOLOGIES, nodes_in_racks, plan_topology, units
 
 __all__ = [
-    "DETECT",
+    "DETECTION_MODES",
     "TOPOLOGIES",
     "ConfigureOptions",
     "GateScript",
@@ -39,9 +39,9 @@ __all__ = [
     "commands",
     "configure",
     "make_inventory",
+    "nodes_in_racks",
     "partition_name",
     "plan_topology",
-    "racked",
     "read_grant",
     "read_inventory",
     "take_back",

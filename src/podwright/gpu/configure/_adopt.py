@@ -29,17 +29,19 @@ class GrantedJob(NamedTuple):
     gpus: tuple[tuple[str, int], ...]
 
 
-def read_grant(text: str) -> GrantedJob:
+def read_grant(scontrol_output: str) -> GrantedJob:
     """Read the grant from the output of `scontrol -d -o show job`.
 
     Raises InvalidRequest for a job without GPUs, and FieldNotKnown for a job whose own name or
     comment contains such a field.
     """
     # The requested job comes first. A line break in its name or comment adds no second record.
-    job = next(iter(read_jobs(text)), None)
+    job = next(iter(read_jobs(scontrol_output)), None)
     if job is None:
         raise InvalidRequest("scontrol shows no job", operation="adopt a job's GPUs")
-    gpus = [(node, index) for node, indices in job.gpus.items() for index in indices]
+    gpus = [
+        (node, gpu_index) for node, gpu_indices in job.gpus.items() for gpu_index in gpu_indices
+    ]
     if not gpus:
         raise InvalidRequest(
             f"job {job.number} is {job.state.lower()} and has no GPUs",
@@ -49,9 +51,9 @@ def read_grant(text: str) -> GrantedJob:
     return GrantedJob(str(job.number), job.user.name, job.user.uid, job.state, tuple(gpus))
 
 
-def partition_name(job: str) -> str:
+def partition_name(job_id: str) -> str:
     """The name of the partition of a job."""
-    return f"job{job}"
+    return f"job{job_id}"
 
 
 def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
@@ -62,19 +64,21 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     """
     action = f"adopt the GPUs of job {grant.job}"
     devices = _devices(client.list_devices(), grant, action)
-    name = partition_name(grant.job)
+    own_name = partition_name(grant.job)
     for info in client.list_partitions():
-        if info.name == name:
-            partition_gpus = {(d.machine, d.index) for gcd in info.gcds for d in gcd}
+        if info.name == own_name:
+            partition_gpus = {
+                (device_ref.machine, device_ref.index) for gcd in info.gcds for device_ref in gcd
+            }
             if partition_gpus != set(grant.gpus):
                 raise WrongState(
-                    f"partition {name} has other GPUs than Slurm gave job {grant.job}",
+                    f"partition {own_name} has other GPUs than Slurm gave job {grant.job}",
                     operation=action,
                     would_work=f"podwright slurm adopt {grant.job} --release, and again",
                 )
             return info
     spec = PartitionSpec(
-        name=name,
+        name=own_name,
         cluster=devices[0].cluster,
         num_gcds=len(devices),
         devices=[(info.device.domain, info.device.offset) for info in devices],
@@ -85,60 +89,72 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     )
     assert isinstance(partition, PartitionInfo)
     if partition.ready_state is not ReadyState.ACTIVE:
-        client.remove_partition(name, force=True)
+        client.remove_partition(own_name, force=True)
         raise WrongState(
             "; ".join(partition.errors) or "the devices cannot be had", operation=action
         )
     return partition
 
 
-def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> list[DeviceInfo]:
-    by_place = {(info.device.machine, info.device.index): info for info in known}
-    cut = {info.device.machine for info in known if info.device.chip_id.startswith("MIG-")}
+def _devices(
+    known_devices: Sequence[DeviceInfo], grant: GrantedJob, action: str
+) -> list[DeviceInfo]:
+    device_by_place = {
+        (device_info.device.machine, device_info.device.index): device_info
+        for device_info in known_devices
+    }
+    sliced_nodes = {
+        device_info.device.machine
+        for device_info in known_devices
+        if device_info.device.chip_id.startswith("MIG-")
+    }
     own_partition = partition_name(grant.job)
     devices = []
-    for node, index in grant.gpus:
-        if node in cut:
+    for node_name, gpu_index in grant.gpus:
+        if node_name in sliced_nodes:
             raise WrongState(
-                f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
+                f"GPUs of node {node_name} are cut into slices, which Slurm counts in its own "
+                "order",
                 operation=action,
                 would_work="leave the node out: podwright slurm configure --gpus --confine keeps "
                 "slices apart, and they have no NVLink",
             )
-        info = by_place.get((node, index))
-        if info is None:
+        device_info = device_by_place.get((node_name, gpu_index))
+        if device_info is None:
             raise WrongState(
-                f"this server knows no GPU {index} of node {node}",
+                f"this server knows no GPU {gpu_index} of node {node_name}",
                 operation=action,
                 would_work="run an agent on each node under Slurm's name for the node, and make "
                 "gres.conf by podwright slurm configure --gpus",
             )
-        if info.partition not in ("", own_partition):
+        if device_info.partition not in ("", own_partition):
             raise WrongState(
-                f"GPU {index} of node {node} is in partition {info.partition}",
+                f"GPU {gpu_index} of node {node_name} is in partition {device_info.partition}",
                 operation=action,
-                would_work=f"vipu remove partition {info.partition}: Slurm alone gives these out",
+                would_work=f"vipu remove partition {device_info.partition}: Slurm alone gives "
+                "these out",
             )
-        if info.state not in ("FREE", "IN_USE"):
+        if device_info.state not in ("FREE", "IN_USE"):
             raise WrongState(
-                f"GPU {index} of node {node} is {info.state.lower()}",
+                f"GPU {gpu_index} of node {node_name} is {device_info.state.lower()}",
                 operation=action,
-                would_work=f"scontrol update nodename={node} state=drain reason='GPU {index}'",
+                would_work=f"scontrol update nodename={node_name} state=drain reason='GPU "
+                f"{gpu_index}'",
             )
-        devices.append(info)
-    if len({info.cluster for info in devices}) > 1:
+        devices.append(device_info)
+    if len({device_info.cluster for device_info in devices}) > 1:
         raise WrongState("they are of several clusters", operation=action)
     return devices
 
 
-def ask_grant(job: str) -> GrantedJob:
+def ask_grant(job_number: str) -> GrantedJob:
     """Ask Slurm what it gave a job, by its number. Raises NotFound and Unavailable."""
-    program = find_program("scontrol", os.environ)
-    if program is None:
+    scontrol_path = find_program("scontrol", os.environ)
+    if scontrol_path is None:
         raise Unavailable("there is no scontrol on PATH", would_work="run it where Slurm is")
     try:
-        done = subprocess.run(
-            [program, "-d", "-o", "show", "job", job],
+        scontrol_result = subprocess.run(
+            [scontrol_path, "-d", "-o", "show", "job", job_number],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -146,6 +162,6 @@ def ask_grant(job: str) -> GrantedJob:
         )
     except subprocess.TimeoutExpired:
         raise Unavailable("scontrol does not answer within 60 s") from None
-    if done.returncode:
-        raise NotFound(f"Slurm shows no job {job}: {done.stderr.strip()}")
-    return read_grant(done.stdout)
+    if scontrol_result.returncode:
+        raise NotFound(f"Slurm shows no job {job_number}: {scontrol_result.stderr.strip()}")
+    return read_grant(scontrol_result.stdout)

@@ -21,7 +21,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LONGEST = 120  # the limit of a check in seconds, whatever hangs
 #: Slurm drains a node whose hook fails, however many nodes are drained already. So the script fails
 #: only on our explicit exit code, and not if podwright is missing, broken, or does not answer.
-_ENDING = f"""\
+_SCRIPT_ENDING = f"""\
 code=$?
 case "${{SLURM_SCRIPT_CONTEXT-}}" in
 prolog_slurmd)
@@ -49,70 +49,88 @@ class GateScript(NamedTuple):
         return Path(self.path)
 
 
-def settings_of(gate: GateScript, now: Mapping[str, str]) -> dict[str, str]:
+def settings_of(gate_script: GateScript, site_settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that slurm.conf needs for the gate."""
-    parameters = joined(now.get("schedulerparameters", ""), "nohold_on_prolog_fail")
+    parameters = joined(site_settings.get("schedulerparameters", ""), "nohold_on_prolog_fail")
     return {
-        "HealthCheckProgram": gate.path,
-        "HealthCheckInterval": now.get("healthcheckinterval", "").lstrip("0") or "300",
-        "HealthCheckNodeState": now.get("healthchecknodestate", "ANY"),
-        "Prolog": gate.path,
-        "Epilog": gate.path,
+        "HealthCheckProgram": gate_script.path,
+        "HealthCheckInterval": site_settings.get("healthcheckinterval", "").lstrip("0") or "300",
+        "HealthCheckNodeState": site_settings.get("healthchecknodestate", "ANY"),
+        "Prolog": gate_script.path,
+        "Epilog": gate_script.path,
         # Otherwise a job that an unhealthy node refused would be held and not restarted elsewhere.
         "SchedulerParameters": parameters,
     }
 
 
-def script(gate: GateScript, conf: Path, now: Mapping[str, str]) -> str:
-    """Return the text of the script. now: the site's own settings, without ours."""
-    lines = ["#!/bin/sh\n", _OURS, f"PATH={PATH}\n", f"SLURM_CONF={shlex.quote(str(conf))}\n"]
-    lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
-    for context, key in _HOOKS.items():
-        lines.append(f"{context})\n{first(now.get(key, ''), 'exit')}    ;;\n")
-    lines.append(f"*)\n{first(now.get('healthcheckprogram', ''), ':')}    ;;\nesac\n")
-    command = f"{shlex.quote(gate.podwright)} node health --slurm --act={gate.act}"
-    return "".join([*lines, f"timeout --foreground -k 5 {_LONGEST} {command}\n", _ENDING])
-
-
-def first(theirs: str, failed: str) -> str:
-    """Return shell code that runs the site's program, or a pattern of several, as Slurm takes it.
-
-    failed: the shell code that handles a failure.
-    """
-    if not theirs:
-        return "    :\n"
-    words = " ".join(_pattern(word) for word in theirs.split(","))
-    return (
-        f'    for each in {words}; do\n        [ ! -x "$each" ] || "$each" || {failed}\n    done\n'
+def script(gate_script: GateScript, conf_path: Path, site_settings: Mapping[str, str]) -> str:
+    """Return the text of the script. site_settings: the site's own settings, without ours."""
+    script_lines = [
+        "#!/bin/sh\n",
+        _OURS,
+        f"PATH={PATH}\n",
+        f"SLURM_CONF={shlex.quote(str(conf_path))}\n",
+    ]
+    script_lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
+    for hook_context, hook_setting in _HOOKS.items():
+        script_lines.append(
+            f"{hook_context})\n{first(site_settings.get(hook_setting, ''), 'exit')}    ;;\n"
+        )
+    script_lines.append(
+        f"*)\n{first(site_settings.get('healthcheckprogram', ''), ':')}    ;;\nesac\n"
+    )
+    command = f"{shlex.quote(gate_script.podwright)} node health --slurm --act={gate_script.act}"
+    return "".join(
+        [*script_lines, f"timeout --foreground -k 5 {_LONGEST} {command}\n", _SCRIPT_ENDING]
     )
 
 
-def _pattern(word: str) -> str:
+def first(site_programs: str, failure_code: str) -> str:
+    """Return shell code that runs the site's program, or a pattern of several, as Slurm takes it.
+
+    failure_code: the shell code that handles a failure.
+    """
+    if not site_programs:
+        return "    :\n"
+    program_patterns = " ".join(_pattern(program) for program in site_programs.split(","))
+    return (
+        f"    for each in {program_patterns}; do\n"
+        f'        [ ! -x "$each" ] || "$each" || {failure_code}\n'
+        "    done\n"
+    )
+
+
+def _pattern(program_pattern: str) -> str:
     """Quote a text, but leave the characters of a pattern."""
     return "".join(
         letter if letter.isalnum() or letter in "/._-+*?[]" else shlex.quote(letter)
-        for letter in word.strip()
+        for letter in program_pattern.strip()
     )
 
 
-def notes(gate: GateScript, now: Mapping[str, str]) -> list[str]:
+def notes(gate_script: GateScript, site_settings: Mapping[str, str]) -> list[str]:
     """Return notes about the gate for the administrator."""
-    out = [f"{gate.path} and {gate.podwright} must be on every node"]
-    if gate.act == "warn":
-        out.append(
+    note_lines = [f"{gate_script.path} and {gate_script.podwright} must be on every node"]
+    if gate_script.act == "warn":
+        note_lines.append(
             "nodes are not drained yet: slurmd's log says what would be; then --health=drain"
         )
-    theirs = [key for key in ("prolog", "epilog", "healthcheckprogram") if now.get(key)]
-    if theirs:
-        out.append(f"the site's own {', '.join(now[key] for key in theirs)} runs first, as before")
-    return out
+    site_hooks = [
+        hook_setting
+        for hook_setting in ("prolog", "epilog", "healthcheckprogram")
+        if site_settings.get(hook_setting)
+    ]
+    if site_hooks:
+        own_programs = ", ".join(site_settings[hook_setting] for hook_setting in site_hooks)
+        note_lines.append(f"the site's own {own_programs} runs first, as before")
+    return note_lines
 
 
-def known(conf: Path) -> list[Path]:
+def known(conf_path: Path) -> list[Path]:
     """Return our gate scripts that this slurm.conf names."""
-    if not conf.exists():
+    if not conf_path.exists():
         return []
-    program = settings(read(conf)).get("healthcheckprogram", "")
-    path = Path(program)
-    ours = program and path.is_file() and _OURS in read(path)
-    return [path] if ours else []
+    program_path = settings(read(conf_path)).get("healthcheckprogram", "")
+    script_path = Path(program_path)
+    is_ours = program_path and script_path.is_file() and _OURS in read(script_path)
+    return [script_path] if is_ours else []

@@ -16,7 +16,7 @@ from podwright.gpu.configure._lines import (
     OURS,
     each,
     fold,
-    logical,
+    logical_lines,
     names_in,
     read_row,
     value,
@@ -28,94 +28,101 @@ _NODE_FILE_MARK = "# Nodes of an NVLink domain, for nvidia-imex: "
 
 
 def imex_texts(
-    etc: Path, slurm_conf: str, inventory: SiteInventory, resolve: Callable[[str], str]
+    etc_folder: Path, slurm_conf: str, inventory: SiteInventory, resolve: Callable[[str], str]
 ) -> dict[Path, str]:
     """The text of each file, by path. resolve: returns the address of a name, or an empty string.
     Raises InvalidRequest."""
-    domains = {name: nodes for name, nodes in inventory.domains.items() if len(nodes) > 1}
+    domains = {
+        name: node_names for name, node_names in inventory.domains.items() if len(node_names) > 1
+    }
     if not domains:
         raise InvalidRequest(
             "the inventory names no NVLink domain of several nodes",
             operation="--imex",
             would_work='domain = "rack1" at the nodes of a rack; a survey finds it',
         )
-    addresses = _addresses(slurm_conf, etc)
-    ours = known(etc)
-    texts = {}
-    for domain, nodes in domains.items():
-        path = etc / f"imex-{domain}.cfg"
-        if path.exists() and path not in ours:
+    address_by_node = _addresses(slurm_conf, etc_folder)
+    own_paths = known(etc_folder)
+    texts_by_path = {}
+    for domain, node_names in domains.items():
+        node_file = etc_folder / f"imex-{domain}.cfg"
+        if node_file.exists() and node_file not in own_paths:
             raise InvalidRequest(
-                f"{path} is there, and not ours", operation="--imex", would_work="move it away"
+                f"{node_file} is there, and not ours", operation="--imex", would_work="move it away"
             )
-        texts[path] = "".join(f"{_address(node, addresses, resolve)}\n" for node in nodes)
-    return texts
+        texts_by_path[node_file] = "".join(
+            f"{_address(node, address_by_node, resolve)}\n" for node in node_names
+        )
+    return texts_by_path
 
 
-def known(etc: Path) -> list[Path]:
+def known(etc_folder: Path) -> list[Path]:
     """The files that gres.conf lists as ours."""
-    gres = etc / "gres.conf"
-    if not gres.exists():
+    gres_conf = etc_folder / "gres.conf"
+    if not gres_conf.exists():
         return []
-    lines = gres.read_text("utf-8", "surrogateescape").splitlines()
+    lines = gres_conf.read_text("utf-8", "surrogateescape").splitlines()
     return [
-        etc / Path(line.removeprefix(_NODE_FILE_MARK).removesuffix(OURS)).name
-        for line in lines
-        if line.startswith(_NODE_FILE_MARK) and line.endswith(OURS)
+        etc_folder / Path(gres_line.removeprefix(_NODE_FILE_MARK).removesuffix(OURS)).name
+        for gres_line in lines
+        if gres_line.startswith(_NODE_FILE_MARK) and gres_line.endswith(OURS)
     ]
 
 
-def remark(paths: Sequence[Path]) -> str:
+def remark(node_files: Sequence[Path]) -> str:
     """The comment in gres.conf that lists these files."""
-    return "".join(f"{_NODE_FILE_MARK}{path.name}{OURS}\n" for path in paths)
+    return "".join(f"{_NODE_FILE_MARK}{node_file.name}{OURS}\n" for node_file in node_files)
 
 
-def notes(texts: Sequence[Path], inventory: SiteInventory) -> list[str]:
+def notes(node_files: Sequence[Path], inventory: SiteInventory) -> list[str]:
     """The steps that remain for the administrator."""
     return [
-        f"{path} belongs at {PLACE} of {fold(nodes)}, or into IMEX_NODE_CONFIG_FILE there; "
+        f"{node_file} belongs at {PLACE} of {fold(node_names)}, or into IMEX_NODE_CONFIG_FILE "
+        "there; "
         "then restart nvidia-imex"
-        for path in texts
-        for domain, nodes in inventory.domains.items()
-        if path.name == f"imex-{domain}.cfg"
+        for node_file in node_files
+        for domain, node_names in inventory.domains.items()
+        if node_file.name == f"imex-{domain}.cfg"
     ]
 
 
-def resolved(name: str) -> str:
+def resolved(host_name: str) -> str:
     """The address to which a name resolves on this machine, IPv4 before IPv6; empty where there is
     none."""
     import socket
 
     try:
-        addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host_name, None, type=socket.SOCK_STREAM)
     except OSError:
         return ""
-    addresses.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    addresses.sort(key=lambda address_entry: address_entry[0] != socket.AF_INET)
     return str(addresses[0][4][0]) if addresses else ""
 
 
-def _addresses(slurm_conf: str, etc: Path) -> dict[str, str]:
+def _addresses(slurm_conf: str, etc_folder: Path) -> dict[str, str]:
     """The NodeAddr of each node that has one."""
-    by_node: dict[str, str] = {}
-    for _, line in logical(slurm_conf):
+    address_by_node: dict[str, str] = {}
+    for _, line in logical_lines(slurm_conf):
         row = read_row(line)
-        names, addresses = value(row, "NodeName"), value(row, "NodeAddr")
-        if names and addresses and names.upper() != "DEFAULT":
-            those = names_in(names, str(etc / "slurm.conf"))
-            several = each("NodeAddr", addresses, len(those)) or [addresses] * len(those)
-            by_node.update(zip(those, several, strict=True))
-    return by_node
+        node_list, address_list = value(row, "NodeName"), value(row, "NodeAddr")
+        if node_list and address_list and node_list.upper() != "DEFAULT":
+            node_names = names_in(node_list, str(etc_folder / "slurm.conf"))
+            node_addresses = each("NodeAddr", address_list, len(node_names)) or [
+                address_list
+            ] * len(node_names)
+            address_by_node.update(zip(node_names, node_addresses, strict=True))
+    return address_by_node
 
 
-def _address(node: str, addresses: dict[str, str], resolve: Callable[[str], str]) -> str:
-    name = addresses.get(node, node)
-    address = resolve(name)
+def _address(node_name: str, address_by_node: dict[str, str], resolve: Callable[[str], str]) -> str:
+    host_name = address_by_node.get(node_name, node_name)
+    address = resolve(host_name)
     if not address or address.startswith("127.") or address == "::1":
         address_problem = f"is {address} to this machine alone" if address else "has no address"
         raise InvalidRequest(
-            f"node {node} {address_problem}",
+            f"node {node_name} {address_problem}",
             operation="--imex",
-            would_work=f"NodeAddr in the line of {node} in slurm.conf, or a name that can be "
+            would_work=f"NodeAddr in the line of {node_name} in slurm.conf, or a name that can be "
             "looked up",
         )
     return address

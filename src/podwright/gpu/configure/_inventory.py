@@ -63,24 +63,28 @@ class Kind(NamedTuple):
         counts: dict[str, int] = {}
         for gpu in self.gpus:
             counts[gpu.type] = counts.get(gpu.type, 0) + 1
-        return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+        return ",".join(f"gpu:{gpu_type}:{count}" for gpu_type, count in counts.items())
 
     @property
     def shared_gres(self) -> dict[str, int]:
         """Return `shard` and `mps` with their number on the node, without those of which there are
         none.
         """
-        each = {"shard": self.shards, "mps": self.mps}
-        return {name: count * len(self.gpus) for name, count in each.items() if count}
+        counts_per_gpu = {"shard": self.shards, "mps": self.mps}
+        return {
+            gres_name: count_per_gpu * len(self.gpus)
+            for gres_name, count_per_gpu in counts_per_gpu.items()
+            if count_per_gpu
+        }
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return the features that jobs may request: the kind's own, the types, the sizes of GPU
         memory.
         """
-        sizes = {f"gpumem{gpu.memory >> 30}g": None for gpu in self.gpus if gpu.memory}
-        types = {gpu.type: None for gpu in self.gpus}
-        return tuple(dict.fromkeys([*self.features, *types, *sizes]))
+        memory_features = {f"gpumem{gpu.memory >> 30}g": None for gpu in self.gpus if gpu.memory}
+        gpu_types = {gpu.type: None for gpu in self.gpus}
+        return tuple(dict.fromkeys([*self.features, *gpu_types, *memory_features]))
 
 
 class Switch(NamedTuple):
@@ -111,11 +115,13 @@ class SiteInventory(NamedTuple):
 
     def kinds(self) -> dict[Kind, list[str]]:
         """The names of the nodes of each kind."""
-        by_kind: dict[Kind, list[str]] = {}
-        by_identity: dict[int, list[str]] = {}
-        for name, kind in self.nodes.items():
-            names = by_identity.get(id(kind))
-            if names is None:
-                names = by_identity[id(kind)] = by_kind.setdefault(kind, [])
-            names.append(name)
-        return by_kind
+        names_by_kind: dict[Kind, list[str]] = {}
+        names_by_identity: dict[int, list[str]] = {}
+        for node_name, node_kind in self.nodes.items():
+            node_names = names_by_identity.get(id(node_kind))
+            if node_names is None:
+                node_names = names_by_identity[id(node_kind)] = names_by_kind.setdefault(
+                    node_kind, []
+                )
+            node_names.append(node_name)
+        return names_by_kind

@@ -28,37 +28,40 @@ def fold(names: Iterable[str]) -> str:
     names = list(names)
     if len(names) == 1:
         return names[0]
-    if plain := _plain(names):
-        return plain
+    if folded := _plain(names):
+        return folded
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    nodes = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
-    nodes.fold_axis = (-1,)
-    return str(nodes)
+    node_set = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
+    node_set.fold_axis = (-1,)
+    return str(node_set)
 
 
 def _plain(names: list[str]) -> str:
     """Names that differ in one number at their end alone, of one width: the quick way."""
-    stem = names[0].rstrip("0123456789")
-    width = len(names[0])
-    tails = [name[len(stem) :] for name in names]
-    if not stem or any(
-        len(name) != width or not name.startswith(stem) or not tail.isdigit()
-        for name, tail in zip(names, tails, strict=True)
+    common_stem = names[0].rstrip("0123456789")
+    name_width = len(names[0])
+    number_texts = [name[len(common_stem) :] for name in names]
+    if not common_stem or any(
+        len(name) != name_width or not name.startswith(common_stem) or not tail.isdigit()
+        for name, tail in zip(names, number_texts, strict=True)
     ):
         return ""
-    digits = width - len(stem)
-    runs = [part.split("-") for part in write_list(map(int, set(tails))).split(",")]
-    return f"{stem}[{','.join('-'.join(n.zfill(digits) for n in run) for run in runs)}]"
+    digit_count = name_width - len(common_stem)
+    number_runs = [
+        run_text.split("-") for run_text in write_list(map(int, set(number_texts))).split(",")
+    ]
+    ranges = ("-".join(number.zfill(digit_count) for number in run) for run in number_runs)
+    return f"{common_stem}[{','.join(ranges)}]"
 
 
 def folded_in_order(names: list[str]) -> str:
     """Fold names, but keep them unfolded where folding would change their order."""
-    short = fold(names)
-    return short if list(expand(short)) == names else ",".join(names)
+    folded = fold(names)
+    return folded if list(expand(folded)) == names else ",".join(names)
 
 
-def logical(text: str) -> Iterator[tuple[list[str], str]]:
+def logical_lines(text: str) -> Iterator[tuple[list[str], str]]:
     """Each logical line of a file, as (its physical lines, the text that Slurm reads)."""
     lines: list[str] = []
     joined = ""
@@ -81,89 +84,100 @@ def read_row(line: str) -> Row:
 
 def value(row: Mapping[str, str], key: str) -> str:
     """The value of a key, whatever its case; empty where the key is missing."""
-    return next((v for k, v in row.items() if k.lower() == key.lower()), "")
+    return next(
+        (row_value for row_key, row_value in row.items() if row_key.lower() == key.lower()), ""
+    )
 
 
 def write_row(row: Mapping[str, str]) -> str:
     """The row as a line that is marked as ours."""
-    return " ".join(f"{k}={v}" for k, v in row.items()) + OURS + "\n"
+    return " ".join(f"{row_key}={row_value}" for row_key, row_value in row.items()) + OURS + "\n"
 
 
-def names_in(text: str, file_label: str) -> tuple[str, ...]:
+def names_in(host_list: str, file_label: str) -> tuple[str, ...]:
     """The nodes that a Slurm host list names. Raises InvalidRequest."""
     try:
-        return expand(text)
+        return expand(host_list)
     except BadHostList as error:
         raise InvalidRequest(f"{file_label}: {error}", operation="read its nodes") from None
 
 
-def part(row: Mapping[str, str], names: tuple[str, ...], chosen_names: list[str], key: str) -> Row:
+def part(
+    row: Mapping[str, str], node_names: tuple[str, ...], chosen_names: list[str], names_key: str
+) -> Row:
     """The row of a line, cut down to some of its nodes."""
-    if len(chosen_names) == len(names):
+    if len(chosen_names) == len(node_names):
         return dict(row)
-    ordered = list(expand(fold(chosen_names)))
-    places = {name: index for index, name in enumerate(names)}
-    out = {}
-    for k, v in row.items():
-        if k.lower() == key.lower():
-            out[k] = fold(chosen_names)
+    ordered_names = list(expand(fold(chosen_names)))
+    index_by_name = {node_name: index for index, node_name in enumerate(node_names)}
+    cut_row = {}
+    for row_key, row_value in row.items():
+        if row_key.lower() == names_key.lower():
+            cut_row[row_key] = fold(chosen_names)
             continue
-        out[k] = v
-        if k.lower() in _EACH and (each_one := each(k, v, len(names))):
-            chosen = [each_one[places[name]] for name in ordered]
-            if k.lower() == "port":
-                numbers = list(map(int, chosen))
-                rising = numbers == sorted(set(numbers))
-                short = write_list(numbers) if rising else ",".join(chosen)
-                out[k] = f"[{short}]" if len(chosen) > 1 else short
+        cut_row[row_key] = row_value
+        if row_key.lower() in _EACH and (node_values := each(row_key, row_value, len(node_names))):
+            chosen_values = [node_values[index_by_name[node_name]] for node_name in ordered_names]
+            if row_key.lower() == "port":
+                port_numbers = list(map(int, chosen_values))
+                is_rising = port_numbers == sorted(set(port_numbers))
+                port_text = write_list(port_numbers) if is_rising else ",".join(chosen_values)
+                cut_row[row_key] = f"[{port_text}]" if len(chosen_values) > 1 else port_text
             else:
-                out[k] = folded_in_order(chosen)
-    return out
+                cut_row[row_key] = folded_in_order(chosen_values)
+    return cut_row
 
 
-def each(key: str, text: str, count: int) -> list[str] | None:
+def each(row_key: str, value_text: str, node_count: int) -> list[str] | None:
     """The values of a per-node key, one for each node in order; None where all nodes share one
     value."""
-    if key.lower() == "port":
-        inner = text.strip("[]")
-        values: list[str] = []
-        for piece in inner.split(","):
-            first, _, last = piece.partition("-")
-            values += [str(n) for n in range(int(first), int(last or first) + 1)]
+    if row_key.lower() == "port":
+        port_list = value_text.strip("[]")
+        node_values: list[str] = []
+        for port_range in port_list.split(","):
+            first_port, _, last_port = port_range.partition("-")
+            node_values += [
+                str(port) for port in range(int(first_port), int(last_port or first_port) + 1)
+            ]
     else:
-        values = list(expand(text)) if "[" in text or "," in text else [text]
-    return values if len(values) == count > 1 else None
+        node_values = (
+            list(expand(value_text)) if "[" in value_text or "," in value_text else [value_text]
+        )
+    return node_values if len(node_values) == node_count > 1 else None
 
 
 def replaced(
-    text: str,
-    key: str,
-    rows: Callable[[Row, tuple[str, ...]], list[Row] | None],
-    path: str,
+    conf_text: str,
+    line_key: str,
+    rows_for: Callable[[Row, tuple[str, ...]], list[Row] | None],
+    conf_path: str,
 ) -> str:
-    """The file with each line of this key replaced by the rows that `rows` returns.
+    """The file with each line of this key replaced by the rows that `rows_for` returns.
 
-    rows: takes the row of a line and its nodes, and returns the rows in its place; None keeps the
-    line.
+    rows_for: takes the row of a line and its nodes, and returns the rows in its place; None keeps
+    the line.
     """
-    out: list[str] = []
-    for lines, line in logical(text):
+    new_lines: list[str] = []
+    for physical_lines, line in logical_lines(conf_text):
         row = read_row(line)
-        first = next(iter(row), "")
-        wanted = None
-        if first.lower() == key.lower() and row[first].upper() != "DEFAULT":
-            wanted = rows(row, names_in(row[first], path))
-        if wanted is None:
-            out += lines
+        first_key = next(iter(row), "")
+        new_rows = None
+        if first_key.lower() == line_key.lower() and row[first_key].upper() != "DEFAULT":
+            new_rows = rows_for(row, names_in(row[first_key], conf_path))
+        if new_rows is None:
+            new_lines += physical_lines
         else:
-            out += [*commented(lines, MARK), *(write_row(r) for r in wanted)]
-    return "".join(out)
+            new_lines += [
+                *commented(physical_lines, MARK),
+                *(write_row(new_row) for new_row in new_rows),
+            ]
+    return "".join(new_lines)
 
 
-def with_rows(text: str, rows: Iterable[Mapping[str, str]]) -> str:
+def with_rows(conf_text: str, rows: Iterable[Mapping[str, str]]) -> str:
     """The file with our rows appended."""
-    new = [write_row(row) for row in rows]
-    if new and text and not text.endswith("\n"):
-        start = f"\n#{MARK}: this file ended without a newline{OURS}\n"
-        return text + start + "".join(new)
-    return text + "".join(new)
+    new_lines = [write_row(row) for row in rows]
+    if new_lines and conf_text and not conf_text.endswith("\n"):
+        mark_line = f"\n#{MARK}: this file ended without a newline{OURS}\n"
+        return conf_text + mark_line + "".join(new_lines)
+    return conf_text + "".join(new_lines)

@@ -9,34 +9,45 @@ from typing import Any
 from podwright.hosts.gpus import BadInventory, Gpu, Inventory, read_inventories
 
 
-def surveyed(text: str, source: str) -> list[dict[str, Any]]:
+def surveyed(survey_text: str, source_name: str) -> list[dict[str, Any]]:
     """One table for each machine that has GPUs. Raises ValueError."""
-    inventories = [inventory for inventory in read_inventories(text, source) if inventory.gpus]
+    inventories = [
+        inventory for inventory in read_inventories(survey_text, source_name) if inventory.gpus
+    ]
     if not inventories:
-        raise BadInventory(f"{source}: no machine in it has GPUs")
-    fabrics = Counter(
+        raise BadInventory(f"{source_name}: no machine in it has GPUs")
+    machine_counts = Counter(
         gpu.fabric
         for inventory in inventories
-        for gpu in {g.fabric: g for g in inventory.gpus}.values()
+        for gpu in {machine_gpu.fabric: machine_gpu for machine_gpu in inventory.gpus}.values()
     )
-    wide = {fabric for fabric, machines in fabrics.items() if fabric and machines > 1}
-    names = {fabric: f"nvlink{n}" for n, fabric in enumerate(sorted(wide), 1)}
-    return [_table(inventory, names) for inventory in inventories]
+    shared_fabrics = {
+        fabric for fabric, machine_count in machine_counts.items() if fabric and machine_count > 1
+    }
+    domain_names = {
+        fabric: f"nvlink{domain_number}"
+        for domain_number, fabric in enumerate(sorted(shared_fabrics), 1)
+    }
+    return [_table(inventory, domain_names) for inventory in inventories]
 
 
-def _table(machine: Inventory, domains: dict[str, str]) -> dict[str, Any]:
-    shared = Counter(file for gpu in machine.gpus for file in set(gpu.files))
-    nodes = max((gpu.node for gpu in machine.gpus), default=0) + 1
+def _table(machine: Inventory, domain_by_fabric: dict[str, str]) -> dict[str, Any]:
+    file_counts = Counter(file for gpu in machine.gpus for file in set(gpu.files))
+    least_numa_nodes = max((gpu.node for gpu in machine.gpus), default=0) + 1
     cores = machine.sockets * machine.cores_per_socket
-    numa = next(n for n in range(max(nodes, machine.sockets), cores + 1) if cores % n == 0)
-    table: dict[str, Any] = {
+    numa_nodes = next(
+        numa_count
+        for numa_count in range(max(least_numa_nodes, machine.sockets), cores + 1)
+        if cores % numa_count == 0
+    )
+    node_table: dict[str, Any] = {
         "name": machine.host,
         "sockets": machine.sockets,
         "cores_per_socket": machine.cores_per_socket,
         "threads_per_core": machine.threads_per_core,
-        "numa_nodes": numa,
+        "numa_nodes": numa_nodes,
         "memory": machine.memory >> 20,
-        "gpus": [row for gpu in machine.gpus for row in _rows(gpu, shared)],
+        "gpus": [gpu_row for gpu in machine.gpus for gpu_row in _rows(gpu, file_counts)],
         "nics": [
             {
                 "device": nic.name if nic.rdma else "",
@@ -48,34 +59,34 @@ def _table(machine: Inventory, domains: dict[str, str]) -> dict[str, Any]:
             if nic.rail >= 0
         ],
     }
-    if domain := domains.get(machine.gpus[0].fabric):
-        table["domain"] = domain
-    return table
+    if domain := domain_by_fabric.get(machine.gpus[0].fabric):
+        node_table["domain"] = domain
+    return node_table
 
 
-def _rows(gpu: Gpu, shared: Counter[str]) -> list[dict[str, Any]]:
+def _rows(gpu: Gpu, file_counts: Counter[str]) -> list[dict[str, Any]]:
     """A GPU, or each of its slices."""
-    common: dict[str, Any] = {"numa": max(gpu.node, 0), "uuid": gpu.uuid}
+    common_values: dict[str, Any] = {"numa": max(gpu.node, 0), "uuid": gpu.uuid}
     if gpu.cores:
-        common["cores"] = gpu.cores
+        common_values["cores"] = gpu.cores
     if gpu.slices:
         # Without the driver's capability files, all slices of a GPU share its one device file.
-        files_differ = len({piece.files for piece in gpu.slices}) == len(gpu.slices)
+        files_differ = len({gpu_slice.files for gpu_slice in gpu.slices}) == len(gpu.slices)
         return [
             {
-                **common,
-                "uuid": piece.uuid,
-                "type": f"{gpu.type}_{piece.profile}".replace("+", "."),
-                "memory": round(piece.memory / (1 << 30)),
-                "file": ",".join(piece.files) if files_differ else "",
+                **common_values,
+                "uuid": gpu_slice.uuid,
+                "type": f"{gpu.type}_{gpu_slice.profile}".replace("+", "."),
+                "memory": round(gpu_slice.memory / (1 << 30)),
+                "file": ",".join(gpu_slice.files) if files_differ else "",
             }
-            for piece in gpu.slices
+            for gpu_slice in gpu.slices
         ]
-    own = [file for file in gpu.files if shared[file] == 1]
-    row = {**common, "type": gpu.type, "memory": round(gpu.memory / (1 << 30))}
-    if own:
-        row["file"] = own[0]
-    different = {count for count in gpu.links if count >= 0}
-    if len(different) > 1:  # where all are alike they tell Slurm nothing
-        row["links"] = list(gpu.links)
-    return [row]
+    own_files = [file for file in gpu.files if file_counts[file] == 1]
+    gpu_row = {**common_values, "type": gpu.type, "memory": round(gpu.memory / (1 << 30))}
+    if own_files:
+        gpu_row["file"] = own_files[0]
+    link_counts = {link_count for link_count in gpu.links if link_count >= 0}
+    if len(link_counts) > 1:  # where all are alike they tell Slurm nothing
+        gpu_row["links"] = list(gpu.links)
+    return [gpu_row]

@@ -70,29 +70,29 @@ _COUNT = ("type", "count", "files", "memory", "numa", "links")
 def read_inventory(path: str | Path) -> SiteInventory:
     """The inventory in a file. Raises InvalidRequest for the first fault in it."""
     try:
-        data = Path(path).read_bytes()
+        file_bytes = Path(path).read_bytes()
     except OSError as error:
         raise InvalidRequest(f"{path}: {error.strerror}", operation="read the inventory") from None
     try:
-        if re.match(rb"\s*(\[\s*)?\{", data):
+        if re.match(rb"\s*(\[\s*)?\{", file_bytes):
             import json
 
             try:
-                tree = json.loads(data)
+                inventory_tree = json.loads(file_bytes)
             except json.JSONDecodeError as error:
                 if error.msg != "Extra data":  # a survey has one line for each node
                     raise
-                tree = {}
-            if not isinstance(tree, dict) or "nodes" not in tree:
-                tree = {"nodes": surveyed(data.decode(), str(path))}
+                inventory_tree = {}
+            if not isinstance(inventory_tree, dict) or "nodes" not in inventory_tree:
+                inventory_tree = {"nodes": surveyed(file_bytes.decode(), str(path))}
         else:
             import tomllib
 
-            tree = tomllib.loads(data.decode())
-            if isinstance(survey := tree.pop("survey", None), str):
-                survey_path = Path(path).parent / survey
-                tree["nodes"] = [
-                    *tree.get("nodes", []),
+            inventory_tree = tomllib.loads(file_bytes.decode())
+            if isinstance(survey_name := inventory_tree.pop("survey", None), str):
+                survey_path = Path(path).parent / survey_name
+                inventory_tree["nodes"] = [
+                    *inventory_tree.get("nodes", []),
                     *surveyed(survey_path.read_text(), str(survey_path)),
                 ]
     except OSError as error:
@@ -101,15 +101,17 @@ def read_inventory(path: str | Path) -> SiteInventory:
         ) from None
     except ValueError as error:
         raise InvalidRequest(f"{path}: {error}", operation="read the inventory") from None
-    return make_inventory(tree, str(path))
+    return make_inventory(inventory_tree, str(path))
 
 
-def make_inventory(tree: Mapping[str, Any], file: str = "inventory") -> SiteInventory:
+def make_inventory(
+    inventory_tree: Mapping[str, Any], file_label: str = "inventory"
+) -> SiteInventory:
     """The inventory that a tree of tables describes. Raises InvalidRequest."""
-    return _Reader(file).inventory(tree)
+    return _Reader(file_label).inventory(inventory_tree)
 
 
-def _alike(value: Any) -> Any:
+def _without_identity(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "uuid" in value[0]:
         return [
             {k: v for k, v in entry.items() if k not in ("uuid", "bus")}
@@ -120,251 +122,317 @@ def _alike(value: Any) -> Any:
     return value
 
 
-def _device(table: Mapping[str, Any], index: int) -> str:
+def _device(gpu_table: Mapping[str, Any], gpu_index: int) -> str:
     """Return the device file that the driver of such a GPU makes: AMD's have render nodes."""
-    amd = re.match(r"(amd_?)?(instinct_?)?mi\d", str(table.get("type", "")), re.I)
-    return f"/dev/dri/renderD{128 + index}" if amd else f"/dev/nvidia{index}"
+    amd_match = re.match(r"(amd_?)?(instinct_?)?mi\d", str(gpu_table.get("type", "")), re.I)
+    return f"/dev/dri/renderD{128 + gpu_index}" if amd_match else f"/dev/nvidia{gpu_index}"
 
 
 class _Reader:
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file_label: str) -> None:
+        self.file = file_label
         self._kinds: dict[str, Kind] = {}
 
-    def fail(self, key: str, problem: str, would_work: str = "") -> InvalidRequest:
+    def fail(self, key_path: str, problem: str, would_work: str = "") -> InvalidRequest:
         return InvalidRequest(
-            f"{self.file}: {key} {problem}", operation="read the inventory", would_work=would_work
+            f"{self.file}: {key_path} {problem}",
+            operation="read the inventory",
+            would_work=would_work,
         )
 
-    def inventory(self, tree: Any) -> SiteInventory:
-        self._keys("the file", tree, _TOP)
+    def inventory(self, inventory_tree: Any) -> SiteInventory:
+        self._keys("the file", inventory_tree, _TOP)
         nodes: dict[str, Kind] = {}
         domains: dict[str, list[str]] = {}
-        for index, table in enumerate(self._tables("nodes", tree.get("nodes"))):
-            key = f"nodes[{index}]"
-            self._keys(key, table, _NODE)
-            names = self._hosts(f"{key}.names", table.get("names") or table.get("name"))
-            kind = self._kind(key, table)
-            for name in names:
+        for node_index, node_table in enumerate(self._tables("nodes", inventory_tree.get("nodes"))):
+            key_path = f"nodes[{node_index}]"
+            self._keys(key_path, node_table, _NODE)
+            node_names = self._hosts(
+                f"{key_path}.names", node_table.get("names") or node_table.get("name")
+            )
+            node_kind = self._kind(key_path, node_table)
+            for name in node_names:
                 if name in nodes:
-                    raise self.fail(f"{key}.names:", f"{name} is named twice")
-                nodes[name] = kind
-            if domain := table.get("domain"):
-                domains.setdefault(self._word(f"{key}.domain", domain), []).extend(names)
+                    raise self.fail(f"{key_path}.names:", f"{name} is named twice")
+                nodes[name] = node_kind
+            if domain := node_table.get("domain"):
+                domains.setdefault(self._word(f"{key_path}.domain", domain), []).extend(node_names)
         if not nodes:
             raise self.fail("nodes:", "there are none", "a table [[nodes]] for each kind of node")
         return SiteInventory(
             nodes,
-            self._switches(tree.get("switches", []), nodes),
-            {name: tuple(those) for name, those in domains.items()},
-            self._partitions(tree.get("partitions", []), nodes),
+            self._switches(inventory_tree.get("switches", []), nodes),
+            {name: tuple(domain_nodes) for name, domain_nodes in domains.items()},
+            self._partitions(inventory_tree.get("partitions", []), nodes),
         )
 
-    def _kind(self, prefix: str, table: Mapping[str, Any]) -> Kind:
+    def _kind(self, key_path: str, node_table: Mapping[str, Any]) -> Kind:
         # Nodes of a survey that are otherwise equal differ in values that Slurm does not need
         # (UUIDs, bus addresses).
-        same = repr([_alike(table.get(key)) for key in _NODE[2:] if key != "domain"])
-        if same in self._kinds:
-            return self._kinds[same]
-        sockets = self._number(f"{prefix}.sockets", table.get("sockets"))
-        each = self._number(f"{prefix}.cores_per_socket", table.get("cores_per_socket"))
-        numa = self._number(f"{prefix}.numa_nodes", table.get("numa_nodes", sockets))
-        if sockets * each % numa:
-            raise self.fail(f"{prefix}:", f"{sockets * each} cores are not {numa} equal NUMA nodes")
-        spec = self._number(f"{prefix}.core_spec_count", table.get("core_spec_count", 0), least=0)
-        if spec >= sockets * each:
-            raise self.fail(f"{prefix}.core_spec_count:", f"{spec} of {sockets * each} cores")
-        kind = Kind(
-            gpus=self._gpus(f"{prefix}.gpus", table.get("gpus"), sockets * each, numa),
+        equality_key = repr(
+            [_without_identity(node_table.get(key)) for key in _NODE[2:] if key != "domain"]
+        )
+        if equality_key in self._kinds:
+            return self._kinds[equality_key]
+        sockets = self._number(f"{key_path}.sockets", node_table.get("sockets"))
+        cores_per_socket = self._number(
+            f"{key_path}.cores_per_socket", node_table.get("cores_per_socket")
+        )
+        numa_count = self._number(f"{key_path}.numa_nodes", node_table.get("numa_nodes", sockets))
+        if sockets * cores_per_socket % numa_count:
+            raise self.fail(
+                f"{key_path}:",
+                f"{sockets * cores_per_socket} cores are not {numa_count} equal NUMA nodes",
+            )
+        core_spec_count = self._number(
+            f"{key_path}.core_spec_count", node_table.get("core_spec_count", 0), least=0
+        )
+        if core_spec_count >= sockets * cores_per_socket:
+            raise self.fail(
+                f"{key_path}.core_spec_count:",
+                f"{core_spec_count} of {sockets * cores_per_socket} cores",
+            )
+        node_kind = Kind(
+            gpus=self._gpus(
+                f"{key_path}.gpus", node_table.get("gpus"), sockets * cores_per_socket, numa_count
+            ),
             sockets=sockets,
-            cores_per_socket=each,
+            cores_per_socket=cores_per_socket,
             threads_per_core=self._number(
-                f"{prefix}.threads_per_core", table.get("threads_per_core", 1)
+                f"{key_path}.threads_per_core", node_table.get("threads_per_core", 1)
             ),
-            numa_nodes=numa,
-            memory=self._number(f"{prefix}.memory", table.get("memory", 0), least=0) << 20,
-            features=tuple(self._word(f"{prefix}.features", f) for f in table.get("features", ())),
+            numa_nodes=numa_count,
+            memory=self._number(f"{key_path}.memory", node_table.get("memory", 0), least=0) << 20,
+            features=tuple(
+                self._word(f"{key_path}.features", feature)
+                for feature in node_table.get("features", ())
+            ),
             nics=tuple(
-                self._nic(f"{prefix}.nics[{n}]", nic, n, numa)
-                for n, nic in enumerate(table.get("nics", ()))
+                self._nic(f"{key_path}.nics[{nic_index}]", nic, nic_index, numa_count)
+                for nic_index, nic in enumerate(node_table.get("nics", ()))
             ),
-            core_spec_count=spec,
+            core_spec_count=core_spec_count,
             mem_spec_limit=self._number(
-                f"{prefix}.mem_spec_limit", table.get("mem_spec_limit", 0), least=0
+                f"{key_path}.mem_spec_limit", node_table.get("mem_spec_limit", 0), least=0
             )
             << 20,
-            shards=self._number(f"{prefix}.shards", table.get("shards", 0), least=0),
-            mps=self._number(f"{prefix}.mps", table.get("mps", 0), least=0),
+            shards=self._number(f"{key_path}.shards", node_table.get("shards", 0), least=0),
+            mps=self._number(f"{key_path}.mps", node_table.get("mps", 0), least=0),
         )
-        self._kinds[same] = kind
-        return kind
+        self._kinds[equality_key] = node_kind
+        return node_kind
 
-    def _gpus(self, key: str, value: Any, cores: int, numa: int) -> tuple[NodeGpu, ...]:
-        if isinstance(value, Mapping):
-            value = self._counted(key, value, numa)
-        if not isinstance(value, list) or not value:
-            raise self.fail(key, "names no GPU", 'gpus = { type = "h100", count = 8 }')
-        cores_per_numa = cores // numa
+    def _gpus(
+        self, key_path: str, gpu_entries: Any, core_count: int, numa_count: int
+    ) -> tuple[NodeGpu, ...]:
+        if isinstance(gpu_entries, Mapping):
+            gpu_entries = self._counted(key_path, gpu_entries, numa_count)
+        if not isinstance(gpu_entries, list) or not gpu_entries:
+            raise self.fail(key_path, "names no GPU", 'gpus = { type = "h100", count = 8 }')
+        cores_per_numa = core_count // numa_count
         gpus = []
-        for index, entry in enumerate(value):
-            entry_at = f"{key}[{index}]"
-            self._keys(entry_at, entry, _GPU)
-            near = self._number(f"{entry_at}.numa", entry.get("numa", 0), least=0)
-            if near >= numa:
-                raise self.fail(f"{entry_at}.numa:", f"{near}, but there are {numa} NUMA nodes")
-            core_list = entry.get("cores")
+        for gpu_index, gpu_entry in enumerate(gpu_entries):
+            entry_path = f"{key_path}[{gpu_index}]"
+            self._keys(entry_path, gpu_entry, _GPU)
+            numa_node = self._number(f"{entry_path}.numa", gpu_entry.get("numa", 0), least=0)
+            if numa_node >= numa_count:
+                raise self.fail(
+                    f"{entry_path}.numa:", f"{numa_node}, but there are {numa_count} NUMA nodes"
+                )
+            core_list = gpu_entry.get("cores")
             own_cores = (
-                self._cores(f"{entry_at}.cores", core_list, cores) if core_list is not None else ()
+                self._cores(f"{entry_path}.cores", core_list, core_count)
+                if core_list is not None
+                else ()
             )
-            links = tuple(entry.get("links", ()))
-            if links and (len(links) != len(value) or not all(type(n) is int for n in links)):
-                raise self.fail(f"{entry_at}.links:", f"a number for each of the {len(value)} GPUs")
+            links = tuple(gpu_entry.get("links", ()))
+            if links and (
+                len(links) != len(gpu_entries)
+                or not all(type(link_count) is int for link_count in links)
+            ):
+                raise self.fail(
+                    f"{entry_path}.links:", f"a number for each of the {len(gpu_entries)} GPUs"
+                )
             gpus.append(
                 NodeGpu(
-                    type=self._gpu_type(f"{entry_at}.type", entry.get("type")),
-                    file=self._file(f"{entry_at}.file", entry.get("file", _device(entry, index))),
-                    memory=self._number(f"{entry_at}.memory", entry.get("memory", 0), least=0)
+                    type=self._gpu_type(f"{entry_path}.type", gpu_entry.get("type")),
+                    file=self._file(
+                        f"{entry_path}.file", gpu_entry.get("file", _device(gpu_entry, gpu_index))
+                    ),
+                    memory=self._number(f"{entry_path}.memory", gpu_entry.get("memory", 0), least=0)
                     << 30,
-                    numa=near,
+                    numa=numa_node,
                     cores=own_cores
-                    or tuple(range(near * cores_per_numa, (near + 1) * cores_per_numa)),
+                    or tuple(range(numa_node * cores_per_numa, (numa_node + 1) * cores_per_numa)),
                     links=links,
                 )
             )
-        known = [gpu.file for gpu in gpus if gpu.file]
-        if len(set(known)) < len(known):
-            raise self.fail(key, "two GPUs have one device file")
+        device_files = [gpu.file for gpu in gpus if gpu.file]
+        if len(set(device_files)) < len(device_files):
+            raise self.fail(key_path, "two GPUs have one device file")
         if any(gpu.links for gpu in gpus) and not all(gpu.links for gpu in gpus):
-            raise self.fail(key, "links are told of some GPUs and not of others")
+            raise self.fail(key_path, "links are told of some GPUs and not of others")
         return tuple(gpus)
 
-    def _counted(self, prefix: str, value: Mapping[str, Any], numa: int) -> list[dict[str, Any]]:
+    def _counted(
+        self, key_path: str, gpu_table: Mapping[str, Any], numa_count: int
+    ) -> list[dict[str, Any]]:
         """Return equal GPUs, spread evenly over the NUMA nodes unless the inventory gives the
         nodes.
         """
-        self._keys(prefix, value, _COUNT)
-        count = self._number(f"{prefix}.count", value.get("count"))
-        usual = [_device(value, index) for index in range(count)]
-        files = self._files(f"{prefix}.files", value["files"]) if "files" in value else usual
-        near = value.get("numa", [index * numa // count for index in range(count)])
-        links = value.get("links", [])
-        for key, values in (("files", files), ("numa", near), ("links", links or files)):
-            if not isinstance(values, list) or len(values) != count:
-                raise self.fail(f"{prefix}.{key}:", f"one for each of the {count} GPUs")
-        rows = [{"links": row} for row in links] or [{}] * count
-        same = {key: value[key] for key in ("type", "memory") if key in value}
+        self._keys(key_path, gpu_table, _COUNT)
+        gpu_count = self._number(f"{key_path}.count", gpu_table.get("count"))
+        default_files = [_device(gpu_table, gpu_index) for gpu_index in range(gpu_count)]
+        files = (
+            self._files(f"{key_path}.files", gpu_table["files"])
+            if "files" in gpu_table
+            else default_files
+        )
+        numa_nodes = gpu_table.get(
+            "numa", [gpu_index * numa_count // gpu_count for gpu_index in range(gpu_count)]
+        )
+        links = gpu_table.get("links", [])
+        for key, column_values in (
+            ("files", files),
+            ("numa", numa_nodes),
+            ("links", links or files),
+        ):
+            if not isinstance(column_values, list) or len(column_values) != gpu_count:
+                raise self.fail(f"{key_path}.{key}:", f"one for each of the {gpu_count} GPUs")
+        link_rows = [{"links": link_row} for link_row in links] or [{}] * gpu_count
+        common_values = {key: gpu_table[key] for key in ("type", "memory") if key in gpu_table}
         return [
-            {**same, "file": file, "numa": node, **row}
-            for file, node, row in zip(files, near, rows, strict=True)
+            {**common_values, "file": file, "numa": numa_node, **link_row}
+            for file, numa_node, link_row in zip(files, numa_nodes, link_rows, strict=True)
         ]
 
-    def _nic(self, key: str, value: Any, index: int, numa: int) -> NodeNic:
-        self._keys(key, value, ("device", "interface", "numa", "rail"))
-        names = [value.get("device", ""), value.get("interface", "")]
-        for name in names:
-            if not isinstance(name, str) or (name and not _NIC.fullmatch(name)):
-                raise self.fail(key, f"{name!r} is not a network card", '{ device = "mlx5_0" }')
-        if not any(names):
-            raise self.fail(key, "names neither device nor interface")
-        near = self._number(f"{key}.numa", value.get("numa", 0), least=0)
-        if near >= numa:
-            raise self.fail(f"{key}.numa:", f"{near}, but there are {numa} NUMA nodes")
-        rail = self._number(f"{key}.rail", value.get("rail", index), least=0)
-        return NodeNic(names[0], names[1], near, rail)
+    def _nic(self, key_path: str, nic_table: Any, nic_index: int, numa_count: int) -> NodeNic:
+        self._keys(key_path, nic_table, ("device", "interface", "numa", "rail"))
+        nic_names = [nic_table.get("device", ""), nic_table.get("interface", "")]
+        for nic_name in nic_names:
+            if not isinstance(nic_name, str) or (nic_name and not _NIC.fullmatch(nic_name)):
+                raise self.fail(
+                    key_path, f"{nic_name!r} is not a network card", '{ device = "mlx5_0" }'
+                )
+        if not any(nic_names):
+            raise self.fail(key_path, "names neither device nor interface")
+        numa_node = self._number(f"{key_path}.numa", nic_table.get("numa", 0), least=0)
+        if numa_node >= numa_count:
+            raise self.fail(
+                f"{key_path}.numa:", f"{numa_node}, but there are {numa_count} NUMA nodes"
+            )
+        rail = self._number(f"{key_path}.rail", nic_table.get("rail", nic_index), least=0)
+        return NodeNic(nic_names[0], nic_names[1], numa_node, rail)
 
-    def _switches(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[Switch, ...]:
+    def _switches(self, switch_tables: Any, nodes: Mapping[str, Kind]) -> tuple[Switch, ...]:
         switches: dict[str, Switch] = {}
-        for index, table in enumerate(self._tables("switches", value)):
-            prefix = f"switches[{index}]"
-            self._keys(prefix, table, ("name", "nodes", "switches"))
-            name = self._word(f"{prefix}.name", table.get("name"))
-            below = [key for key in ("nodes", "switches") if table.get(key)]
-            if len(below) != 1 or name in switches:
-                raise self.fail(prefix, "each has a name of its own, and either nodes or switches")
-            members = self._hosts(f"{prefix}.{below[0]}", table[below[0]])
-            switches[name] = Switch(name, **{below[0]: members})
+        for switch_index, switch_table in enumerate(self._tables("switches", switch_tables)):
+            key_path = f"switches[{switch_index}]"
+            self._keys(key_path, switch_table, ("name", "nodes", "switches"))
+            switch_name = self._word(f"{key_path}.name", switch_table.get("name"))
+            member_keys = [key for key in ("nodes", "switches") if switch_table.get(key)]
+            if len(member_keys) != 1 or switch_name in switches:
+                raise self.fail(
+                    key_path, "each has a name of its own, and either nodes or switches"
+                )
+            members = self._hosts(f"{key_path}.{member_keys[0]}", switch_table[member_keys[0]])
+            switches[switch_name] = Switch(switch_name, **{member_keys[0]: members})
         for switch in switches.values():
             for member in (*switch.nodes, *switch.switches):
                 if member not in (nodes if switch.nodes else switches):
                     raise self.fail(f"switch {switch.name}:", f"there is no {member}")
         return tuple(switches.values())
 
-    def _partitions(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[PlannedPartition, ...]:
+    def _partitions(
+        self, partition_tables: Any, nodes: Mapping[str, Kind]
+    ) -> tuple[PlannedPartition, ...]:
         partitions = []
-        for index, table in enumerate(self._tables("partitions", value)):
-            prefix = f"partitions[{index}]"
-            self._keys(prefix, table, ("name", "nodes", "default", "exclusive"))
-            those = self._hosts(f"{prefix}.nodes", table.get("nodes"))
-            for name in those:
-                if name not in nodes:
-                    raise self.fail(f"{prefix}.nodes:", f"there is no {name}")
-            flags = [table.get(key, False) for key in ("default", "exclusive")]
+        for partition_index, partition_table in enumerate(
+            self._tables("partitions", partition_tables)
+        ):
+            key_path = f"partitions[{partition_index}]"
+            self._keys(key_path, partition_table, ("name", "nodes", "default", "exclusive"))
+            node_names = self._hosts(f"{key_path}.nodes", partition_table.get("nodes"))
+            for node_name in node_names:
+                if node_name not in nodes:
+                    raise self.fail(f"{key_path}.nodes:", f"there is no {node_name}")
+            flags = [partition_table.get(key, False) for key in ("default", "exclusive")]
             if not all(isinstance(flag, bool) for flag in flags):
-                raise self.fail(prefix, "default and exclusive are true or false")
+                raise self.fail(key_path, "default and exclusive are true or false")
             partitions.append(
-                PlannedPartition(self._word(f"{prefix}.name", table.get("name")), those, *flags)
+                PlannedPartition(
+                    self._word(f"{key_path}.name", partition_table.get("name")), node_names, *flags
+                )
             )
         return tuple(partitions)
 
     # Single values
 
-    def _keys(self, prefix: str, table: Any, known: Sequence[str]) -> None:
+    def _keys(self, key_path: str, table: Any, known_keys: Sequence[str]) -> None:
         if not isinstance(table, Mapping):
-            raise self.fail(prefix, "is not a table")
+            raise self.fail(key_path, "is not a table")
         for key in table:
-            if key not in known:
+            if key not in known_keys:
                 raise self.fail(
-                    f"{prefix}:", f"{key} is not a key of this table", f"one of {', '.join(known)}"
+                    f"{key_path}:",
+                    f"{key} is not a key of this table",
+                    f"one of {', '.join(known_keys)}",
                 )
 
-    def _tables(self, key: str, value: Any) -> list[Any]:
+    def _tables(self, table_key: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise self.fail(f"{key}:", "is not a list of tables", f"[[{key}]]")
+            raise self.fail(f"{table_key}:", "is not a list of tables", f"[[{table_key}]]")
         return value
 
-    def _hosts(self, key: str, value: Any) -> tuple[str, ...]:
-        if isinstance(value, list) and all(isinstance(v, str) for v in value):
-            value = ",".join(value)
-        if not isinstance(value, str) or not value:
-            raise self.fail(key, "names none", 'names such as "gpu[001-016]"')
+    def _hosts(self, key_path: str, host_list: Any) -> tuple[str, ...]:
+        if isinstance(host_list, list) and all(isinstance(host, str) for host in host_list):
+            host_list = ",".join(host_list)
+        if not isinstance(host_list, str) or not host_list:
+            raise self.fail(key_path, "names none", 'names such as "gpu[001-016]"')
         try:
-            return expand(value)
+            return expand(host_list)
         except BadHostList as error:
-            raise self.fail(f"{key}:", str(error)) from None
+            raise self.fail(f"{key_path}:", str(error)) from None
 
-    def _files(self, key: str, value: Any) -> list[str]:
-        if isinstance(value, list):
-            return value
-        folder, _, names = str(value).rpartition("/")
-        return [f"{folder}/{name}" for name in self._hosts(key, names)]
+    def _files(self, key_path: str, file_list: Any) -> list[str]:
+        if isinstance(file_list, list):
+            return file_list
+        folder, _, file_names = str(file_list).rpartition("/")
+        return [f"{folder}/{file_name}" for file_name in self._hosts(key_path, file_names)]
 
-    def _file(self, key: str, value: Any) -> str:
-        if not isinstance(value, str) or (value and not _FILE.fullmatch(value)):
-            raise self.fail(key, f"{value!r} is not a device file", '"/dev/nvidia0"')
-        return value
+    def _file(self, key_path: str, file_path: Any) -> str:
+        if not isinstance(file_path, str) or (file_path and not _FILE.fullmatch(file_path)):
+            raise self.fail(key_path, f"{file_path!r} is not a device file", '"/dev/nvidia0"')
+        return file_path
 
-    def _cores(self, key: str, value: Any, cores: int) -> tuple[int, ...]:
+    def _cores(self, key_path: str, core_list: Any, core_count: int) -> tuple[int, ...]:
         try:
-            numbers = read_list(value) if isinstance(value, str) else list(value)
-            bad = [n for n in numbers if type(n) is not int or not 0 <= n < cores]
+            core_numbers = read_list(core_list) if isinstance(core_list, str) else list(core_list)
+            bad_cores = [
+                core for core in core_numbers if type(core) is not int or not 0 <= core < core_count
+            ]
         except (TypeError, ValueError):
-            bad = [-1]
-            numbers = []
-        if bad or not numbers:
-            raise self.fail(key, f"{value!r}: cores are numbers from 0 to {cores - 1}", '"0-27"')
-        return tuple(sorted(numbers))
+            bad_cores = [-1]
+            core_numbers = []
+        if bad_cores or not core_numbers:
+            raise self.fail(
+                key_path, f"{core_list!r}: cores are numbers from 0 to {core_count - 1}", '"0-27"'
+            )
+        return tuple(sorted(core_numbers))
 
-    def _number(self, key: str, value: Any, least: int = 1) -> int:
+    def _number(self, key_path: str, value: Any, least: int = 1) -> int:
         if type(value) is not int or value < least:
-            raise self.fail(key, f"is {value!r}, and no number of {least} or more")
+            raise self.fail(key_path, f"is {value!r}, and no number of {least} or more")
         return value
 
-    def _gpu_type(self, key: str, value: Any) -> str:
+    def _gpu_type(self, key_path: str, value: Any) -> str:
         if not isinstance(value, str) or not _GPU_TYPE.fullmatch(value):
-            raise self.fail(key, f"{value!r}: a GPU type of letters, digits, _ . + and - is wanted")
+            raise self.fail(
+                key_path, f"{value!r}: a GPU type of letters, digits, _ . + and - is wanted"
+            )
         return value
 
-    def _word(self, key: str, value: Any) -> str:
+    def _word(self, key_path: str, value: Any) -> str:
         if not isinstance(value, str) or not _WORD.fullmatch(value):
-            raise self.fail(key, f"{value!r}: a word of letters, digits, _ . and - is wanted")
+            raise self.fail(key_path, f"{value!r}: a word of letters, digits, _ . and - is wanted")
         return value

@@ -34,30 +34,31 @@ def settings_of(sampling: Sampling) -> dict[str, str]:
     return {"TaskProlog": sampling.path}
 
 
-def script(sampling: Sampling, now: Mapping[str, str]) -> str:
+def script(sampling: Sampling, site_settings: Mapping[str, str]) -> str:
     """The text of the script. It runs as the user, in the task's environment. Slurm reads its
     output line by line; the output of the sampler goes nowhere."""
-    theirs = now.get("taskprolog", "")
-    lines = ["#!/bin/sh\n", _OURS]
-    if theirs:
-        lines.append(f'{shlex.quote(theirs)} "$@" || exit\n')
-    program = shlex.quote(sampling.podwright)
-    command = f"{program} slurm sample --every={sampling.interval:g} --below="
-    lines += [
+    site_program = site_settings.get("taskprolog", "")
+    script_lines = ["#!/bin/sh\n", _OURS]
+    if site_program:
+        script_lines.append(f'{shlex.quote(site_program)} "$@" || exit\n')
+    quoted_program = shlex.quote(sampling.podwright)
+    sampler_command = f"{quoted_program} slurm sample --every={sampling.interval:g} --below="
+    script_lines += [
         '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0\n',
         '[ -n "${SLURM_JOB_GPUS-}${SLURM_STEP_GPUS-}${CUDA_VISIBLE_DEVICES-}" ] || exit 0\n',
         ': "${PODWRIGHT_SAMPLES:=$PWD/slurm-$SLURM_JOB_ID.gpus}"\n',
         'export PODWRIGHT_SAMPLES\necho "export PODWRIGHT_SAMPLES=$PODWRIGHT_SAMPLES"\n',
         # The sampler needs its own session: Slurm kills the script's process group at its end.
-        f"setsid sh -c {shlex.quote(command + '$1 </dev/null >/dev/null 2>&1 &')} - $PPID\n",
+        f"setsid sh -c {shlex.quote(sampler_command + '$1 </dev/null >/dev/null 2>&1 &')} - "
+        "$PPID\n",
         "exit 0\n",
     ]
-    return "".join(lines)
+    return "".join(script_lines)
 
 
-def known(conf: Path) -> list[Path]:
+def known(conf_path: Path) -> list[Path]:
     """The sampling scripts of ours that this slurm.conf names."""
-    if not conf.exists():
+    if not conf_path.exists():
         return []
-    path = Path(settings(read(conf)).get("taskprolog", ""))
-    return [path] if path.is_file() and _OURS in read(path) else []
+    script_path = Path(settings(read(conf_path)).get("taskprolog", ""))
+    return [script_path] if script_path.is_file() and _OURS in read(script_path) else []

@@ -35,11 +35,11 @@ class Topology(NamedTuple):
     @property
     def nodes(self) -> set[str]:
         """The nodes in the topology."""
-        switched = {node for switch in self.inventory.switches for node in switch.nodes}
+        switched_nodes = {node for switch in self.inventory.switches for node in switch.nodes}
         return {
-            "tree": switched,
-            "block": racked(self.inventory),
-            "both": switched | racked(self.inventory),
+            "tree": switched_nodes,
+            "block": nodes_in_racks(self.inventory),
+            "both": switched_nodes | nodes_in_racks(self.inventory),
         }.get(self.kind, set())
 
     @property
@@ -48,12 +48,12 @@ class Topology(NamedTuple):
         if self.kind not in ("block", "both"):
             return []
         return _block_sizes(
-            _wide(self.inventory) if self.kind == "both" else self.inventory.domains
+            _rack_domains(self.inventory) if self.kind == "both" else self.inventory.domains
         )
 
     def of_partition(self, nodes: Iterable[str]) -> str:
         """Return the topology that a partition of these nodes names; empty: the cluster's."""
-        all_racked = self.kind == "both" and set(nodes) <= racked(self.inventory)
+        all_racked = self.kind == "both" and set(nodes) <= nodes_in_racks(self.inventory)
         return RACKS if all_racked else ""
 
     def files(self) -> dict[str, list[str]]:
@@ -62,34 +62,43 @@ class Topology(NamedTuple):
             return {}
         if self.kind == "both":
             return {"topology.yaml": _yaml(self.inventory)}
-        rows = block_rows(self.inventory) if self.kind == "block" else tree_rows(self.inventory)
-        return {"topology.conf": [" ".join(f"{k}={v}" for k, v in row.items()) for row in rows]}
+        topology_rows = (
+            block_rows(self.inventory) if self.kind == "block" else tree_rows(self.inventory)
+        )
+        return {
+            "topology.conf": [
+                " ".join(f"{row_key}={row_value}" for row_key, row_value in row.items())
+                for row in topology_rows
+            ]
+        }
 
 
-def plan_topology(inventory: SiteInventory, version: Version, requested: str) -> Topology:
+def plan_topology(inventory: SiteInventory, version: Version, requested_kind: str) -> Topology:
     """The topology, out of TOPOLOGIES, for a requested kind and a Slurm release. Raises
     InvalidRequest."""
     release = release_of(version)
-    wide = racked(inventory)
-    tree = "tree" if inventory.switches else "none"
-    if requested == "auto":
-        if wide and wide == set(inventory.nodes) and release.block_topology:
+    rack_nodes = nodes_in_racks(inventory)
+    tree_kind = "tree" if inventory.switches else "none"
+    if requested_kind == "auto":
+        if rack_nodes and rack_nodes == set(inventory.nodes) and release.block_topology:
             return Topology("block", inventory)
-        return Topology("both" if wide and release.several_topologies else tree, inventory)
-    if requested == "block" and not release.block_topology:
+        return Topology(
+            "both" if rack_nodes and release.several_topologies else tree_kind, inventory
+        )
+    if requested_kind == "block" and not release.block_topology:
         raise InvalidRequest(
             f"Slurm {release} has no block topology that can be set up here",
             operation="--topology=block",
             would_work="Slurm 24.11 or newer; --topology=tree with the switches",
         )
-    if requested == "block" and not inventory.domains:
+    if requested_kind == "block" and not inventory.domains:
         raise InvalidRequest("the inventory names no domain", operation="--topology=block")
-    if requested == "tree" and not inventory.switches:
+    if requested_kind == "tree" and not inventory.switches:
         raise InvalidRequest("the inventory names no switches", operation="--topology=tree")
-    return Topology(requested, inventory)
+    return Topology(requested_kind, inventory)
 
 
-def racked(inventory: SiteInventory) -> set[str]:
+def nodes_in_racks(inventory: SiteInventory) -> set[str]:
     """The nodes in NVLink domains that span several nodes."""
     return {node for nodes in inventory.domains.values() if len(nodes) > 1 for node in nodes}
 
@@ -97,17 +106,20 @@ def racked(inventory: SiteInventory) -> set[str]:
 def topology_notes(topology: Topology, version: Version) -> list[str]:
     """Notes about the topology for the administrator."""
     inventory = topology.inventory
-    unconnected = [name for name in inventory.nodes if name not in topology.nodes]
+    unconnected_nodes = [
+        node_name for node_name in inventory.nodes if node_name not in topology.nodes
+    ]
     notes = []
     if topology.kind == "none":
         notes.append("no switches are known: Slurm may scatter a job over distant ones")
-    elif unconnected and topology.kind != "both":
-        notes.append(f"{fold(unconnected)}: on no switch, so jobs there get no other node")
-    wide = racked(inventory)
-    if topology.kind in ("tree", "none") and wide:
+    elif unconnected_nodes and topology.kind != "both":
+        notes.append(f"{fold(unconnected_nodes)}: on no switch, so jobs there get no other node")
+    rack_nodes = nodes_in_racks(inventory)
+    if topology.kind in ("tree", "none") and rack_nodes:
         notes.append(
             f"Slurm {release_of(version)} keeps no job inside an NVLink domain of "
-            f"{fold(sorted(wide))} here: that takes blocks (24.11, all nodes in domains) or two "
+            f"{fold(sorted(rack_nodes))} here: that takes blocks (24.11, all nodes in domains) or "
+            "two "
             "topologies (25.05)"
         )
     if topology.kind == "both" and not any(
@@ -115,34 +127,39 @@ def topology_notes(topology: Topology, version: Version) -> list[str]:
     ):
         notes.append(
             f"no partition has nodes of NVLink domains alone, so none uses their blocks: give "
-            f"{fold(sorted(wide))} a partition in the inventory"
+            f"{fold(sorted(rack_nodes))} a partition in the inventory"
         )
     return notes
 
 
 def _yaml(inventory: SiteInventory) -> list[str]:
     """Return topology.yaml: the fabric for all, and the racks for partitions that name them."""
-    lines = [f"- topology: {FABRIC}", "  cluster_default: true"]
+    yaml_lines = [f"- topology: {FABRIC}", "  cluster_default: true"]
     if inventory.switches:
-        lines += ["  tree:", "    switches:"]
+        yaml_lines += ["  tree:", "    switches:"]
         for switch in units(inventory.switches):
-            lines.append(f"      - switch: {switch.name}")
+            yaml_lines.append(f"      - switch: {switch.name}")
             if switch.nodes:
-                lines.append(f"        nodes: {fold(switch.nodes)}")
+                yaml_lines.append(f"        nodes: {fold(switch.nodes)}")
             else:
-                lines.append(f"        children: {fold(switch.switches)}")
+                yaml_lines.append(f"        children: {fold(switch.switches)}")
     else:
-        lines.append("  flat: true")
-    domains = _wide(inventory)
-    lines += [f"- topology: {RACKS}", "  cluster_default: false", "  block:", "    block_sizes:"]
-    lines += [f"      - {size}" for size in _block_sizes(domains)]
-    lines.append("    blocks:")
-    for name, nodes in domains.items():
-        lines += [f"      - block: {name}", f"        nodes: {fold(nodes)}"]
-    return lines
+        yaml_lines.append("  flat: true")
+    domains = _rack_domains(inventory)
+    yaml_lines += [
+        f"- topology: {RACKS}",
+        "  cluster_default: false",
+        "  block:",
+        "    block_sizes:",
+    ]
+    yaml_lines += [f"      - {block_size}" for block_size in _block_sizes(domains)]
+    yaml_lines.append("    blocks:")
+    for domain_name, node_names in domains.items():
+        yaml_lines += [f"      - block: {domain_name}", f"        nodes: {fold(node_names)}"]
+    return yaml_lines
 
 
-def _wide(inventory: SiteInventory) -> dict[str, tuple[str, ...]]:
+def _rack_domains(inventory: SiteInventory) -> dict[str, tuple[str, ...]]:
     return {name: nodes for name, nodes in inventory.domains.items() if len(nodes) > 1}
 
 
@@ -153,66 +170,76 @@ def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
     with the same units below them, are one unit to Slurm: a job inside it stays inside on every
     rail. No root is invented, so fabrics without a common switch stay apart. Raises InvalidRequest.
     """
-    left = list(switches)
-    unit: dict[str, Switch] = {}
+    remaining_switches = list(switches)
+    unit_by_switch: dict[str, Switch] = {}
     switches_by_nodes: dict[tuple[str, ...], Switch] = {}
-    owner: dict[str, str] = {}
-    for switch in [s for s in left if s.nodes]:
-        key = tuple(sorted(switch.nodes))
-        if key not in switches_by_nodes:
-            _claim(owner, switch.name, key)
-            switches_by_nodes[key] = switch
-        unit[switch.name] = switches_by_nodes[key]
-    left = [switch for switch in left if switch.switches]
-    while left:
-        ready = [s for s in left if all(below in unit for below in s.switches)]
-        if not ready:
-            names = ", ".join(switch.name for switch in left)
-            raise InvalidRequest(f"the switches {names} are below each other in a circle")
-        for switch in ready:
-            below = tuple(sorted({unit[name].name for name in switch.switches}))
-            if below not in switches_by_nodes:
-                _claim(owner, switch.name, below)
-                switches_by_nodes[below] = switch._replace(switches=below)
-            unit[switch.name] = switches_by_nodes[below]
-        left = [switch for switch in left if switch not in ready]
+    owner_by_member: dict[str, str] = {}
+    for switch in [candidate for candidate in remaining_switches if candidate.nodes]:
+        member_nodes = tuple(sorted(switch.nodes))
+        if member_nodes not in switches_by_nodes:
+            _claim(owner_by_member, switch.name, member_nodes)
+            switches_by_nodes[member_nodes] = switch
+        unit_by_switch[switch.name] = switches_by_nodes[member_nodes]
+    remaining_switches = [switch for switch in remaining_switches if switch.switches]
+    while remaining_switches:
+        ready_switches = [
+            candidate
+            for candidate in remaining_switches
+            if all(lower_units in unit_by_switch for lower_units in candidate.switches)
+        ]
+        if not ready_switches:
+            switch_names = ", ".join(switch.name for switch in remaining_switches)
+            raise InvalidRequest(f"the switches {switch_names} are below each other in a circle")
+        for switch in ready_switches:
+            lower_units = tuple(
+                sorted({unit_by_switch[switch_name].name for switch_name in switch.switches})
+            )
+            if lower_units not in switches_by_nodes:
+                _claim(owner_by_member, switch.name, lower_units)
+                switches_by_nodes[lower_units] = switch._replace(switches=lower_units)
+            unit_by_switch[switch.name] = switches_by_nodes[lower_units]
+        remaining_switches = [
+            switch for switch in remaining_switches if switch not in ready_switches
+        ]
     return tuple(switches_by_nodes.values())
 
 
-def _claim(owner: dict[str, str], switch: str, members: tuple[str, ...]) -> None:
+def _claim(owner_by_member: dict[str, str], switch_name: str, members: tuple[str, ...]) -> None:
     for member in members:
-        if member in owner:
+        if member in owner_by_member:
             raise InvalidRequest(
-                f"{member} hangs on the switches {owner[member]} and {switch}, which do not have "
+                f"{member} hangs on the switches {owner_by_member[member]} and {switch_name}, "
+                "which do not have "
                 "the same members",
                 operation="make a tree for Slurm",
                 would_work="On a fabric of rails, the switches of all rails have the same nodes; "
                 "leave out what joins nodes in another way",
             )
-        owner[member] = switch
+        owner_by_member[member] = switch_name
 
 
 def tree_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/tree."""
     return [
-        {"SwitchName": s.name, "Nodes": fold(s.nodes)}
-        if s.nodes
-        else {"SwitchName": s.name, "Switches": fold(s.switches)}
-        for s in units(inventory.switches)
+        {"SwitchName": switch.name, "Nodes": fold(switch.nodes)}
+        if switch.nodes
+        else {"SwitchName": switch.name, "Switches": fold(switch.switches)}
+        for switch in units(inventory.switches)
     ]
 
 
 def block_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/block: a block for each NVLink domain."""
     rows: list[Row] = [
-        {"BlockName": name, "Nodes": fold(nodes)} for name, nodes in inventory.domains.items()
+        {"BlockName": domain_name, "Nodes": fold(node_names)}
+        for domain_name, node_names in inventory.domains.items()
     ]
-    sizes = ",".join(map(str, _block_sizes(inventory.domains)))
-    return [*rows, {"BlockSizes": sizes}]
+    size_text = ",".join(map(str, _block_sizes(inventory.domains)))
+    return [*rows, {"BlockSizes": size_text}]
 
 
-def _block_sizes(domains: Mapping[str, tuple[str, ...]]) -> list[int]:
-    sizes = [min(len(nodes) for nodes in domains.values())]
-    while sizes[-1] * 2 <= sizes[0] * len(domains):
+def _block_sizes(nodes_by_domain: Mapping[str, tuple[str, ...]]) -> list[int]:
+    sizes = [min(len(node_names) for node_names in nodes_by_domain.values())]
+    while sizes[-1] * 2 <= sizes[0] * len(nodes_by_domain):
         sizes.append(sizes[-1] * 2)
     return sizes

@@ -10,53 +10,76 @@ from podwright.gpu.fabriclog._read_log import FabricReport
 from podwright.tables import table
 
 
-def as_text(report: FabricReport, findings: Sequence[FabricFinding], unknown: Sequence[str]) -> str:
-    """Return what was used between which ranks, and what to set. unknown: why nothing is known."""
-    head = f"{report.library} {report.version or '(version not in the log)'}, {report.ranks} ranks"
-    hosts = len(set(report.hosts.values()))
-    where = f"{hosts} host{'s' * (hosts != 1)}"
-    complete = len(report.hosts) >= report.ranks
+def as_text(
+    log_report: FabricReport, findings: Sequence[FabricFinding], unknown_facts: Sequence[str]
+) -> str:
+    """Return what was used between which ranks, and what to set. unknown_facts: why nothing is
+    known.
+    """
+    header = (
+        f"{log_report.library} {log_report.version or '(version not in the log)'}, "
+        f"{log_report.ranks} ranks"
+    )
+    host_count = len(set(log_report.hosts.values()))
+    hosts_text = f"{host_count} host{'s' * (host_count != 1)}"
+    all_ranks_logged = len(log_report.hosts) >= log_report.ranks
     lines = [
-        f"{head} on {where}" if hosts and complete else f"{head}; {where} wrote" if hosts else head
+        f"{header} on {hosts_text}"
+        if host_count and all_ranks_logged
+        else f"{header}; {hosts_text} wrote"
+        if host_count
+        else header
     ]
-    if report.adapters:
-        lines.append(f"Adapters: {', '.join(report.adapters)}")
-    if report.several_groups:
+    if log_report.adapters:
+        lines.append(f"Adapters: {', '.join(log_report.adapters)}")
+    if log_report.several_groups:
         lines.append("Several communicators: each counts its ranks from 0")
-    rows = [
+    pair_rows = [
         (
-            f"{p.a} - {p.b}",
-            "other hosts" if report.between_hosts(p) else "same host",
-            p.transport,
-            "yes" if p.gpudirect else ("no" if p.transport.startswith("NET/") else "-"),
-            p.channels,
+            f"{pair.a} - {pair.b}",
+            "other hosts" if log_report.between_hosts(pair) else "same host",
+            pair.transport,
+            "yes" if pair.gpudirect else ("no" if pair.transport.startswith("NET/") else "-"),
+            pair.channels,
         )
-        for p in report.pairs
+        for pair in log_report.pairs
     ]
-    if rows:
-        lines.append(table(("Ranks", "On", "Transport", "GPUDirect", "Channels"), rows))
+    if pair_rows:
+        lines.append(table(("Ranks", "On", "Transport", "GPUDirect", "Channels"), pair_rows))
     for finding in findings:
-        pairs = f"{finding.pairs} pair{'s' * (finding.pairs != 1)}"
-        lines.append(f"{finding.id}: {finding.problem} ({pairs}).")
+        pairs_text = f"{finding.pairs} pair{'s' * (finding.pairs != 1)}"
+        lines.append(f"{finding.id}: {finding.problem} ({pairs_text}).")
         lines.append(f"  Set: {finding.remedy}.")
-    for reason in unknown:
-        lines.append(f"Not known: {reason}.")
-    if not findings and not unknown:
+    for unknown_fact in unknown_facts:
+        lines.append(f"Not known: {unknown_fact}.")
+    if not findings and not unknown_facts:
         lines.append("Nothing to set: every pair uses the fabric as it should.")
     return "\n".join(lines)
 
 
 def as_json(
-    report: FabricReport, findings: Sequence[FabricFinding], unknown: Sequence[str], verdict: str
+    log_report: FabricReport,
+    findings: Sequence[FabricFinding],
+    unknown_facts: Sequence[str],
+    verdict: str,
 ) -> dict[str, object]:
     """Return the report with its findings, as data for JSON. verdict: what follows from it."""
-    pairs = [asdict(pair) | {"between_hosts": report.between_hosts(pair)} for pair in report.pairs]
-    return asdict(report) | {
+    pair_objects = [
+        asdict(pair) | {"between_hosts": log_report.between_hosts(pair)}
+        for pair in log_report.pairs
+    ]
+    return asdict(log_report) | {
         "verdict": verdict,
-        "not_known": unknown,
+        "not_known": unknown_facts,
         "findings": [asdict(finding) for finding in findings],
-        "one_name": sorted(report.one_name),
-        "names": sorted(report.names),
-        "sends": {h: {r: sorted(d) for r, d in s.items()} for h, s in report.sends.items()},
-        "pairs": pairs,
+        "one_name": sorted(log_report.one_name),
+        "names": sorted(log_report.names),
+        "sends": {
+            host: {
+                process: sorted(adapter_numbers)
+                for process, adapter_numbers in adapters_by_process.items()
+            }
+            for host, adapters_by_process in log_report.sends.items()
+        },
+        "pairs": pair_objects,
     }

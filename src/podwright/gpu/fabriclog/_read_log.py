@@ -21,7 +21,7 @@ _LINE = re.compile(
     r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?(?:\[(?P<device>-?\d+)\]\s+)?"
     r"(?:\S+\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
 )
-_HOP = re.compile(
+_CONNECTION_PATTERN = re.compile(
     r"(?:Channel|Ring)\s+(?P<channel>\d+)(?:/\d+)?\s*:\s*(?P<a>\d+)\s*(?:\[(?P<on_a>[0-9a-f:.]+)\])?"
     r"\s*->\s*(?P<b>\d+)\s*(?:\[(?P<on_b>[0-9a-f:.]+)\])?\s*(?:\[(?P<way>send|receive)\]\s*)?via\s+"
     r"(?P<via>.+?)(?:\s+comm\s+0x[0-9a-f]+.*)?$"
@@ -29,10 +29,10 @@ _HOP = re.compile(
 _RANK = re.compile(r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)")
 _NODES = re.compile(r"\bnNodes (\d+)")
 _VERSION = re.compile(r"(NCCL|RCCL) version\s*:?\s*(\d+\.\d+(?:\.\d+)?)")
-_REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
+_REPEATED_PATTERN = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 _SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set (?:by|from) environment to (.*?)\.?\s*$")
-_NETWORK = re.compile(r"Using (?:internal )?[nN]etwork (.+?)\s*$")
-_ADAPTERS = re.compile(r"\[\d+\] ?([A-Za-z][\w.+-]*):\d+/(?:IB|RoCE)")
+_NETWORK_PATTERN = re.compile(r"Using (?:internal )?[nN]etwork (.+?)\s*$")
+_ADAPTERS_PATTERN = re.compile(r"\[\d+\] ?([A-Za-z][\w.+-]*):\d+/(?:IB|RoCE)")
 #: Several ports that NCCL combines: `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.
 _JOINED = re.compile(r"\[\d+\]=\{")
 _OFF = re.compile(
@@ -40,10 +40,10 @@ _OFF = re.compile(
     r"|GPU \S+ / HCA (\w+) \((?:no module|not supported))"
 )
 _FABRIC = re.compile(r"MNNVL busId (\S+) .*\bstate (\d+) healthMask 0x([0-9a-fA-F]+)")
-_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]+)")
-_PLATFORM = re.compile(r"NET/OFI .*(?:Running on|for platform :) ([a-z][\w-]*\.[\w-]+)")
-_ADAPTER_COUNT = re.compile(r"NET/OFI .*\(found (\d+) nics?\)")
-_DEVICE = re.compile(r"^NET/[^/]+/(\d+)")
+_PROVIDER_PATTERN = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]+)")
+_PLATFORM_PATTERN = re.compile(r"NET/OFI .*(?:Running on|for platform :) ([a-z][\w-]*\.[\w-]+)")
+_ADAPTER_COUNT_PATTERN = re.compile(r"NET/OFI .*\(found (\d+) nics?\)")
+_ADAPTER_NUMBER_PATTERN = re.compile(r"^NET/[^/]+/(\d+)")
 _PLACED = re.compile(r"GPU Direct RDMA Disabled for GPU .*?/ HCA (\w+)")
 
 
@@ -60,7 +60,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class GpuFabricReport:
     """What a GPU reported about the NVLink fabric of its rack, with NVML's numbers."""
 
     gpu: str
@@ -102,7 +102,7 @@ class FabricReport:
     cards: int = 0
     on: dict[int, str] = field(default_factory=dict)
     sends: dict[str, dict[str, set[int]]] = field(default_factory=dict)
-    fabric: list[Fabric] = field(default_factory=list)
+    fabric: list[GpuFabricReport] = field(default_factory=list)
     one_name: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     several_groups: bool = False
@@ -110,7 +110,7 @@ class FabricReport:
     @property
     def seen(self) -> int:
         """The number of ranks that wrote, or are at an end of a connection."""
-        return len(self.hosts.keys() | {rank for p in self.pairs for rank in (p.a, p.b)})
+        return len(self.hosts.keys() | {rank for pair in self.pairs for rank in (pair.a, pair.b)})
 
     @property
     def several_hosts(self) -> bool:
@@ -121,153 +121,188 @@ class FabricReport:
         """Whether the two ranks are known to be on different hosts, or used the network."""
         if self.several_groups and self.nodes == 1:
             return False
-        a, b = self.hosts.get(pair.a), self.hosts.get(pair.b)
-        if a and b and not self.several_groups and (a != b or a not in self.one_name):
-            return a != b
+        host_a, host_b = self.hosts.get(pair.a), self.hosts.get(pair.b)
+        if (
+            host_a
+            and host_b
+            and not self.several_groups
+            and (host_a != host_b or host_a not in self.one_name)
+        ):
+            return host_a != host_b
         return pair.transport.startswith(("NET/", "COLLNET"))
 
 
-def transport_of(via: str) -> tuple[str, bool]:
-    """Return (transport, GPUDirect RDMA) from the words after `via`."""
-    if "shared memory" in via:
+def transport_of(via_text: str) -> tuple[str, bool]:
+    """Return (transport, GPUDirect RDMA) from the words after `via_text`."""
+    if "shared memory" in via_text:
         return "SHM", False
-    words = via.split("/")
-    if words[0] in ("P2P", "SHM"):
-        return words[0], False
-    if words[0] in ("NET", "COLLNET", "RMA") and len(words) > 1:
-        name = re.sub(r"\(\d+\)$", "", words[1]).strip()
-        return f"{words[0]}/{'IB' if name.startswith('IB') else name}", "GDRDMA" in words
-    return words[0], "GDRDMA" in words
+    via_parts = via_text.split("/")
+    if via_parts[0] in ("P2P", "SHM"):
+        return via_parts[0], False
+    if via_parts[0] in ("NET", "COLLNET", "RMA") and len(via_parts) > 1:
+        network_name = re.sub(r"\(\d+\)$", "", via_parts[1]).strip()
+        return (
+            f"{via_parts[0]}/{'IB' if network_name.startswith('IB') else network_name}",
+            "GDRDMA" in via_parts,
+        )
+    return via_parts[0], "GDRDMA" in via_parts
 
 
-def read_log(lines: Iterable[str]) -> FabricReport:
+def read_log(log_lines: Iterable[str]) -> FabricReport:
     """The report of one log, or of several logs joined together. Raises InvalidRequest where the
     text contains nothing from NCCL."""
-    report = FabricReport()
+    log_report = FabricReport()
     pairs: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]] = {}
-    spoke = False
-    ranks: dict[str, set[int]] = {}  # by process
-    for line in lines:
+    has_nccl_line = False
+    ranks_by_process: dict[str, set[int]] = {}  # by process
+    for line in log_lines:
         if "NCCL" not in line and "RCCL" not in line:
             continue
-        version = _VERSION.search(line)
-        if version:
-            spoke, report.library, report.version = True, version[1], version[2]
-        match = _LINE.search(line)
-        if not match:
+        version_match = _VERSION.search(line)
+        if version_match:
+            has_nccl_line, log_report.library, log_report.version = (
+                True,
+                version_match[1],
+                version_match[2],
+            )
+        line_match = _LINE.search(line)
+        if not line_match:
             continue
-        spoke = True
-        if match["host"]:
-            report.names.add(match["host"])
-        text = _REPEATED.sub("", match["text"].strip())
-        hop = _HOP.search(text)
-        if hop:
-            rank = _add(report, pairs, hop, match)
+        has_nccl_line = True
+        if line_match["host"]:
+            log_report.names.add(line_match["host"])
+        message = _REPEATED_PATTERN.sub("", line_match["text"].strip())
+        connection_match = _CONNECTION_PATTERN.search(message)
+        if connection_match:
+            writer_rank = _add(log_report, pairs, connection_match, line_match)
         else:
-            rank = _note(report, text, match["host"] or "", match["level"])
-        if rank is not None and match["host"]:
-            ranks.setdefault(f"{match['host']} {_process(match)}", set()).add(rank)
-    if not spoke:
+            writer_rank = _note(log_report, message, line_match["host"] or "", line_match["level"])
+        if writer_rank is not None and line_match["host"]:
+            ranks_by_process.setdefault(f"{line_match['host']} {_process(line_match)}", set()).add(
+                writer_rank
+            )
+    if not has_nccl_line:
         raise InvalidRequest(
             "no line of NCCL in this log",
             would_work="Run the job with NCCL_DEBUG=INFO and give its output",
         )
-    report.several_groups = any(len(own) > 1 for own in ranks.values())
-    report.one_name = set() if report.several_groups else _one_name(report)
+    log_report.several_groups = any(
+        len(process_ranks) > 1 for process_ranks in ranks_by_process.values()
+    )
+    log_report.one_name = set() if log_report.several_groups else _shared_host_names(log_report)
     for pair, channels in pairs.values():
         pair.channels = len(channels)
-        report.pairs.append(pair)
-    report.pairs.sort(key=lambda p: (p.a, p.b, p.transport))
-    report.ranks = max([report.world, *(p.b + 1 for p in report.pairs), *report.hosts, 0])
-    return report
+        log_report.pairs.append(pair)
+    log_report.pairs.sort(
+        key=lambda logged_pair: (logged_pair.a, logged_pair.b, logged_pair.transport)
+    )
+    log_report.ranks = max(
+        [
+            log_report.world,
+            *(logged_pair.b + 1 for logged_pair in log_report.pairs),
+            *log_report.hosts,
+            0,
+        ]
+    )
+    return log_report
 
 
-def _process(line: re.Match[str]) -> str:
+def _process(line_match: re.Match[str]) -> str:
     """Return the process together with its GPU, since a process may have several."""
-    return f"{line['pid']}/{line['device'] or 0}"
+    return f"{line_match['pid']}/{line_match['device'] or 0}"
 
 
-def _one_name(report: FabricReport) -> set[str]:
-    seen: set[tuple[str, str]] = set()
-    out = set()
-    for rank, host in report.hosts.items():
-        key = (host, report.on.get(rank, f"rank {rank}"))
-        if key in seen:
-            out.add(host)
-        seen.add(key)
-    return out
+def _shared_host_names(log_report: FabricReport) -> set[str]:
+    seen_gpus: set[tuple[str, str]] = set()
+    shared_names = set()
+    for rank, host in log_report.hosts.items():
+        host_and_gpu = (host, log_report.on.get(rank, f"rank {rank}"))
+        if host_and_gpu in seen_gpus:
+            shared_names.add(host)
+        seen_gpus.add(host_and_gpu)
+    return shared_names
 
 
 def _add(
-    report: FabricReport,
-    pairs: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]],
-    hop: re.Match[str],
-    line: re.Match[str],
+    log_report: FabricReport,
+    pairs_by_key: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]],
+    connection_match: re.Match[str],
+    line_match: re.Match[str],
 ) -> int | None:
     """Add a connection. Returns the rank that wrote it, if that is certain."""
-    host = line["host"]
-    a, b = int(hop["a"]), int(hop["b"])
-    via = hop["via"].strip()
+    host = line_match["host"]
+    rank_a, rank_b = int(connection_match["a"]), int(connection_match["b"])
+    via_text = connection_match["via"].strip()
     # NCCL 2.3 does not write [receive]. It names the network only on the receiving side.
-    direction = hop["way"] or ("receive" if via.startswith("NET/") else "send")
-    speaker = b if direction == "receive" else a
+    direction = connection_match["way"] or ("receive" if via_text.startswith("NET/") else "send")
+    writer_rank = rank_b if direction == "receive" else rank_a
     if host:
-        report.hosts.setdefault(speaker, host)
-    for rank, place in ((a, hop["on_a"]), (b, hop["on_b"])):
-        if place:
-            report.on.setdefault(rank, place)
-    transport, gpudirect = transport_of(via)
-    if host and (device := _DEVICE.match(via)) and direction == "send":
-        own = report.sends.setdefault(host, {}).setdefault(_process(line), set())
-        own.add(int(device[1]))
-    low, high = min(a, b), max(a, b)
-    key = (low, high, transport, gpudirect)
-    if key not in pairs:
-        pairs[key] = (Pair(low, high, transport, gpudirect, via), set())
-    pairs[key][1].add(hop["channel"])
-    return speaker if hop["way"] or not via.startswith("NET/") else None
+        log_report.hosts.setdefault(writer_rank, host)
+    for rank, gpu_place in ((rank_a, connection_match["on_a"]), (rank_b, connection_match["on_b"])):
+        if gpu_place:
+            log_report.on.setdefault(rank, gpu_place)
+    transport, gpudirect = transport_of(via_text)
+    if host and (adapter_match := _ADAPTER_NUMBER_PATTERN.match(via_text)) and direction == "send":
+        adapter_numbers = log_report.sends.setdefault(host, {}).setdefault(
+            _process(line_match), set()
+        )
+        adapter_numbers.add(int(adapter_match[1]))
+    low_rank, high_rank = min(rank_a, rank_b), max(rank_a, rank_b)
+    pair_key = (low_rank, high_rank, transport, gpudirect)
+    if pair_key not in pairs_by_key:
+        pairs_by_key[pair_key] = (Pair(low_rank, high_rank, transport, gpudirect, via_text), set())
+    pairs_by_key[pair_key][1].add(connection_match["channel"])
+    return writer_rank if connection_match["way"] or not via_text.startswith("NET/") else None
 
 
-def _note(report: FabricReport, text: str, host: str, level: str) -> int | None:
+def _note(log_report: FabricReport, message: str, host: str, log_level: str) -> int | None:
     """Record what a line says. Returns the rank that wrote it, if the line has that."""
-    rank = _RANK.search(text)
-    alone = rank and rank["ranks"] == "1"  # a communicator of one rank connects nothing
-    if rank and host and not alone:
-        report.hosts.setdefault(int(rank["rank"]), host)
-    if rank:
-        report.world = max(report.world, int(rank["ranks"]))
-    setting = _SETTING.search(text)
-    if setting:
-        report.settings[setting[1]] = setting[2]
-    if nodes := _NODES.search(text):
-        report.nodes = max(report.nodes, int(nodes[1]))
-    if fabric := _FABRIC.search(text):
-        entry = Fabric(f"{host} {fabric[1]}", int(fabric[2]), int(fabric[3], 16))
-        if entry not in report.fabric:
-            report.fabric.append(entry)
-    if "NET/OFI" in text:
-        _plugin_of_aws(report, text)
-    network = _NETWORK.search(text)
-    if network and network[1] not in report.networks:
-        report.networks.append(network[1])
-    if "NET/IB" in text and ("Using" in text or text.startswith("NET/IB: [")):
-        report.cards = max(report.cards, len(_JOINED.findall(text)))
-        report.adapters += [a for a in _ADAPTERS.findall(text) if a not in report.adapters]
-    match = _OFF.search(text)
-    if match and (adapter := match[1] or match[2]) not in report.gpudirect_off:
-        report.gpudirect_off.append(adapter)
-    report.gpudirect_far |= not match and bool(_PLACED.search(text))
-    report.no_adapter |= "NET/IB : No device found" in text
-    report.peers_disabled |= "P2P is disabled between" in text
-    if level == "WARN" and text not in report.warnings:
-        report.warnings.append(text)
-    return int(rank["rank"]) if rank and not alone else None
+    rank_match = _RANK.search(message)
+    is_single_rank = (
+        rank_match and rank_match["ranks"] == "1"
+    )  # a communicator of one rank connects nothing
+    if rank_match and host and not is_single_rank:
+        log_report.hosts.setdefault(int(rank_match["rank"]), host)
+    if rank_match:
+        log_report.world = max(log_report.world, int(rank_match["ranks"]))
+    setting_match = _SETTING.search(message)
+    if setting_match:
+        log_report.settings[setting_match[1]] = setting_match[2]
+    if nodes_match := _NODES.search(message):
+        log_report.nodes = max(log_report.nodes, int(nodes_match[1]))
+    if fabric_match := _FABRIC.search(message):
+        gpu_fabric = GpuFabricReport(
+            f"{host} {fabric_match[1]}", int(fabric_match[2]), int(fabric_match[3], 16)
+        )
+        if gpu_fabric not in log_report.fabric:
+            log_report.fabric.append(gpu_fabric)
+    if "NET/OFI" in message:
+        _record_aws_plugin(log_report, message)
+    network_match = _NETWORK_PATTERN.search(message)
+    if network_match and network_match[1] not in log_report.networks:
+        log_report.networks.append(network_match[1])
+    if "NET/IB" in message and ("Using" in message or message.startswith("NET/IB: [")):
+        log_report.cards = max(log_report.cards, len(_JOINED.findall(message)))
+        log_report.adapters += [
+            adapter_name
+            for adapter_name in _ADAPTERS_PATTERN.findall(message)
+            if adapter_name not in log_report.adapters
+        ]
+    off_match = _OFF.search(message)
+    if off_match and (adapter := off_match[1] or off_match[2]) not in log_report.gpudirect_off:
+        log_report.gpudirect_off.append(adapter)
+    log_report.gpudirect_far |= not off_match and bool(_PLACED.search(message))
+    log_report.no_adapter |= "NET/IB : No device found" in message
+    log_report.peers_disabled |= "P2P is disabled between" in message
+    if log_level == "WARN" and message not in log_report.warnings:
+        log_report.warnings.append(message)
+    return int(rank_match["rank"]) if rank_match and not is_single_rank else None
 
 
-def _plugin_of_aws(report: FabricReport, text: str) -> None:
-    if provider := _PROVIDER.search(text):
-        report.provider = provider[1]
-    if platform := _PLATFORM.search(text):
-        report.platform = platform[1]
-    if match := _ADAPTER_COUNT.search(text):
-        report.cards = max(report.cards, int(match[1]))
+def _record_aws_plugin(log_report: FabricReport, message: str) -> None:
+    if provider_match := _PROVIDER_PATTERN.search(message):
+        log_report.provider = provider_match[1]
+    if platform_match := _PLATFORM_PATTERN.search(message):
+        log_report.platform = platform_match[1]
+    if adapter_count_match := _ADAPTER_COUNT_PATTERN.search(message):
+        log_report.cards = max(log_report.cards, int(adapter_count_match[1]))

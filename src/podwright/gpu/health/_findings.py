@@ -48,12 +48,16 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 def reason(findings: Iterable[HealthFinding]) -> str:
     """Return why a node is drained, in one line that names the part; empty for a fit node."""
-    words = list(dict.fromkeys(str(f) for f in findings if f.level == "fail"))
-    if not words:
+    failed_findings = list(
+        dict.fromkeys(str(finding) for finding in findings if finding.level == "fail")
+    )
+    if not failed_findings:
         return ""
-    text = words[0]
-    for n, word in enumerate(words[1:], 1):
-        if len(text) + len(word) > _LONGEST:
-            return f"{PREFIX}{text}; {len(words) - n} more"
-        text += f"; {word}"
-    return PREFIX + "".join(letter if letter.isprintable() else "?" for letter in text)
+    reason_text = failed_findings[0]
+    for findings_shown, finding_text in enumerate(failed_findings[1:], 1):
+        if len(reason_text) + len(finding_text) > _LONGEST:
+            return f"{PREFIX}{reason_text}; {len(failed_findings) - findings_shown} more"
+        reason_text += f"; {finding_text}"
+    return PREFIX + "".join(
+        character if character.isprintable() else "?" for character in reason_text
+    )

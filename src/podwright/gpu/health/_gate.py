@@ -24,9 +24,9 @@ from podwright.slurm.reader import node_listing_command, read_node_listing
 #: The columns of sinfo. The reason comes last, because it may contain anything.
 _COLUMNS = ("node", "partition", "state", "since", "reason")
 #: The command that prints these columns.
-LIST_NODES = (*node_listing_command(*_COLUMNS), "--all")
+LIST_NODES_COMMAND = (*node_listing_command(*_COLUMNS), "--all")
 #: Seconds between draining and looking again: more than one tick of slurmctld's clock.
-SECOND = 1.2
+CLOCK_TICK_SECONDS = 1.2
 
 
 class NodeRow(NamedTuple):
@@ -49,10 +49,12 @@ class NodeRow(NamedTuple):
         return self.drained and self.reason.startswith(PREFIX)
 
 
-def read_rows(text: str) -> list[NodeRow]:
-    """Return the rows in the output of LIST_NODES."""
-    listing = read_node_listing(text, *_COLUMNS)
-    return [NodeRow(**row)._replace(state=row["state"].lower()) for row in listing]
+def read_rows(sinfo_output: str) -> list[NodeRow]:
+    """Return the rows in the output of LIST_NODES_COMMAND."""
+    listing = read_node_listing(sinfo_output, *_COLUMNS)
+    return [
+        NodeRow(**sinfo_row)._replace(state=sinfo_row["state"].lower()) for sinfo_row in listing
+    ]
 
 
 class Look:
@@ -97,63 +99,72 @@ class NodeGate(NamedTuple):
     cap: float = 5.0
     recorded: str | None = None
 
-    def steps(self, reason: str) -> Generator[Step, object, GateOutcome]:
-        """Yield the steps, and return the outcome. reason: why the node is ill; empty for a fit
-        one.
+    def steps(self, illness_reason: str) -> Generator[Step, object, GateOutcome]:
+        """Yield the steps, and return the outcome. illness_reason: why the node is ill; empty for a
+        fit one.
         """
-        rows = yield Look()
-        if not isinstance(rows, list):
+        node_rows = yield Look()
+        if not isinstance(node_rows, list):
             return GateOutcome("unknown", "Slurm does not answer")
-        own_rows = [row for row in rows if row.node == self.node]
+        own_rows = [node_row for node_row in node_rows if node_row.node == self.node]
         if not own_rows:
             return GateOutcome("unknown", f"Slurm has no node {self.node}")
-        if not reason:
+        if not illness_reason:
             return (yield from self._fit(own_rows[0]))
         if own_rows[0].drained and not own_rows[0].ours:
             return GateOutcome("left", f"it is drained already: {own_rows[0].reason}")
         if self.act != "drain":
             return GateOutcome("warned", "only warnings are asked for (act)")
         if not own_rows[0].ours:
-            limit_reached = over(rows, self.node, self.cap, more=True)
-            if limit_reached:
-                return GateOutcome("warned", limit_reached)
-            if not (yield Drain(reason)):
+            limit_problem = over(node_rows, self.node, self.cap, more=True)
+            if limit_problem:
+                return GateOutcome("warned", limit_problem)
+            if not (yield Drain(illness_reason)):
                 return GateOutcome("unknown", "Slurm did not drain it")
         yield Wait()
-        rows = yield Look()
-        if not isinstance(rows, list):
+        node_rows = yield Look()
+        if not isinstance(node_rows, list):
             return GateOutcome("drained", "how many others are could not be counted yet")
-        limit_reached = over(rows, self.node, self.cap)
-        if not limit_reached:
-            return GateOutcome("drained", reason)
-        return GateOutcome("undone" if (yield Resume()) else "drained", limit_reached)
+        limit_problem = over(node_rows, self.node, self.cap)
+        if not limit_problem:
+            return GateOutcome("drained", illness_reason)
+        return GateOutcome("undone" if (yield Resume()) else "drained", limit_problem)
 
-    def _fit(self, row: NodeRow) -> Generator[Step, object, GateOutcome]:
-        if not row.ours:
+    def _fit(self, own_row: NodeRow) -> Generator[Step, object, GateOutcome]:
+        if not own_row.ours:
             return GateOutcome("fit")
-        if self.recorded is not None and self.recorded != row.reason:
-            return GateOutcome("left", f"its reason is another than ours was: {row.reason}")
-        return GateOutcome("resumed" if (yield Resume()) else "unknown", row.reason)
+        if self.recorded is not None and self.recorded != own_row.reason:
+            return GateOutcome("left", f"its reason is another than ours was: {own_row.reason}")
+        return GateOutcome("resumed" if (yield Resume()) else "unknown", own_row.reason)
 
 
-def over(rows: Iterable[NodeRow], node: str, cap: float, *, more: bool = False) -> str:
+def over(rows: Iterable[NodeRow], node_name: str, cap_percent: float, *, more: bool = False) -> str:
     """Return why a node may not stay drained; empty if it may.
 
     more: the node is not drained yet, and would be one more.
     """
-    table = list(rows)
-    for partition in dict.fromkeys(row.partition for row in table if row.node == node):
-        names = {row.node for row in table if row.partition == partition}
-        drain_limit = max(1, int(len(names) * cap / 100))
-        ours = sorted(
-            {(row.since, row.node) for row in table if row.partition == partition and row.ours}
+    node_rows = list(rows)
+    for partition_name in dict.fromkeys(
+        node_row.partition for node_row in node_rows if node_row.node == node_name
+    ):
+        partition_nodes = {
+            node_row.node for node_row in node_rows if node_row.partition == partition_name
+        }
+        drain_limit = max(1, int(len(partition_nodes) * cap_percent / 100))
+        own_drains = sorted(
+            {
+                (node_row.since, node_row.node)
+                for node_row in node_rows
+                if node_row.partition == partition_name and node_row.ours
+            }
         )
-        before = [name for _, name in ours]
-        if more or node in before:
-            place = len(before) if more else before.index(node)
-            if place >= drain_limit:
+        drain_order = [drained_node for _, drained_node in own_drains]
+        if more or node_name in drain_order:
+            drain_position = len(drain_order) if more else drain_order.index(node_name)
+            if drain_position >= drain_limit:
                 return (
-                    f"{len(ours)} of {len(names)} nodes of partition {partition} are drained by "
+                    f"{len(own_drains)} of {len(partition_nodes)} nodes of partition "
+                    f"{partition_name} are drained by "
                     f"health checks, and {drain_limit} may be"
                 )
     return ""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from podwright.gpu.health._gate import (
-    LIST_NODES,
-    SECOND,
+    CLOCK_TICK_SECONDS,
+    LIST_NODES_COMMAND,
     Drain,
     GateOutcome,
     Look,
@@ -39,7 +39,7 @@ def runner(environ: Mapping[str, str]) -> Run:
 
     def run(words: Sequence[str]) -> str | None:
         try:
-            done = subprocess.run(
+            completed_process = subprocess.run(
                 words,
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
@@ -51,7 +51,7 @@ def runner(environ: Mapping[str, str]) -> Run:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return done.stdout if done.returncode == 0 else None
+        return completed_process.stdout if completed_process.returncode == 0 else None
 
     return run
 
@@ -59,79 +59,83 @@ def runner(environ: Mapping[str, str]) -> Run:
 def carry_out(
     gate: NodeGate,
     reason: str,
-    run: Run,
+    run_slurm: Run,
     sleep: Callable[[float], None] = time.sleep,
-    folder: Path = FOLDER,
+    state_folder: Path = FOLDER,
 ) -> GateOutcome:
     """Carry out the steps of the gate. Where two checks run on a node at once, the second one
     waits."""
-    with _alone(folder, gate.node):
-        gate = gate._replace(recorded=_recorded(folder, gate.node))
-        steps = gate.steps(reason)
-        answer: object = None
+    with _alone(state_folder, gate.node):
+        gate = gate._replace(recorded=_recorded(state_folder, gate.node))
+        gate_steps = gate.steps(reason)
+        step_answer: object = None
         while True:
             try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                outcome: GateOutcome = end.value
+                gate_step = gate_steps.send(step_answer)
+            except StopIteration as gate_end:
+                outcome: GateOutcome = gate_end.value
                 return outcome
-            answer = _do(step, gate.node, run, sleep, folder)
+            step_answer = _do(gate_step, gate.node, run_slurm, sleep, state_folder)
 
 
-def _do(step: Step, node: str, run: Run, sleep: Callable[[float], None], folder: Path) -> object:
-    if isinstance(step, Look):
-        output = run(LIST_NODES)
-        return None if output is None else read_rows(output)
-    if isinstance(step, Wait):
-        sleep(SECOND)
+def _do(
+    gate_step: Step, node: str, run_slurm: Run, sleep: Callable[[float], None], state_folder: Path
+) -> object:
+    if isinstance(gate_step, Look):
+        sinfo_output = run_slurm(LIST_NODES_COMMAND)
+        return None if sinfo_output is None else read_rows(sinfo_output)
+    if isinstance(gate_step, Wait):
+        sleep(CLOCK_TICK_SECONDS)
         return None
-    if isinstance(step, Drain):
+    if isinstance(gate_step, Drain):
         _record(
-            folder, node, step.reason
+            state_folder, node, gate_step.reason
         )  # written before the change: if the process ends in between, the node is known as ours
-        words = ["State=DRAIN", f"Reason={step.reason}"]
-        return run(["scontrol", "update", f"NodeName={node}", *words]) is not None
-    if isinstance(step, Resume):
-        done = run(["scontrol", "update", f"NodeName={node}", "State=RESUME"]) is not None
-        if done:
-            _record(folder, node, "")
-        return done
-    raise AssertionError(step)
+        drain_settings = ["State=DRAIN", f"Reason={gate_step.reason}"]
+        return run_slurm(["scontrol", "update", f"NodeName={node}", *drain_settings]) is not None
+    if isinstance(gate_step, Resume):
+        resumed = run_slurm(["scontrol", "update", f"NodeName={node}", "State=RESUME"]) is not None
+        if resumed:
+            _record(state_folder, node, "")
+        return resumed
+    raise AssertionError(gate_step)
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, node: str) -> Iterator[None]:
+def _alone(state_folder: Path, node: str) -> Iterator[None]:
     """Let only one check of a node run at a time; without a writable folder, several may run."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        number = os.open(folder / f"{node}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        state_folder.mkdir(parents=True, exist_ok=True)
+        lock_descriptor = os.open(
+            state_folder / f"{node}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+        )
     except OSError:
         yield
         return
     try:
-        fcntl.flock(number, fcntl.LOCK_EX)
+        fcntl.flock(lock_descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(number)
+        os.close(lock_descriptor)
 
 
-def _recorded(folder: Path, node: str) -> str | None:
+def _recorded(state_folder: Path, node: str) -> str | None:
     try:
-        return (folder / f"{node}.reason").read_text().strip() or None
+        return (state_folder / f"{node}.reason").read_text().strip() or None
     except OSError:
         return None
 
 
-def _record(folder: Path, node: str, reason: str) -> None:
+def _record(state_folder: Path, node: str, reason: str) -> None:
     with contextlib.suppress(OSError):  # a node without a disk does not remember
-        replace(folder / f"{node}.reason", f"{reason}\n")
+        replace(state_folder / f"{node}.reason", f"{reason}\n")
 
 
-def log_line(text: str) -> None:
+def log_warning(warning: str) -> None:
     """Write a warning to the system's log. On a machine without a log the warning is lost
     silently."""
     import syslog
 
     syslog.openlog("podwright")
-    syslog.syslog(syslog.LOG_WARNING, text)
+    syslog.syslog(syslog.LOG_WARNING, warning)
     syslog.closelog()

@@ -20,9 +20,11 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
 #: The error of an NVSwitch: NVIDIA's Fabric Manager user guide, "NVSwitch SXid errors".
 _SXID = re.compile(r"nvidia-nvswitch(\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d+), (.*)")
 #: The driver was loaded again. Errors that it reported before no longer count.
-_LOADED = re.compile(r"NVRM: loading NVIDIA|nvidia: module .* loaded|NVRM: nvidia module loaded")
-_LOG_BYTES = 16 << 20
-_UNSYNC = 0x40  # STA_UNSYNC, linux/timex.h
+_DRIVER_LOADED = re.compile(
+    r"NVRM: loading NVIDIA|nvidia: module .* loaded|NVRM: nvidia module loaded"
+)
+_MAX_LOG_BYTES = 16 << 20
+_CLOCK_UNSYNCHRONISED_BIT = 0x40  # STA_UNSYNC, linux/timex.h
 
 
 class XidEvent(NamedTuple):
@@ -72,68 +74,78 @@ class KernelClock(NamedTuple):
     error: float = 0.0
 
 
-def read(path: str) -> str:
+def read(file_path: str) -> str:
     """A file's text; empty where it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(file_path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)
     except OSError:
         return ""
 
 
-def xids(root: str = "/") -> tuple[list[XidEvent], list[SwitchEvent]] | None:
+def xids(root_folder: str = "/") -> tuple[list[XidEvent], list[SwitchEvent]] | None:
     """Return the XIDs of GPUs and SXids of switches since the driver was loaded.
 
     None: the log may not be read.
     """
     try:
-        number = os.open(os.path.join(root, "dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+        log_descriptor = os.open(os.path.join(root_folder, "dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     gpu_events: list[XidEvent] = []
-    switches: list[SwitchEvent] = []
+    switch_events: list[SwitchEvent] = []
     try:
-        for line in _records(number):
-            head, _, text = line.partition(";")
-            stamp = head.split(",")
-            logged_at = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0.0
-            if _LOADED.search(text):
+        for kmsg_line in _records(log_descriptor):
+            record_header, _, record_text = kmsg_line.partition(";")
+            header_fields = record_header.split(",")
+            logged_at = (
+                int(header_fields[2]) / 1e6
+                if len(header_fields) > 2 and header_fields[2].isdigit()
+                else 0.0
+            )
+            if _DRIVER_LOADED.search(record_text):
                 gpu_events.clear()
-                switches.clear()
-            elif match := _XID.search(text):
+                switch_events.clear()
+            elif match := _XID.search(record_text):
                 gpu_events.append(XidEvent(_bus(match[1]), int(match[2]), logged_at))
-            elif match := _SXID.search(text):
-                severity, _, rest = match[3].partition(", ")
-                event = SwitchEvent(int(match[1]), int(match[2]), severity, rest.strip(), logged_at)
+            elif match := _SXID.search(record_text):
+                severity, _, message = match[3].partition(", ")
+                switch_event = SwitchEvent(
+                    int(match[1]), int(match[2]), severity, message.strip(), logged_at
+                )
                 if severity in ("Fatal", "Non-fatal"):
-                    switches.append(event)
+                    switch_events.append(switch_event)
     finally:
-        os.close(number)
-    return gpu_events, switches
+        os.close(log_descriptor)
+    return gpu_events, switch_events
 
 
-def _records(number: int) -> Iterator[str]:
+def _records(log_descriptor: int) -> Iterator[str]:
     """Yield lines of the log. The kernel returns one record per read; a plain file has many
     lines.
     """
-    left = _LOG_BYTES
-    rest = b""
-    while left > 0:
+    bytes_left = _MAX_LOG_BYTES
+    partial_line = b""
+    while bytes_left > 0:
         try:
-            data = os.read(number, 8192)
+            read_bytes = os.read(log_descriptor, 8192)
         except BlockingIOError:
             break
         except BrokenPipeError:  # records were overwritten; the next read goes on after them
             continue
         except OSError:
             break
-        if not data:
+        if not read_bytes:
             break
-        left -= len(data)
-        *lines, rest = (rest + data).split(b"\n")
-        yield from (line.decode(errors="replace") for line in lines if _is_kernel_line(line))
-    if _is_kernel_line(rest):
-        yield rest.decode(errors="replace")
+        bytes_left -= len(read_bytes)
+        *complete_lines, partial_line = (partial_line + read_bytes).split(b"\n")
+        yield from (
+            kmsg_line.decode(errors="replace")
+            for kmsg_line in complete_lines
+            if _is_kernel_line(kmsg_line)
+        )
+    if _is_kernel_line(partial_line):
+        yield partial_line.decode(errors="replace")
 
 
 def _is_kernel_line(line: bytes) -> bool:
@@ -141,19 +153,19 @@ def _is_kernel_line(line: bytes) -> bool:
     return b"NVRM" in line or b"nvidia" in line
 
 
-def _bus(text: str) -> str:
+def _bus(pci_address: str) -> str:
     """Return `0000:3b:00` and `0000:3B:00.0` in the kernel's form."""
-    text = text.lower()
-    return text if "." in text else f"{text}.0"
+    pci_address = pci_address.lower()
+    return pci_address if "." in pci_address else f"{pci_address}.0"
 
 
-def link(bus: str, root: str = "/") -> Link:
+def link(pci_address: str, root_folder: str = "/") -> Link:
     """The link of a PCI device."""
-    folder = os.path.join(root, "sys/bus/pci/devices", bus)
+    device_folder = os.path.join(root_folder, "sys/bus/pci/devices", pci_address)
 
-    def number(name: str) -> float:
-        match = re.match(r"[\d.]+", read(os.path.join(folder, name)))
-        return float(match[0]) if match else 0.0
+    def number(attribute_file: str) -> float:
+        number_match = re.match(r"[\d.]+", read(os.path.join(device_folder, attribute_file)))
+        return float(number_match[0]) if number_match else 0.0
 
     return Link(
         int(number("current_link_width")),
@@ -163,85 +175,97 @@ def link(bus: str, root: str = "/") -> Link:
     )
 
 
-def mounts(root: str = "/") -> tuple[Mount, ...]:
+def mounts(root_folder: str = "/") -> tuple[Mount, ...]:
     """Return the mounted file systems, the last one of each path."""
-    by_path = {}
-    for line in read(os.path.join(root, "proc/self/mounts")).splitlines():
-        words = line.split()
-        if len(words) >= 4:
-            path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[1])
-            by_path[path] = Mount(path, words[2], tuple(words[3].split(",")))
-    return tuple(by_path.values())
+    mounts_by_path = {}
+    for mounts_line in read(os.path.join(root_folder, "proc/self/mounts")).splitlines():
+        mount_fields = mounts_line.split()
+        if len(mount_fields) >= 4:
+            mount_path = re.sub(
+                r"\\([0-7]{3})", lambda octal_match: chr(int(octal_match[1], 8)), mount_fields[1]
+            )
+            mounts_by_path[mount_path] = Mount(
+                mount_path, mount_fields[2], tuple(mount_fields[3].split(","))
+            )
+    return tuple(mounts_by_path.values())
 
 
-def memory(root: str = "/") -> dict[str, int]:
+def memory(root_folder: str = "/") -> dict[str, int]:
     """The values of /proc/meminfo by name, in KiB."""
-    amounts = {}
-    for line in read(os.path.join(root, "proc/meminfo")).splitlines():
-        key, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isdigit():
-            amounts[key] = int(words[0])
-    return amounts
+    kib_by_name = {}
+    for meminfo_line in read(os.path.join(root_folder, "proc/meminfo")).splitlines():
+        field_name, _, value_text = meminfo_line.partition(":")
+        value_words = value_text.split()
+        if value_words and value_words[0].isdigit():
+            kib_by_name[field_name] = int(value_words[0])
+    return kib_by_name
 
 
-def memory_errors(root: str = "/") -> int:
+def memory_errors(root_folder: str = "/") -> int:
     """Uncorrected errors of the host's memory since the node started (EDAC)."""
-    folder = os.path.join(root, "sys/devices/system/edac/mc")
-    total = 0
-    for name in names(folder):
-        text = read(os.path.join(folder, name, "ue_count")).strip()
-        total += int(text) if text.isdigit() else 0
-    return total
+    edac_folder = os.path.join(root_folder, "sys/devices/system/edac/mc")
+    error_count = 0
+    for controller_name in names(edac_folder):
+        count_text = read(os.path.join(edac_folder, controller_name, "ue_count")).strip()
+        error_count += int(count_text) if count_text.isdigit() else 0
+    return error_count
 
 
-def bad_disks(root: str = "/") -> dict[str, str]:
+def bad_disks(root_folder: str = "/") -> dict[str, str]:
     """NVMe controllers that are not live and RAIDs that lack a disk, each with its state."""
-    states = {}
-    for name in names(os.path.join(root, "sys/class/nvme")):
-        state = read(os.path.join(root, "sys/class/nvme", name, "state")).strip()
-        if state and state != "live":
-            states[name] = state
-    for name in names(os.path.join(root, "sys/block")):
-        missing = read(os.path.join(root, "sys/block", name, "md/degraded")).strip()
-        if missing.isdigit() and int(missing):
-            states[name] = f"misses {missing} disks"
-    return states
+    states_by_disk = {}
+    for device_name in names(os.path.join(root_folder, "sys/class/nvme")):
+        controller_state = read(
+            os.path.join(root_folder, "sys/class/nvme", device_name, "state")
+        ).strip()
+        if controller_state and controller_state != "live":
+            states_by_disk[device_name] = controller_state
+    for device_name in names(os.path.join(root_folder, "sys/block")):
+        missing_disks = read(
+            os.path.join(root_folder, "sys/block", device_name, "md/degraded")
+        ).strip()
+        if missing_disks.isdigit() and int(missing_disks):
+            states_by_disk[device_name] = f"misses {missing_disks} disks"
+    return states_by_disk
 
 
-def names(folder: str) -> list[str]:
+def names(listed_folder: str) -> list[str]:
     """The names in a folder; empty where the folder does not exist."""
     try:
-        return sorted(os.listdir(folder))
+        return sorted(os.listdir(listed_folder))
     except OSError:
         return []
 
 
-def programs(root: str = "/") -> dict[int, str]:
+def programs(root_folder: str = "/") -> dict[int, str]:
     """The running processes by pid, with the first 15 letters of their names."""
-    proc = os.path.join(root, "proc")
+    proc_folder = os.path.join(root_folder, "proc")
     return {
-        int(pid): name
-        for pid in names(proc)
-        if pid.isdigit() and (name := read(os.path.join(proc, pid, "comm")).strip())
+        int(pid): program_name
+        for pid in names(proc_folder)
+        if pid.isdigit() and (program_name := read(os.path.join(proc_folder, pid, "comm")).strip())
     }
 
 
-def job_of(pid: int, running: dict[int, str], root: str = "/") -> str:
+def job_of(pid: int, running_programs: dict[int, str], root_folder: str = "/") -> str:
     """The Slurm job of a process, found by its cgroup or by a slurmstepd above it; empty for
     none."""
-    proc = os.path.join(root, "proc")
-    if match := re.search(r"/job_(\d+)", read(os.path.join(proc, str(pid), "cgroup"))):
-        return match[1]
-    ancestor, seen = pid, set[int]()
-    while ancestor > 1 and ancestor not in seen:
-        seen.add(ancestor)
-        if running.get(ancestor, "").startswith("slurmstepd"):
-            environ = read(os.path.join(proc, str(pid), "environ"))
-            variable = re.search(r"(?:^|\0)SLURM_JOB_ID=(\d+)", environ)
-            return variable[1] if variable else "?"
-        stat = read(os.path.join(proc, str(ancestor), "stat")).rpartition(")")[2].split()
-        ancestor = int(stat[1]) if len(stat) > 1 else 0
+    proc_folder = os.path.join(root_folder, "proc")
+    if cgroup_match := re.search(
+        r"/job_(\d+)", read(os.path.join(proc_folder, str(pid), "cgroup"))
+    ):
+        return cgroup_match[1]
+    ancestor_pid, seen_pids = pid, set[int]()
+    while ancestor_pid > 1 and ancestor_pid not in seen_pids:
+        seen_pids.add(ancestor_pid)
+        if running_programs.get(ancestor_pid, "").startswith("slurmstepd"):
+            process_environ = read(os.path.join(proc_folder, str(pid), "environ"))
+            job_id_match = re.search(r"(?:^|\0)SLURM_JOB_ID=(\d+)", process_environ)
+            return job_id_match[1] if job_id_match else "?"
+        stat_fields = (
+            read(os.path.join(proc_folder, str(ancestor_pid), "stat")).rpartition(")")[2].split()
+        )
+        ancestor_pid = int(stat_fields[1]) if len(stat_fields) > 1 else 0
     return ""
 
 
@@ -258,10 +282,12 @@ def clock() -> KernelClock:
         )
 
     try:
-        timex = Timex()
+        timex_struct = Timex()
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.adjtimex(ctypes.byref(timex)) < 0:
+        if libc.adjtimex(ctypes.byref(timex_struct)) < 0:
             return KernelClock()
     except (OSError, AttributeError):
         return KernelClock()
-    return KernelClock(not timex.status & _UNSYNC, timex.maxerror / 1e6)
+    return KernelClock(
+        not timex_struct.status & _CLOCK_UNSYNCHRONISED_BIT, timex_struct.maxerror / 1e6
+    )

@@ -31,7 +31,7 @@ from podwright.hosts.gpus import (
 
 #: Seconds that GPUs, and a mount, have to answer by default. A driver that is not kept loaded
 #: starts eight GPUs first.
-PATIENCE, _OF_MOUNTS = 40.0, 2.0
+PATIENCE, _MOUNT_PATIENCE = 40.0, 2.0
 
 
 class SeenGpu(NamedTuple):
@@ -59,7 +59,7 @@ class SeenNic(NamedTuple):
 class Seen(NamedTuple):
     """A node as it was observed.
 
-    lost: XIDs of GPUs that the library does not list. switch_errors: SXids. log: whether the
+    lost: XIDs of GPUs that the library does not list. switch_events_seen: SXids. log: whether the
     kernel's log could be read. paths: the answer for the room of each path: `blocks free inodes
     free`.
     """
@@ -68,7 +68,7 @@ class Seen(NamedTuple):
     gpus: tuple[SeenGpu, ...]
     nics: tuple[SeenNic, ...]
     lost: tuple[kernel.XidEvent, ...]
-    switch_errors: tuple[kernel.SwitchEvent, ...]
+    switch_events_seen: tuple[kernel.SwitchEvent, ...]
     log: bool
     memory: Mapping[str, int]
     memory_errors: int
@@ -82,127 +82,172 @@ class Seen(NamedTuple):
 
 
 def observe(
-    settings: Settings, environ: Mapping[str, str], root: str = "/", since: float = 0
+    settings: Settings,
+    environ: Mapping[str, str],
+    root_folder: str = "/",
+    since_uptime_s: float = 0,
 ) -> Seen:
-    """Observe this node. since: seconds after its start; earlier XIDs do not count."""
-    running = kernel.programs(root)
-    logged = kernel.xids(root)
-    of_gpus, of_switches = logged or ([], [])
-    after = [event for event in of_gpus if event.at >= since]
-    patience = settings.check("library").limit or PATIENCE
-    inventory = take_inventory(environ, root, [])
-    gpus: tuple[SeenGpu, ...] = ()
+    """Observe this node. since_uptime_s: seconds after its start; earlier XIDs do not count."""
+    running_programs = kernel.programs(root_folder)
+    logged_events = kernel.xids(root_folder)
+    gpu_events, switch_events = logged_events or ([], [])
+    recent_gpu_events = [
+        error_event for error_event in gpu_events if error_event.at >= since_uptime_s
+    ]
+    library_timeout_s = settings.check("library").limit or PATIENCE
+    inventory = take_inventory(environ, root_folder, [])
+    seen_gpus: tuple[SeenGpu, ...] = ()
     try:
-        answer = apart(lambda: _ask_libraries(environ, root, running, after), patience)
-        inventory, gpus = answer or (_noted(inventory, [f"no answer within {patience:g} s"]), ())
+        library_answer = apart(
+            lambda: _ask_libraries(environ, root_folder, running_programs, recent_gpu_events),
+            library_timeout_s,
+        )
+        inventory, seen_gpus = library_answer or (
+            _noted(inventory, [f"no answer within {library_timeout_s:g} s"]),
+            (),
+        )
     except ChildProcessError as error:
         inventory = _noted(inventory, [str(error)])
-    buses = {seen.gpu.bus for seen in gpus}
-    mounts = kernel.mounts(root)
-    answers = ask(_questions(settings, mounts), dict(environ))
+    seen_buses = {seen_gpu.gpu.bus for seen_gpu in seen_gpus}
+    mounts = kernel.mounts(root_folder)
+    probe_answers = ask(_probe_commands(settings, mounts), dict(environ))
     return Seen(
         inventory=inventory,
-        gpus=gpus,
-        nics=tuple(SeenNic(nic, kernel.link(nic.bus, root)) for nic in inventory.nics),
-        lost=tuple(event for event in after if event.bus not in buses),
-        switch_errors=tuple(event for event in of_switches if event.at >= since),
-        log=logged is not None,
-        memory=kernel.memory(root),
-        memory_errors=kernel.memory_errors(root),
-        bad_disks=kernel.bad_disks(root),
+        gpus=seen_gpus,
+        nics=tuple(SeenNic(nic, kernel.link(nic.bus, root_folder)) for nic in inventory.nics),
+        lost=tuple(
+            error_event for error_event in recent_gpu_events if error_event.bus not in seen_buses
+        ),
+        switch_events_seen=tuple(
+            error_event for error_event in switch_events if error_event.at >= since_uptime_s
+        ),
+        log=logged_events is not None,
+        memory=kernel.memory(root_folder),
+        memory_errors=kernel.memory_errors(root_folder),
+        bad_disks=kernel.bad_disks(root_folder),
         mounts=mounts,
         paths={
-            name[5:]: answer_of for name, answer_of in answers.items() if name.startswith("path ")
+            probe_name[5:]: probe_answer
+            for probe_name, probe_answer in probe_answers.items()
+            if probe_name.startswith("path ")
         },
         scripts={
-            name[7:]: answer_of for name, answer_of in answers.items() if name.startswith("script ")
+            probe_name[7:]: probe_answer
+            for probe_name, probe_answer in probe_answers.items()
+            if probe_name.startswith("script ")
         },
-        programs=frozenset(running.values()),
-        switches=bool(kernel.names(os.path.join(root, "proc/driver/nvidia-nvswitch/devices"))),
+        programs=frozenset(running_programs.values()),
+        switches=bool(
+            kernel.names(os.path.join(root_folder, "proc/driver/nvidia-nvswitch/devices"))
+        ),
         clock=kernel.clock(),
     )
 
 
 def _ask_libraries(
     environ: Mapping[str, str],
-    root: str,
-    running: dict[int, str],
-    events: Sequence[kernel.XidEvent],
+    root_folder: str,
+    running_programs: dict[int, str],
+    xid_events: Sequence[kernel.XidEvent],
 ) -> tuple[Inventory, tuple[SeenGpu, ...]]:
     """Return what the vendors' libraries report. If a driver hangs, this call hangs too."""
-    libraries, notes = open_libraries(environ, root)
+    gpu_libraries, notes = open_libraries(environ, root_folder)
     try:
         # With given libraries there is no search, so missing ones are explained here.
-        inventory = _noted(take_inventory(environ, root, libraries), notes)
-        return inventory, _gpus(inventory, libraries, running, events, root)
+        inventory = _noted(take_inventory(environ, root_folder, gpu_libraries), notes)
+        return inventory, _gpus(inventory, gpu_libraries, running_programs, xid_events, root_folder)
     finally:
-        for library in libraries:
-            library.close()
+        for gpu_library in gpu_libraries:
+            gpu_library.close()
 
 
-def _noted(inventory: Inventory, notes: Sequence[str]) -> Inventory:
-    return msgspec.structs.replace(inventory, notes=(*notes, *inventory.notes))
+def _noted(inventory: Inventory, added_notes: Sequence[str]) -> Inventory:
+    return msgspec.structs.replace(inventory, notes=(*added_notes, *inventory.notes))
 
 
 def _gpus(
     inventory: Inventory,
     libraries: Sequence[Library],
-    running: dict[int, str],
-    events: Sequence[kernel.XidEvent],
-    root: str,
+    running_programs: dict[int, str],
+    xid_events: Sequence[kernel.XidEvent],
+    root_folder: str,
 ) -> tuple[SeenGpu, ...]:
-    by_vendor = {library.vendor: library for library in libraries}
-    seen = []
-    place: dict[str, int] = {}
+    library_by_vendor = {gpu_library.vendor: gpu_library for gpu_library in libraries}
+    seen_gpus = []
+    next_index_by_vendor: dict[str, int] = {}
     for gpu in inventory.gpus:
-        index = place.get(gpu.vendor, 0)  # a library counts its own
-        place[gpu.vendor] = index + 1
-        library = by_vendor[gpu.vendor]
-        own = tuple(event for event in events if event.bus == gpu.bus)
-        link = kernel.link(gpu.bus, root)
+        index_in_library = next_index_by_vendor.get(gpu.vendor, 0)  # a library counts its own
+        next_index_by_vendor[gpu.vendor] = index_in_library + 1
+        gpu_library = library_by_vendor[gpu.vendor]
+        own_events = tuple(xid_event for xid_event in xid_events if xid_event.bus == gpu.bus)
+        pcie_link = kernel.link(gpu.bus, root_folder)
         try:
-            seen.append(_gpu(gpu, library, index, link, own, running=running, root=root))
+            seen_gpus.append(
+                _gpu(
+                    gpu,
+                    gpu_library,
+                    index_in_library,
+                    pcie_link,
+                    own_events,
+                    running=running_programs,
+                    root=root_folder,
+                )
+            )
         except LibraryError as error:
-            nothing = (Health(), Condition(), Sample())
-            seen.append(SeenGpu(gpu, *nothing, link, xids=own, error=str(error)))
-    return tuple(seen)
+            empty_readings = (Health(), Condition(), Sample())
+            seen_gpus.append(
+                SeenGpu(gpu, *empty_readings, pcie_link, xids=own_events, error=str(error))
+            )
+    return tuple(seen_gpus)
 
 
 def _gpu(
     gpu: Gpu,
-    library: Library,
-    index: int,
-    link: kernel.Link,
-    events: tuple[kernel.XidEvent, ...],
+    gpu_library: Library,
+    index_in_library: int,
+    pcie_link: kernel.Link,
+    xid_events: tuple[kernel.XidEvent, ...],
     *,
     running: dict[int, str],
     root: str,
 ) -> SeenGpu:
-    holders = tuple(
-        (holder, kernel.job_of(holder.pid, running, root)) for holder in library.holders(index)
+    users_with_jobs = tuple(
+        (gpu_user, kernel.job_of(gpu_user.pid, running, root))
+        for gpu_user in gpu_library.holders(index_in_library)
     )
-    health, condition = library.health(index), library.condition(index)
-    return SeenGpu(gpu, health, condition, library.sample(index), link, holders, events)
+    health, condition = (
+        gpu_library.health(index_in_library),
+        gpu_library.condition(index_in_library),
+    )
+    return SeenGpu(
+        gpu,
+        health,
+        condition,
+        gpu_library.sample(index_in_library),
+        pcie_link,
+        users_with_jobs,
+        xid_events,
+    )
 
 
-def _questions(
+def _probe_commands(
     settings: Settings, mounts: Sequence[kernel.Mount]
 ) -> dict[str, tuple[Sequence[str], float]]:
     """Return the commands that may hang, by name: the room of each path, and the site's scripts."""
-    patience = settings.check("mounts").limit or _OF_MOUNTS
-    questions: dict[str, tuple[Sequence[str], float]] = {}
-    remote = [mount.path for mount in mounts if mount.kind in kernel.REMOTE]
+    stat_timeout_s = settings.check("mounts").limit or _MOUNT_PATIENCE
+    commands_by_name: dict[str, tuple[Sequence[str], float]] = {}
+    remote_paths = [mount.path for mount in mounts if mount.kind in kernel.REMOTE]
     if settings.check("mounts").level != "off":
-        for path in dict.fromkeys((*settings.expect.mounts, *remote)):
-            questions[f"path {path}"] = (_room(path), patience)
+        for stat_path in dict.fromkeys((*settings.expect.mounts, *remote_paths)):
+            commands_by_name[f"path {stat_path}"] = (_room(stat_path), stat_timeout_s)
     if settings.check("disks").level != "off":
-        for path in settings.expect.disks:
-            questions.setdefault(f"path {path}", (_room(path), patience))
-    for script in settings.scripts:
-        questions[f"script {script.name}"] = (script.command, script.timeout)
-    return questions
+        for stat_path in settings.expect.disks:
+            commands_by_name.setdefault(f"path {stat_path}", (_room(stat_path), stat_timeout_s))
+    for site_script in settings.scripts:
+        commands_by_name[f"script {site_script.name}"] = (site_script.command, site_script.timeout)
+    return commands_by_name
 
 
-def _room(path: str) -> list[str]:
+def _room(stat_path: str) -> list[str]:
     """Print blocks, blocks that are free for users, inodes, free inodes."""
-    return ["stat", "-f", "-c", "%b %a %c %d", path]
+    return ["stat", "-f", "-c", "%b %a %c %d", stat_path]

@@ -35,87 +35,89 @@ def ask(
     At most 4 KiB of a command's output are read. A command that is late is killed and not waited
     for.
     """
-    running: dict[str, tuple[subprocess.Popen[bytes], float, int]] = {}
-    answers: dict[str, Answer] = {}
-    start = time.monotonic()
-    for name, (words, limit) in commands.items():
-        out = os.memfd_create("answer")
+    running_processes: dict[str, tuple[subprocess.Popen[bytes], float, int]] = {}
+    answers_by_name: dict[str, Answer] = {}
+    started_at = time.monotonic()
+    for command_name, (command_words, timeout_s) in commands.items():
+        output_descriptor = os.memfd_create("answer")
         try:
             process = subprocess.Popen(
-                words,
+                command_words,
                 stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
+                stdout=output_descriptor,
+                stderr=output_descriptor,
                 env=dict(environ),
                 start_new_session=True,
             )
         except OSError as error:
-            answers[name] = Answer(127, error.strerror or str(error))
-            os.close(out)
+            answers_by_name[command_name] = Answer(127, error.strerror or str(error))
+            os.close(output_descriptor)
         else:
-            running[name] = (process, start + limit, out)
-    while running:
-        for name, (process, until, out) in list(running.items()):
-            code = process.poll()
-            late = time.monotonic() > until
-            if code is None and not late:
+            running_processes[command_name] = (process, started_at + timeout_s, output_descriptor)
+    while running_processes:
+        for command_name, (process, deadline, output_descriptor) in list(running_processes.items()):
+            exit_code = process.poll()
+            timed_out = time.monotonic() > deadline
+            if exit_code is None and not timed_out:
                 continue
-            text = os.pread(out, 4096, 0).decode(errors="replace").strip()
-            answers[name] = Answer(code, text)
-            if code is None:
+            output_text = os.pread(output_descriptor, 4096, 0).decode(errors="replace").strip()
+            answers_by_name[command_name] = Answer(exit_code, output_text)
+            if exit_code is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, 9)
                 process.returncode = -9  # not waited for, because it may never end
-            os.close(out)
-            del running[name]
-        if running:
+            os.close(output_descriptor)
+            del running_processes[command_name]
+        if running_processes:
             time.sleep(0.002)
-    return answers
+    return answers_by_name
 
 
-def apart(probe: Callable[[], T], limit: float) -> T | None:
+def apart(probe: Callable[[], T], timeout_s: float) -> T | None:
     """Run the probe in a copy of this process and return its result; None where it takes longer
-    than `limit` seconds. Raises what the probe raises."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _answer(probe, writing)
-    os.close(writing)
-    data, until = b"", time.monotonic() + limit
-    with os.fdopen(reading, "rb", buffering=0) as pipe:
-        while select.select([pipe], [], [], max(until - time.monotonic(), 0))[0]:
-            if not (part := pipe.read(1 << 16)):
-                os.waitpid(child, 0)
-                return cast(T, _answered(data))
-            data += part
-    os.kill(child, 9)  # not waited for, because it may never end
+    than `timeout_s` seconds. Raises what the probe raises."""
+    read_descriptor, write_descriptor = os.pipe()
+    child_pid = os.fork()
+    if child_pid == 0:
+        _answer(probe, write_descriptor)
+    os.close(write_descriptor)
+    received, deadline = b"", time.monotonic() + timeout_s
+    with os.fdopen(read_descriptor, "rb", buffering=0) as result_pipe:
+        while select.select([result_pipe], [], [], max(deadline - time.monotonic(), 0))[0]:
+            if not (received_chunk := result_pipe.read(1 << 16)):
+                os.waitpid(child_pid, 0)
+                return cast(T, _answered(received))
+            received += received_chunk
+    os.kill(child_pid, 9)  # not waited for, because it may never end
     return None
 
 
-def _answer(probe: Callable[[], object], writing: int) -> NoReturn:
+def _answer(probe: Callable[[], object], write_descriptor: int) -> NoReturn:
     """In the child: close all inherited descriptors, so that nobody waits for it."""
     try:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        answer: tuple[object, Exception | None]
+        null_descriptor = os.open(os.devnull, os.O_RDWR)
+        for standard_descriptor in (0, 1, 2):
+            os.dup2(null_descriptor, standard_descriptor)
+        result_or_error: tuple[object, Exception | None]
         try:
-            answer = probe(), None
+            result_or_error = probe(), None
         except Exception as error:
-            answer = None, error
-        pickled = pickle.dumps(answer)
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(pickled)
+            result_or_error = None, error
+        pickled_result = pickle.dumps(result_or_error)
+        with os.fdopen(write_descriptor, "wb") as result_pipe:
+            result_pipe.write(pickled_result)
     finally:
         os._exit(0)
 
 
-def _answered(data: bytes) -> object:
-    answer: object
+def _answered(pickled_result: bytes) -> object:
+    probe_result: object
     try:
-        answer, error = pickle.loads(data)  # by our own copy, through our own pipe
+        probe_result, probe_error = pickle.loads(
+            pickled_result
+        )  # by our own copy, through our own pipe
     except (EOFError, pickle.UnpicklingError):  # it was killed before it had written everything
         raise ChildProcessError("the vendor's library ended its process") from None
-    if error:
-        raise error
-    return answer
+    if probe_error:
+        raise probe_error
+    return probe_result

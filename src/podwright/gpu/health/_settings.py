@@ -34,7 +34,7 @@ from podwright.errors import InvalidRequest
 PLACE = system_path("/etc/podwright/node-health.toml")
 
 
-class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExpectedNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a node must have; 0 and empty: not given.
 
     memory, gpu_memory: bytes; MiB in the file. mbps: of one NVLink. gbps: of each rail.
@@ -90,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     act: Literal["warn", "drain"] = "warn"
     cap: float = 5.0
     inventory: str = ""
-    expect: Expect = Expect()
+    expect: ExpectedNode = ExpectedNode()
     checks: dict[str, Check] = {}
     scripts: tuple[SiteScript, ...] = ()
     allowed: tuple[str, ...] = (
@@ -103,50 +103,61 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.checks.get(name, Check())
 
 
-def read_settings(path: str, known: frozenset[str]) -> Settings:
+def read_settings(settings_path: str, check_names: frozenset[str]) -> Settings:
     """Read the settings from a file. A missing file at the usual place means the defaults.
 
-    known: names of checks. Raises InvalidRequest.
+    check_names: names of checks. Raises InvalidRequest.
     """
     try:
-        text = Path(path or PLACE).read_text()
+        toml_text = Path(settings_path or PLACE).read_text()
     except FileNotFoundError:
-        if not path:
+        if not settings_path:
             return Settings()
-        raise _bad(path, "there is no such file") from None
+        raise _bad(settings_path, "there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise _bad(path or PLACE, getattr(error, "strerror", None) or "it is not text") from None
+        raise _bad(
+            settings_path or PLACE, getattr(error, "strerror", None) or "it is not text"
+        ) from None
     try:
-        tree: dict[str, Any] = tomllib.loads(text)
-        settings = _in_bytes(msgspec.convert(tree, Settings))
+        toml_tree: dict[str, Any] = tomllib.loads(toml_text)
+        settings = _memory_in_bytes(msgspec.convert(toml_tree, Settings))
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise _bad(path or PLACE, str(error)) from None
-    unknown = sorted(set(settings.checks) - known)
-    if unknown:
-        raise _bad(path or PLACE, f"there is no check {unknown[0]}")
+        raise _bad(settings_path or PLACE, str(error)) from None
+    unknown_checks = sorted(set(settings.checks) - check_names)
+    if unknown_checks:
+        raise _bad(settings_path or PLACE, f"there is no check {unknown_checks[0]}")
     if not 0 < settings.cap <= 100:
-        raise _bad(path or PLACE, f"cap is {settings.cap:g}, and not a part of 100")
-    for script in settings.scripts:
-        if not script.command or not 0 < script.timeout <= 30 or script.name in known:
+        raise _bad(settings_path or PLACE, f"cap is {settings.cap:g}, and not a part of 100")
+    for site_script in settings.scripts:
+        if (
+            not site_script.command
+            or not 0 < site_script.timeout <= 30
+            or site_script.name in check_names
+        ):
             raise _bad(
-                path or PLACE,
-                f"script {script.name!r} needs a name of its own, a command, and a timeout of at "
+                settings_path or PLACE,
+                f"script {site_script.name!r} needs a name of its own, a command, and a timeout of "
+                "at "
                 "most 30 seconds",
             )
     return settings
 
 
-def _in_bytes(settings: Settings) -> Settings:
-    replace, expect = msgspec.structs.replace, settings.expect
+def _memory_in_bytes(settings: Settings) -> Settings:
+    replace, expected_node = msgspec.structs.replace, settings.expect
     return replace(
         settings,
-        expect=replace(expect, memory=expect.memory << 20, gpu_memory=expect.gpu_memory << 20),
+        expect=replace(
+            expected_node,
+            memory=expected_node.memory << 20,
+            gpu_memory=expected_node.gpu_memory << 20,
+        ),
     )
 
 
-def _bad(path: str, problem: str) -> InvalidRequest:
+def _bad(settings_path: str, problem: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{path}: {problem}",
+        f"{settings_path}: {problem}",
         operation="read the settings of the health check",
         would_work="podwright node health --list prints what can be set",
     )

@@ -6,61 +6,93 @@ from podwright.gpu.health._findings import LEVELS, NodeReport
 from podwright.gpu.health._table import all_checks
 
 
-def text(report: NodeReport) -> str:
+def text(node_report: NodeReport) -> str:
     """The report in words: the outcome first, then what each finding means and what to do."""
-    weigh = {level: [f for f in report.findings if f.level == level] for level in LEVELS}
-    bad, warned = len(weigh["fail"]), len(weigh["warn"])
-    summary = f"({len(report.checks)} checks, {report.seconds:.2f} s)"
-    if bad:
-        head = f"{report.host} is not fit for jobs: {bad} of its checks' findings say so {summary}."
-    elif warned:
-        attention = "1 thing to look at" if warned == 1 else f"{warned} things to look at"
-        head = f"{report.host} is fit for jobs; {attention} {summary}."
+    findings_by_level = {
+        finding_level: [
+            finding_of_level
+            for finding_of_level in node_report.findings
+            if finding_of_level.level == finding_level
+        ]
+        for finding_level in LEVELS
+    }
+    fail_count, warn_count = len(findings_by_level["fail"]), len(findings_by_level["warn"])
+    summary = f"({len(node_report.checks)} checks, {node_report.seconds:.2f} s)"
+    if fail_count:
+        headline = (
+            f"{node_report.host} is not fit for jobs: {fail_count} of its checks' findings say so "
+            f"{summary}."
+        )
+    elif warn_count:
+        things_to_look_at = (
+            "1 thing to look at" if warn_count == 1 else f"{warn_count} things to look at"
+        )
+        headline = f"{node_report.host} is fit for jobs; {things_to_look_at} {summary}."
     else:
-        head = f"{report.host} is fit for jobs {summary}."
-    lines = [head]
-    for finding in report.findings:
-        lines += [
+        headline = f"{node_report.host} is fit for jobs {summary}."
+    text_lines = [headline]
+    for finding in node_report.findings:
+        text_lines += [
             "",
             f"{finding.level.upper()}  {finding}   [{finding.check}]",
             f"  {finding.means}",
             f"  To do: {finding.do}",
         ]
-    return "\n".join(lines)
+    return "\n".join(text_lines)
 
 
-def prometheus(report: NodeReport, now: float) -> str:
-    """The text of a .prom file. now: seconds since 1970."""
+def prometheus(node_report: NodeReport, wall_time: float) -> str:
+    """The text of a .prom file. wall_time: seconds since 1970."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-    registry = CollectorRegistry()
-    labels = ("check", "part", "level", "problem")
-    fit = Gauge("podwright_node_fit", "1: jobs may run on this node.", registry=registry)
-    fit.set(report.fit)
-    finding_gauge = Gauge(
-        "podwright_node_finding", "What a health check found.", labels, registry=registry
+    metric_registry = CollectorRegistry()
+    label_names = ("check", "part", "level", "problem")
+    fit_gauge = Gauge(
+        "podwright_node_fit", "1: jobs may run on this node.", registry=metric_registry
     )
-    for finding in report.findings:
-        finding_gauge.labels(finding.check, finding.part, finding.level, finding.problem).set(1)
-    counts = Gauge(
+    fit_gauge.set(node_report.fit)
+    finding_gauge = Gauge(
+        "podwright_node_finding",
+        "What a health check found.",
+        label_names,
+        registry=metric_registry,
+    )
+    for health_finding in node_report.findings:
+        finding_gauge.labels(
+            health_finding.check, health_finding.part, health_finding.level, health_finding.problem
+        ).set(1)
+    findings_per_check = Gauge(
         "podwright_node_check_findings",
         "How many things a check found that are not a job's own.",
         ("check",),
-        registry=registry,
+        registry=metric_registry,
     )
-    for name in report.checks:
-        problems = [f for f in report.findings if f.check == name and f.level != "note"]
-        counts.labels(name).set(len(problems))
-    duration = Gauge("podwright_node_check_seconds", "What the checks took.", registry=registry)
-    duration.set(report.seconds)
-    checked_at = Gauge("podwright_node_check_time_seconds", "When they ran.", registry=registry)
-    checked_at.set(now)
-    return generate_latest(registry).decode()
+    for check_name in node_report.checks:
+        check_findings = [
+            other_finding
+            for other_finding in node_report.findings
+            if other_finding.check == check_name and other_finding.level != "note"
+        ]
+        findings_per_check.labels(check_name).set(len(check_findings))
+    duration_gauge = Gauge(
+        "podwright_node_check_seconds", "What the checks took.", registry=metric_registry
+    )
+    duration_gauge.set(node_report.seconds)
+    checked_at_gauge = Gauge(
+        "podwright_node_check_time_seconds", "When they ran.", registry=metric_registry
+    )
+    checked_at_gauge.set(wall_time)
+    return generate_latest(metric_registry).decode()
 
 
 def checks() -> list[tuple[str, str, str, str]]:
     """The table: name, level, bound, what it asks for."""
     return [
-        (name, check.level, f"{check.limit:g} {check.unit}" if check.unit else "", check.about)
-        for name, check in all_checks().items()
+        (
+            check_name,
+            check.level,
+            f"{check.limit:g} {check.unit}" if check.unit else "",
+            check.about,
+        )
+        for check_name, check in all_checks().items()
     ]

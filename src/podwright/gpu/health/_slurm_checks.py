@@ -18,7 +18,7 @@ import msgspec
 
 from podwright.gpu.health._findings import HealthFinding, NodeReport, reason
 from podwright.gpu.health._gate import GateOutcome, NodeGate
-from podwright.gpu.health._gate_actions import Run, carry_out, log_line, runner
+from podwright.gpu.health._gate_actions import Run, carry_out, log_warning, runner
 from podwright.gpu.health._settings import Settings
 from podwright.gpu.health._state import FOLDER, forgotten
 from podwright.gpu.health._table import run
@@ -51,52 +51,57 @@ def check(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Checked:
     """Observe this node, judge it, and tell Slurm. Raises InvalidRequest."""
-    context = environ.get("SLURM_SCRIPT_CONTEXT", "")
-    since = forgotten(folder)
-    report = run(settings, environ, root=root, since=since)
-    if context == EPILOG:
-        report = _write_endings(report, settings, environ, root, since, sleep)
-    drain_reason = reason(report.findings)
-    node = environ.get("SLURMD_NODENAME") or report.host
-    gate = NodeGate(node, settings.act, settings.cap)
+    script_context = environ.get("SLURM_SCRIPT_CONTEXT", "")
+    since_uptime_s = forgotten(folder)
+    node_report = run(settings, environ, root=root, since=since_uptime_s)
+    if script_context == EPILOG:
+        node_report = _report_after_grace(
+            node_report, settings, environ, root, since_uptime_s, sleep
+        )
+    drain_reason = reason(node_report.findings)
+    node_name = environ.get("SLURMD_NODENAME") or node_report.host
+    node_gate = NodeGate(node_name, settings.act, settings.cap)
     # Times are seconds since 1970, so that time zones of nodes do not matter.
-    ask = slurm or runner({**environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"})
-    outcome = GateOutcome("fit")  # while all is well, the hook of a job asks Slurm nothing
-    if drain_reason or not context:
-        outcome = carry_out(gate, drain_reason, ask, sleep, folder)
-    if outcome.action not in ("fit", "left"):
-        log_line(f"{node} {outcome.action}: {drain_reason or outcome.reason} ({outcome.reason})")
-    code = 1 if drain_reason and not context else 0
-    if drain_reason and context == PROLOG and outcome.action in ("drained", "left"):
-        code = STAYS_DRAINED
-    return Checked(report, outcome, code)
+    slurm_runner = slurm or runner({**environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"})
+    gate_outcome = GateOutcome("fit")  # while all is well, the hook of a job asks Slurm nothing
+    if drain_reason or not script_context:
+        gate_outcome = carry_out(node_gate, drain_reason, slurm_runner, sleep, folder)
+    if gate_outcome.action not in ("fit", "left"):
+        log_warning(
+            f"{node_name} {gate_outcome.action}: {drain_reason or gate_outcome.reason} "
+            f"({gate_outcome.reason})"
+        )
+    exit_code = 1 if drain_reason and not script_context else 0
+    if drain_reason and script_context == PROLOG and gate_outcome.action in ("drained", "left"):
+        exit_code = STAYS_DRAINED
+    return Checked(node_report, gate_outcome, exit_code)
 
 
-def _write_endings(
-    report: NodeReport,
+def _report_after_grace(
+    node_report: NodeReport,
     settings: Settings,
     environ: Mapping[str, str],
-    root: str,
-    since: float,
+    root_folder: str,
+    since_uptime_s: float,
     sleep: Callable[[float], None],
 ) -> NodeReport:
     """Return the report after processes of the ended job have had time to end as well."""
     for _ in range(_GRACE):
-        if not any(finding.check == "processes" for finding in report.findings):
+        if not any(health_finding.check == "processes" for health_finding in node_report.findings):
             break
         sleep(1)
-        report = run(settings, environ, root=root, since=since)
-    job = environ.get("SLURM_JOB_ID", "?")
-    findings = tuple(_of_job(finding, job) for finding in report.findings)
-    return msgspec.structs.replace(report, findings=findings)
+        node_report = run(settings, environ, root=root_folder, since=since_uptime_s)
+    job_id = environ.get("SLURM_JOB_ID", "?")
+    findings = tuple(_of_job(health_finding, job_id) for health_finding in node_report.findings)
+    return msgspec.structs.replace(node_report, findings=findings)
 
 
-def _of_job(finding: HealthFinding, job: str) -> HealthFinding:
+def _of_job(health_finding: HealthFinding, job_id: str) -> HealthFinding:
     """Return a report that blames the ended job for a remaining process.
 
     The process may be that job's; then neither another job nor the node is to blame.
     """
-    if finding.check != "processes" or finding.level == "fail":
-        return finding
-    means = f"{finding.means} Job {job} has just ended here; it may have left it."
-    return msgspec.structs.replace(finding, means=means)
+    if health_finding.check != "processes" or health_finding.level == "fail":
+        return health_finding
+    blaming_text = f"{health_finding.means} Job {job_id} has just ended here; it may have left it."
+    return msgspec.structs.replace(health_finding, means=blaming_text)

@@ -14,44 +14,46 @@ from podwright.endpoints import system_path
 FOLDER = Path(system_path("/var/lib/podwright/node-health"))
 
 
-def replace(path: str | Path, text: str) -> None:
+def replace(target_path: str | Path, new_text: str) -> None:
     """Replace a file atomically. Everybody may read it. Raises OSError."""
     import tempfile
 
-    place = Path(path)
-    number, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    target = Path(target_path)
+    scratch_descriptor, scratch_name = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name}."
+    )
     try:
-        with os.fdopen(number, "w") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(name, place)
+        with os.fdopen(scratch_descriptor, "w") as scratch_file:
+            scratch_file.write(new_text)
+            os.fchmod(scratch_file.fileno(), 0o644)
+        os.replace(scratch_name, target)
     except BaseException:
-        os.unlink(name)
+        os.unlink(scratch_name)
         raise
 
 
-def forget(folder: Path = FOLDER) -> str:
+def forget(state_folder: Path = FOLDER) -> str:
     """Stop counting the XIDs up to now. Returns the present time in words. Raises Unavailable."""
     from podwright.errors import Unavailable
 
-    now = _uptime()
+    uptime_s = _uptime()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / "forgotten", f"{_boot()} {now}\n")
+        state_folder.mkdir(parents=True, exist_ok=True)
+        replace(state_folder / "forgotten", f"{_boot()} {uptime_s}\n")
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
             operation="write down since when XIDs count",
             would_work="run it as root",
         ) from None
-    return f"{now:.0f} s after the start of this node"
+    return f"{uptime_s:.0f} s after the start of this node"
 
 
-def forgotten(folder: Path = FOLDER) -> float:
+def forgotten(state_folder: Path = FOLDER) -> float:
     """Return since when XIDs count, in seconds after the start of this node."""
     try:
-        boot, forgotten_at = (folder / "forgotten").read_text().split()
-        return float(forgotten_at) if boot == _boot() else 0.0
+        boot_id, forgotten_uptime_s = (state_folder / "forgotten").read_text().split()
+        return float(forgotten_uptime_s) if boot_id == _boot() else 0.0
     except (OSError, ValueError):
         return 0.0
 

@@ -68,38 +68,58 @@ def all_checks() -> dict[str, Check]:
 
 
 def judge(
-    seen: Seen, settings: Settings, peers: Iterable[Inventory] = (), skip: Iterable[str] = ()
+    node_observation: Seen,
+    settings: Settings,
+    peer_inventories: Iterable[Inventory] = (),
+    skipped_checks: Iterable[str] = (),
 ) -> list[HealthFinding]:
     """Return the findings, the most serious first.
 
-    peers: inventories of nodes, including this one as it should be. skip: checks that do not run
-    now.
+    peer_inventories: inventories of nodes, including this one as it should be. skipped_checks:
+    checks that do not run now.
     """
-    everyone = tuple(peers)
-    like = next(
-        (inventory for inventory in everyone if inventory.host == seen.inventory.host), None
+    all_inventories = tuple(peer_inventories)
+    reference_inventory = next(
+        (
+            inventory
+            for inventory in all_inventories
+            if inventory.host == node_observation.inventory.host
+        ),
+        None,
     )
-    kind = _kind(like or seen.inventory)
-    same = tuple(inventory for inventory in everyone if _kind(inventory) == kind and kind)
-    left = set(skip)
+    gpu_types = _kind(reference_inventory or node_observation.inventory)
+    same_kind_inventories = tuple(
+        inventory for inventory in all_inventories if _kind(inventory) == gpu_types and gpu_types
+    )
+    skipped_names = set(skipped_checks)
     findings = []
-    for name, check in all_checks().items():
-        options = settings.check(name)
-        if options.level == "off" or name in left:
+    for check_name, check in all_checks().items():
+        check_settings = settings.check(check_name)
+        if check_settings.level == "off" or check_name in skipped_names:
             continue
-        limit = check.limit if options.limit is None else options.limit
-        for wrong in check.find(CheckContext(seen, settings, like, same, limit)):
-            if wrong.part in options.ignore:
+        check_limit = check.limit if check_settings.limit is None else check_settings.limit
+        for check_result in check.find(
+            CheckContext(
+                node_observation, settings, reference_inventory, same_kind_inventories, check_limit
+            )
+        ):
+            if check_result.part in check_settings.ignore:
                 continue
-            level = wrong.level or check.level
-            if options.level and level != "note":
-                level = options.level if not wrong.level else min(options.level, level, key=_weight)
-            findings.append(HealthFinding(name, level, wrong.part, *wrong[1:4]))
-    return sorted(findings, key=lambda finding: -_weight(finding.level))
+            finding_level = check_result.level or check.level
+            if check_settings.level and finding_level != "note":
+                finding_level = (
+                    check_settings.level
+                    if not check_result.level
+                    else min(check_settings.level, finding_level, key=_weight)
+                )
+            findings.append(
+                HealthFinding(check_name, finding_level, check_result.part, *check_result[1:4])
+            )
+    return sorted(findings, key=lambda health_finding: -_weight(health_finding.level))
 
 
-def _weight(level: str) -> int:
-    return ("note", "warn", "fail").index(level)
+def _weight(finding_level: str) -> int:
+    return ("note", "warn", "fail").index(finding_level)
 
 
 def _kind(inventory: Inventory) -> tuple[str, ...]:
@@ -115,30 +135,34 @@ def run(
     skip: Iterable[str] = (),
 ) -> NodeReport:
     """Observe this node and judge it. since: see `observe`. Raises InvalidRequest."""
-    start = time.monotonic()
-    known_inventories = inventories(settings.inventory)
-    seen = observe(settings, environ, root, since)
-    left = set(skip)
-    findings = judge(seen, settings, known_inventories, left)
-    ran = tuple(n for n in all_checks() if settings.check(n).level != "off" and n not in left)
+    started_at = time.monotonic()
+    node_inventories = inventories(settings.inventory)
+    node_observation = observe(settings, environ, root, since)
+    skipped_names = set(skip)
+    findings = judge(node_observation, settings, node_inventories, skipped_names)
+    checks_run = tuple(
+        check_name
+        for check_name in all_checks()
+        if settings.check(check_name).level != "off" and check_name not in skipped_names
+    )
     return NodeReport(
-        seen.inventory.host,
-        ran,
+        node_observation.inventory.host,
+        checks_run,
         tuple(findings),
-        round(time.monotonic() - start, 3),
-        seen.inventory.simulated,
+        round(time.monotonic() - started_at, 3),
+        node_observation.inventory.simulated,
     )
 
 
-def inventories(path: str) -> list[Inventory]:
+def inventories(inventory_path: str) -> list[Inventory]:
     """The inventories in a file; empty where no file is named. Raises InvalidRequest."""
-    if not path:
+    if not inventory_path:
         return []
     try:
-        return read_inventories(Path(path).read_text(), path)
+        return read_inventories(Path(inventory_path).read_text(), inventory_path)
     except (OSError, UnicodeDecodeError, BadInventory) as error:
         raise InvalidRequest(
-            f"{path}: {getattr(error, 'strerror', None) or error}",
+            f"{inventory_path}: {getattr(error, 'strerror', None) or error}",
             operation="read what the node should have",
             would_work="podwright inventory --json, on nodes that are well, prints it, a line each",
         ) from None

@@ -19,14 +19,14 @@ class Xid(NamedTuple):
 
 
 _JOB = "The job's own program did this, or was ended by it; the GPU may be used again."
-_RERUN = "Nothing on the node. The owner of the job should look at the program."
+_LOOK_AT_PROGRAM = "Nothing on the node. The owner of the job should look at the program."
 _RESET = "Reset the GPU (nvidia-smi --gpu-reset -i N); if it comes again, have it replaced."
 _REBOOT = "Reboot the node; if it comes again, reseat the GPU or have it replaced."
 _LINK = "Reset all GPUs of this NVLink; if it comes again, have the link looked at."
 _SUPPORT = "Look into the kernel's log around it; ask NVIDIA if it comes again."
 
 #: Engines for copies, video, JPEG and flow. Their errors end a program and nothing else.
-_ENGINES = (
+_ENGINE_XIDS = (
     *(39, 40, 41, 60, 68, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86, 88, 89),
     *range(96, 106),
     *range(126, 136),
@@ -34,13 +34,19 @@ _ENGINES = (
 )
 
 XIDS: dict[int, Xid] = {
-    **dict.fromkeys((8, 11, 13, 25, 32, 37, 38, 44, 66, 67, 69), Xid("note", _JOB, _RERUN)),
-    **dict.fromkeys(_ENGINES, Xid("note", _JOB, _RERUN)),
-    31: Xid("note", "A program used memory of the GPU that it does not have.", _RERUN),
-    43: Xid("note", "A program's work on the GPU was stopped; the GPU goes on.", _RERUN),
-    45: Xid("note", "A program's work was removed from the GPU, as at every end by force.", _RERUN),
-    137: Xid("note", "A program used memory of another GPU that it may not.", _RERUN),
-    141: Xid("note", _JOB, _RERUN),
+    **dict.fromkeys(
+        (8, 11, 13, 25, 32, 37, 38, 44, 66, 67, 69), Xid("note", _JOB, _LOOK_AT_PROGRAM)
+    ),
+    **dict.fromkeys(_ENGINE_XIDS, Xid("note", _JOB, _LOOK_AT_PROGRAM)),
+    31: Xid("note", "A program used memory of the GPU that it does not have.", _LOOK_AT_PROGRAM),
+    43: Xid("note", "A program's work on the GPU was stopped; the GPU goes on.", _LOOK_AT_PROGRAM),
+    45: Xid(
+        "note",
+        "A program's work was removed from the GPU, as at every end by force.",
+        _LOOK_AT_PROGRAM,
+    ),
+    137: Xid("note", "A program used memory of another GPU that it may not.", _LOOK_AT_PROGRAM),
+    141: Xid("note", _JOB, _LOOK_AT_PROGRAM),
     63: Xid(
         "warn",
         "A row of its memory is to be replaced by a spare one.",
@@ -80,8 +86,8 @@ XIDS: dict[int, Xid] = {
 }
 
 
-def xid(number: int) -> Xid:
+def xid(xid_number: int) -> Xid:
     """Return what is known about an XID."""
     return XIDS.get(
-        number, Xid("warn", "An error for which NVIDIA's catalog has no action.", _SUPPORT)
+        xid_number, Xid("warn", "An error for which NVIDIA's catalog has no action.", _SUPPORT)
     )

@@ -41,8 +41,10 @@ class CheckedScript(NamedTuple):
 
         Partitions that the site lacks are named once for all scripts: see foreign_partitions.
         """
-        listed = [each for each in self.findings if alone or each.rule != UNKNOWN_PARTITION]
-        lines = as_text(self.path, listed)
+        listed_findings = [
+            finding for finding in self.findings if alone or finding.rule != UNKNOWN_PARTITION
+        ]
+        lines = as_text(self.path, listed_findings)
         if not self.findings and not self.change:
             lines.append(f"{self.path}: no mistakes found")
         return lines
@@ -56,20 +58,22 @@ class CheckedScript(NamedTuple):
         }
 
 
-def check_script(path: str, text: str, site: CachedSite, settings: LintSettings) -> CheckedScript:
+def check_script(
+    path: str, script_text: str, site: CachedSite, settings: LintSettings
+) -> CheckedScript:
     """Return what is wrong in a script, and correct it. Raises InvalidRequest where it is no file
     that can be written.
     """
-    change = ""
+    diff = ""
     if settings.fix:
-        after = fix(text, site, better=settings.better, name=path)
-        change = difference(text, after, path)
-        if settings.write and after != text:
-            replace_file(path, after)
-        text = after
+        fixed_text = fix(script_text, site, better=settings.better, script_name=path)
+        diff = difference(script_text, fixed_text, path)
+        if settings.write and fixed_text != script_text:
+            replace_file(path, fixed_text)
+        script_text = fixed_text
     findings = [
         finding
-        for finding in lint(read_script(text, path), site, better=settings.better)
+        for finding in lint(read_script(script_text, path), site, better=settings.better)
         if finding.rule not in settings.ignore
     ]
-    return CheckedScript(path, findings, change, settings)
+    return CheckedScript(path, findings, diff, settings)

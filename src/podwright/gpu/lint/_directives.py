@@ -21,13 +21,13 @@ from podwright.gpu.requests import (
     read_request,
 )
 
-MAGIC = "#SBATCH"
+DIRECTIVE_PREFIX = "#SBATCH"
 # A first line without its # or #!. sbatch refuses the script for it, and for nothing below it.
 LOST_SHEBANG = re.compile(r"\s*!?\s*/\S*/(env\s+\S*|(ba|z|k|da)?sh)\b")
 #: An address in angle brackets, which is not a placeholder.
 _ADDRESS = r"(?![^<>@]*(?i:your|user|name|mail|login))[^<>\s@]+@[^<>\s@]+\.[a-z]{2,}>"
 # The forms in which a template leaves a value open.
-_LEFT_OPEN = re.compile(
+_PLACEHOLDER = re.compile(
     rf"<(?!{_ADDRESS})[^<>=]*>"
     r"|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@\w+@"
     r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+|FIXME|TODO|CHANGE_?ME|\?\?|HH:MM|DD-HH|\.\.\.|\u2026"
@@ -35,10 +35,12 @@ _LEFT_OPEN = re.compile(
     r"|\b(?i:your[-_]\w+|placeholder|replace[-_]?me|to[-_]be[-_]\w+)|=_{2,}|[=:]\s*$"
 )
 #: The forms that a person fills in. Braces and the like are another program's.
-_BY_A_PERSON = re.compile(rf"<(?!{_ADDRESS})[^<>=]*>|\bX+\b|(?i:\byour[-_])|\?\?|\.\.\.")
-_BY_A_PROGRAM = re.compile(r"[{}%$@!]|__")
-_TO_COME = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")  # a template's own line
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_HUMAN_PLACEHOLDER = re.compile(rf"<(?!{_ADDRESS})[^<>=]*>|\bX+\b|(?i:\byour[-_])|\?\?|\.\.\.")
+_PROGRAM_PLACEHOLDER = re.compile(r"[{}%$@!]|__")
+_TEMPLATE_LINE = re.compile(
+    r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$"
+)  # a template's own line
+_TYPOGRAPHIC_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _BLANKS = (
     " \t\n\v\f\r"  # blanks of the C library; the blank of a web page (U+00A0) is a letter to it
 )
@@ -55,7 +57,7 @@ _RENAMED = {
     "minsockets": "sockets-per-node",
     "minthreads": "threads-per-core",
 }
-_FAR = 3  # the number of changed letters from which a word is not a misspelling
+_MAX_TYPO_DISTANCE = 3  # the number of changed letters from which a word is not a misspelling
 
 
 class Directive(NamedTuple):
@@ -100,20 +102,27 @@ class Directives:
 
 def _names(line: str) -> set[str]:
     """Return the options that a line names, as far as it can be read."""
-    short = {option.short: name for name, option in known("sbatch").items() if option.short}
-    words = re.findall(r"\s(--[\w-]+|-\w)", line)
-    return {word[2:] if word.startswith("--") else short.get(word[1], "") for word in words}
+    name_by_short = {
+        option.short: option_name for option_name, option in known("sbatch").items() if option.short
+    }
+    option_words = re.findall(r"\s(--[\w-]+|-\w)", line)
+    return {
+        word[2:] if word.startswith("--") else name_by_short.get(word[1], "")
+        for word in option_words
+    }
 
 
 def left_open(line: str) -> bool:
     """Return whether a template leaves a part of this line to be filled in."""
-    directive = MAGIC + line.removeprefix(MAGIC).partition("#")[0]
-    return bool(_LEFT_OPEN.search(directive)) or "FIXME" in line
+    directive_text = DIRECTIVE_PREFIX + line.removeprefix(DIRECTIVE_PREFIX).partition("#")[0]
+    return bool(_PLACEHOLDER.search(directive_text)) or "FIXME" in line
 
 
 def waits_for_value(line: str) -> bool:
     """Return whether a line up to the first command, inclusive, belongs to a template."""
-    return bool(_TO_COME.match(line)) or (line.startswith(MAGIC) and left_open(line))
+    return bool(_TEMPLATE_LINE.match(line)) or (
+        line.startswith(DIRECTIVE_PREFIX) and left_open(line)
+    )
 
 
 def words_of(line: str) -> list[str] | None:
@@ -121,7 +130,7 @@ def words_of(line: str) -> list[str] | None:
     closed.
     """
     words: list[str] = []
-    word: list[str] | None = None
+    word_letters: list[str] | None = None
     quote, escaped = "", False
     for letter in line:
         if escaped:
@@ -135,99 +144,109 @@ def words_of(line: str) -> list[str] | None:
                 continue
         elif letter in "'\"":
             quote = letter
-            word = word or []
+            word_letters = word_letters or []
             continue
         elif letter == "#":
             break
         elif letter in _BLANKS:
-            if word is not None:
-                words.append("".join(word))
-            word = None
+            if word_letters is not None:
+                words.append("".join(word_letters))
+            word_letters = None
             continue
-        word = [*(word or []), letter]
+        word_letters = [*(word_letters or []), letter]
     if quote:
         return None
-    if word is not None:
-        words.append("".join(word))
+    if word_letters is not None:
+        words.append("".join(word_letters))
     return words
 
 
-def read_directives(lines: list[str]) -> Directives:
+def read_directives(script_lines: list[str]) -> Directives:
     """Read everything above the first command."""
     directives = Directives()
-    words: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, 1):
+    numbered_words: list[tuple[int, str]] = []
+    for line_number, line in enumerate(script_lines, 1):
         if not line.startswith("#"):
-            if number == 1 and LOST_SHEBANG.match(line):
+            if line_number == 1 and LOST_SHEBANG.match(line):
                 continue
-            if line.strip() and not line.lstrip().startswith("#") and not _TO_COME.match(line):
-                directives.first_command = number
+            if (
+                line.strip()
+                and not line.lstrip().startswith("#")
+                and not _TEMPLATE_LINE.match(line)
+            ):
+                directives.first_command = line_number
                 break
             continue
-        if not line.startswith(MAGIC):
+        if not line.startswith(DIRECTIVE_PREFIX):
             continue
         if left_open(line):
             directives.open |= _names(line)
-            directives.refused = directives.refused or _as_it_stands(number, line)
+            directives.refused = directives.refused or _refused_as_written(line_number, line)
             continue
-        cut = words_of(line[len(MAGIC) :])
-        if cut is None:
+        line_words = words_of(line[len(DIRECTIVE_PREFIX) :])
+        if line_words is None:
             reason = "a quote is not closed: sbatch refuses the script"
-            directives.problems.append(Problem("bad-value", number, line, reason))
-        elif cut and cut[0].lower() in ("hetjob", "packjob"):
+            directives.problems.append(Problem("bad-value", line_number, line, reason))
+        elif line_words and line_words[0].lower() in ("hetjob", "packjob"):
             directives.parts += 1
-            words += [(number, word) for word in cut[1:]]
+            numbered_words += [(line_number, word) for word in line_words[1:]]
         else:
-            words += [(number, word) for word in cut]
-    _read(words, directives)
+            numbered_words += [(line_number, word) for word in line_words]
+    _read(numbered_words, directives)
     return directives
 
 
-def _read(words: list[tuple[int, str]], directives: Directives) -> None:
-    table = known("sbatch")
-    index = 0
-    while index < len(words):
-        line, word = words[index]
-        index += 1
+def _read(numbered_words: list[tuple[int, str]], directives: Directives) -> None:
+    known_options = known("sbatch")
+    word_index = 0
+    while word_index < len(numbered_words):
+        line_number, word = numbered_words[word_index]
+        word_index += 1
         if ODD_BLANK.search(word):
             reason = "a blank as web pages have it, which is a letter to sbatch"
-            directives.problems.append(Problem("typographic-dash", line, word, reason))
-        elif word[:1] in _DASHES:
+            directives.problems.append(Problem("typographic-dash", line_number, word, reason))
+        elif word[:1] in _TYPOGRAPHIC_DASHES:
             reason = f"{word[0]!r} is a typographic dash, no hyphen: sbatch refuses the script"
-            directives.problems.append(Problem("typographic-dash", line, word, reason))
+            directives.problems.append(Problem("typographic-dash", line_number, word, reason))
         elif word == "--" or not word.startswith("-") or word == "-":
             reason = f"{word!r} belongs to no option: sbatch refuses the script"
-            if line not in {problem.line for problem in directives.problems}:
-                directives.problems.append(Problem("stray-word", line, word, reason))
-        elif word.startswith("--") and not _is_known(word, table):
-            directives.unknown.append(_unknown(line, word, table))
+            if line_number not in {problem.line for problem in directives.problems}:
+                directives.problems.append(Problem("stray-word", line_number, word, reason))
+        elif word.startswith("--") and not _is_known(word, known_options):
+            directives.unknown.append(_unknown(line_number, word, known_options))
             while (
-                index < len(words)
-                and words[index][0] == line
-                and not words[index][1].startswith("-")
+                word_index < len(numbered_words)
+                and numbered_words[word_index][0] == line_number
+                and not numbered_words[word_index][1].startswith("-")
             ):
-                index += 1
+                word_index += 1
         else:
-            after = words[index] if index < len(words) else None
-            index += _option(line, word, after, directives)
+            next_word = numbered_words[word_index] if word_index < len(numbered_words) else None
+            word_index += _option(line_number, word, next_word, directives)
 
 
-def _as_it_stands(number: int, line: str) -> Problem | None:
+def _refused_as_written(line_number: int, line: str) -> Problem | None:
     """Return what sbatch refuses in a line that a person has still to fill in.
 
     None: nothing, or another program fills it in.
     """
-    options = line.partition(" #")[0]
-    if not _BY_A_PERSON.search(options) or _BY_A_PROGRAM.search(options):
+    option_text = line.partition(" #")[0]
+    if not _HUMAN_PLACEHOLDER.search(option_text) or _PROGRAM_PLACEHOLDER.search(option_text):
         return None
-    scratch = Directives()
-    _read([(number, word) for word in words_of(options[len(MAGIC) :]) or ()], scratch)
-    return next(iter(scratch.problems), None)
+    line_directives = Directives()
+    _read(
+        [(line_number, word) for word in words_of(option_text[len(DIRECTIVE_PREFIX) :]) or ()],
+        line_directives,
+    )
+    return next(iter(line_directives.problems), None)
 
 
-def _is_known(word: str, table: dict[str, SlurmOption]) -> bool:
-    name = word[2:].partition("=")[0]
-    return name in table or sum(key.startswith(name) for key in table) == 1
+def _is_known(word: str, known_options: dict[str, SlurmOption]) -> bool:
+    option_name = word[2:].partition("=")[0]
+    return (
+        option_name in known_options
+        or sum(known_name.startswith(option_name) for known_name in known_options) == 1
+    )
 
 
 def _is_option(word: str) -> bool:
@@ -239,76 +258,108 @@ def _is_option(word: str) -> bool:
     )
 
 
-def _option(line: int, word: str, after: tuple[int, str] | None, directives: Directives) -> int:
+def _option(
+    line_number: int, word: str, next_word: tuple[int, str] | None, directives: Directives
+) -> int:
     """Read one option. Returns it with the number of the words behind it that belong to it."""
-    consumed = 0
+    consumed_words = 0
     try:
         try:
-            given, _ = parse_options([word], "sbatch")
+            parsed_options, _ = parse_options([word], "sbatch")
         except InvalidRequest as error:
-            if after is None or "needs a value" not in error.problem:
+            if next_word is None or "needs a value" not in error.problem:
                 raise
-            given, _ = parse_options([word, after[1]], "sbatch")
-            consumed = 1
-            if after[0] != line and _is_option(after[1]):
-                reason = f"{word} has no value: sbatch takes {after[1]} of line {after[0]} for it"
-                directives.problems.append(Problem("bad-value", line, word, reason))
+            parsed_options, _ = parse_options([word, next_word[1]], "sbatch")
+            consumed_words = 1
+            if next_word[0] != line_number and _is_option(next_word[1]):
+                reason = (
+                    f"{word} has no value: sbatch takes {next_word[1]} of line {next_word[0]} for "
+                    "it"
+                )
+                directives.problems.append(Problem("bad-value", line_number, word, reason))
                 return 0
     except InvalidRequest as error:
-        kind = "bad-value" if "value" in error.problem else "unknown-option"
-        near = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
-        directives.problems.append(Problem(kind, line, word, error.problem, near))
-        return consumed
-    spaced = consumed and after and after[1].startswith("=")
-    spaced = spaced or (
-        word.endswith("=") and after and after[0] == line and after[1][:1] not in ("-", "")
+        rule_name = "bad-value" if "value" in error.problem else "unknown-option"
+        suggestion = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
+        directives.problems.append(Problem(rule_name, line_number, word, error.problem, suggestion))
+        return consumed_words
+    has_spaced_equals = consumed_words and next_word and next_word[1].startswith("=")
+    has_spaced_equals = has_spaced_equals or (
+        word.endswith("=")
+        and next_word
+        and next_word[0] == line_number
+        and next_word[1][:1] not in ("-", "")
     )
-    if spaced:
+    if has_spaced_equals:
         reason = "blanks around =: sbatch takes them as ends of words, and refuses the script"
-        directives.problems.append(Problem("blanks-around-equals", line, word, reason))
-        lacks_argument = not consumed or (after is not None and after[1] == "=")
-        return consumed + lacks_argument
-    for option in given:
-        problem = _value_problem(option)
-        if problem:
-            near = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
-            directives.problems.append(Problem("bad-value", line, option.text, problem, near))
+        directives.problems.append(Problem("blanks-around-equals", line_number, word, reason))
+        takes_extra_word = not consumed_words or (next_word is not None and next_word[1] == "=")
+        return consumed_words + takes_extra_word
+    for option in parsed_options:
+        value_problem = _value_problem(option)
+        if value_problem:
+            suggestion = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
+            directives.problems.append(
+                Problem("bad-value", line_number, option.text, value_problem, suggestion)
+            )
         else:
-            directives.given.append(Directive(line, option))
-    return consumed
+            directives.given.append(Directive(line_number, option))
+    return consumed_words
 
 
-def _value_problem(given: Given) -> str:
-    if "$" in given.value:
+def _value_problem(option: Given) -> str:
+    if "$" in option.value:
         return ""  # this has a rule of its own
-    if given.name == "nodes" and re.fullmatch(r"[\d,:kKmM-]+", given.value) and "," in given.value:
+    if (
+        option.name == "nodes"
+        and re.fullmatch(r"[\d,:kKmM-]+", option.value)
+        and "," in option.value
+    ):
         return ""  # a list of sizes, as in newer releases
     try:
-        read_request([given], "sbatch")
+        read_request([option], "sbatch")
     except InvalidRequest as error:
         return error.problem
-    return problem_of_value(given)
+    return problem_of_value(option)
 
 
-def _unknown(line: int, word: str, table: dict[str, SlurmOption]) -> Problem:
+def _unknown(line_number: int, word: str, known_options: dict[str, SlurmOption]) -> Problem:
     import difflib
 
-    name = word[2:].partition("=")[0]
-    if new := _RENAMED.get(name):
-        reason = f"sbatch refuses --{name}: its name has been --{new} since Slurm 20.11 or before"
-        return Problem("unknown-option", line, word, reason, f"--{new}", renamed=True)
-    near = ""
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), list(table), 1, 0.8)
-    if close and _distance(name, close[0]) < _FAR and len(name) >= _FAR + 1:
-        near = f"--{close[0]}"
-    return Problem("unknown-option", line, word, f"sbatch has no option --{name}", near)
+    option_name = word[2:].partition("=")[0]
+    if new_name := _RENAMED.get(option_name):
+        reason = (
+            f"sbatch refuses --{option_name}: its name has been --{new_name} since Slurm 20.11 or "
+            "before"
+        )
+        return Problem("unknown-option", line_number, word, reason, f"--{new_name}", renamed=True)
+    suggestion = ""
+    close_names = difflib.get_close_matches(
+        option_name.lower().replace("_", "-"), list(known_options), 1, 0.8
+    )
+    if (
+        close_names
+        and _edit_distance(option_name, close_names[0]) < _MAX_TYPO_DISTANCE
+        and len(option_name) >= _MAX_TYPO_DISTANCE + 1
+    ):
+        suggestion = f"--{close_names[0]}"
+    return Problem(
+        "unknown-option", line_number, word, f"sbatch has no option --{option_name}", suggestion
+    )
 
 
-def _distance(word: str, other: str) -> int:
+def _edit_distance(word: str, other_word: str) -> int:
     """Return the number of letters to change, add or remove."""
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(word, 1):
-        before, row[0] = row[0], i
-        for j, b in enumerate(other, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
-    return row[-1]
+    distances = list(range(len(other_word) + 1))
+    for letter_index, letter in enumerate(word, 1):
+        diagonal, distances[0] = distances[0], letter_index
+        for other_index, other_letter in enumerate(other_word, 1):
+            diagonal, distances[other_index] = (
+                distances[other_index],
+                min(
+                    distances[other_index] + 1,
+                    distances[other_index - 1] + 1,
+                    diagonal + (letter != other_letter),
+                ),
+            )
+    return distances[-1]

@@ -9,51 +9,55 @@ from podwright.gpu.lint._rules import lint
 from podwright.gpu.lint._script import read_script
 from podwright.gpu.lint._site_cache import CachedSite
 
-_ROUNDS = 20
+_MAX_ROUNDS = 20
 
 
-def fixed(text: str, findings: Iterable[Finding]) -> str:
+def fixed(script_text: str, findings: Iterable[Finding]) -> str:
     """The script with the sure corrections of these findings; all else stays byte for byte.
 
     Of several corrections of one line the first is made: `fix` makes them all, one after another.
     """
-    sure = [finding for finding in findings if finding.sure]
-    for finding in sure:
+    sure_findings = [finding for finding in findings if finding.sure]
+    for finding in sure_findings:
         if finding.whole:
             return finding.whole
-    lines = text.split("\n")
-    for finding in sorted(sure, key=lambda f: -f.line):
+    lines = script_text.split("\n")
+    for finding in sorted(sure_findings, key=lambda f: -f.line):
         if not 0 < finding.line <= len(lines):
             continue
-        old = lines[finding.line - 1]
-        if old.removesuffix("\r") != finding.text:
+        old_line = lines[finding.line - 1]
+        if old_line.removesuffix("\r") != finding.text:
             continue  # another correction of this line came first
-        end = old[len(finding.text) :]
-        new = finding.corrected + end
-        lines[finding.line - 1] = f"{new}\n{old}" if finding.before else new
+        line_end = old_line[len(finding.text) :]
+        new_line = finding.corrected + line_end
+        lines[finding.line - 1] = f"{new_line}\n{old_line}" if finding.before else new_line
     return "\n".join(lines)
 
 
-def fix(text: str, site: CachedSite | None = None, *, better: bool = False, name: str = "") -> str:
+def fix(
+    script_text: str, site: CachedSite | None = None, *, better: bool = False, script_name: str = ""
+) -> str:
     """The script with all sure corrections, including those that appear only after others were
     made."""
-    for _ in range(_ROUNDS):
-        after = fixed(text, lint(read_script(text, name), site, better=better))
-        if after == text:
+    for _ in range(_MAX_ROUNDS):
+        fixed_text = fixed(
+            script_text, lint(read_script(script_text, script_name), site, better=better)
+        )
+        if fixed_text == script_text:
             break
-        text = after
-    return text
+        script_text = fixed_text
+    return script_text
 
 
-def difference(before: str, after: str, name: str) -> str:
+def difference(old_text: str, new_text: str, file_name: str) -> str:
     """A unified diff, empty where nothing changes."""
     import difflib
 
     return "".join(
         difflib.unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            name,
-            f"{name} (corrected)",
+            old_text.splitlines(keepends=True),
+            new_text.splitlines(keepends=True),
+            file_name,
+            f"{file_name} (corrected)",
         )
     )

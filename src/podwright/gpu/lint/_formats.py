@@ -19,8 +19,8 @@ def as_text(path: str, findings: Iterable[Finding]) -> list[str]:
     """Lines for people: the place, the mistake, and the corrected line."""
     lines = []
     for finding in findings:
-        kind = "" if finding.level == "mistake" else " (could be better)"
-        lines.append(f"{path}:{finding.line}: {finding.rule}{kind}: {finding.reason}")
+        level_note = "" if finding.level == "mistake" else " (could be better)"
+        lines.append(f"{path}:{finding.line}: {finding.rule}{level_note}: {finding.reason}")
         if finding.corrected:
             if not finding.before:
                 lines.append(f"    - {finding.text.strip()}")
@@ -28,29 +28,37 @@ def as_text(path: str, findings: Iterable[Finding]) -> list[str]:
     return lines
 
 
-def foreign_partitions(files: Files) -> str:
+def foreign_partitions(findings_by_file: Files) -> str:
     """One line for all scripts that name partitions which the site lacks; "" where none does.
 
     A folder of scripts written for other clusters would otherwise print the same finding for each.
     """
-    named = Counter(
+    line_counts = Counter(
         finding.text.strip()
-        for _, findings in files
+        for _, findings in findings_by_file
         for finding in findings
         if finding.rule == UNKNOWN_PARTITION
     )
-    if not named:
+    if not line_counts:
         return ""
-    common = ", ".join(f"{text} ({count})" for text, count in named.most_common(_MOST_SHOWN))
-    more = f" and {len(named) - _MOST_SHOWN} other lines" if len(named) > _MOST_SHOWN else ""
+    common_lines = ", ".join(
+        f"{line_text} ({count})" for line_text, count in line_counts.most_common(_MOST_SHOWN)
+    )
+    other_lines = (
+        f" and {len(line_counts) - _MOST_SHOWN} other lines"
+        if len(line_counts) > _MOST_SHOWN
+        else ""
+    )
     return (
-        f"{named.total()} of {len(files)} scripts name a partition that this site's Slurm does not "
-        f"have: {common}{more}. They were written for another site: --ignore {UNKNOWN_PARTITION} "
+        f"{line_counts.total()} of {len(findings_by_file)} scripts name a partition that this "
+        "site's Slurm does not "
+        f"have: {common_lines}{other_lines}. They were written for another site: --ignore "
+        f"{UNKNOWN_PARTITION} "
         "leaves this out, and --json lists each."
     )
 
 
-def as_rows(files: Files) -> list[dict[str, Any]]:
+def as_rows(findings_by_file: Files) -> list[dict[str, Any]]:
     """Rows for programs, each with the evidence of its rule."""
     return [
         {
@@ -65,19 +73,19 @@ def as_rows(files: Files) -> list[dict[str, Any]]:
             "sure": finding.sure,
             "evidence": rules()[finding.rule].evidence,
         }
-        for path, findings in files
+        for path, findings in findings_by_file
         for finding in findings
     ]
 
 
-def as_sarif(files: Files, version: str) -> dict[str, Any]:
+def as_sarif(findings_by_file: Files, version: str) -> dict[str, Any]:
     """A log of one run in SARIF 2.1.0, as GitHub and editors read it."""
-    used = list(rules().values())
-    index = {rule.id: number for number, rule in enumerate(used)}
+    all_rules = list(rules().values())
+    rule_index = {rule.id: position for position, rule in enumerate(all_rules)}
     results = [
         {
             "ruleId": finding.rule,
-            "ruleIndex": index[finding.rule],
+            "ruleIndex": rule_index[finding.rule],
             "level": _LEVELS[finding.level],
             "message": {"text": whole_text(finding.reason)},
             "locations": [
@@ -89,10 +97,10 @@ def as_sarif(files: Files, version: str) -> dict[str, Any]:
                 }
             ],
         }
-        for path, findings in files
+        for path, findings in findings_by_file
         for finding in findings
     ]
-    driver = {
+    tool_driver = {
         "name": "podwright slurm lint",
         "version": version,
         "rules": [
@@ -102,22 +110,23 @@ def as_sarif(files: Files, version: str) -> dict[str, Any]:
                 "help": {"text": f"Evidence: {rule.evidence}"},
                 "defaultConfiguration": {"level": _LEVELS[rule.level]},
             }
-            for rule in used
+            for rule in all_rules
         ],
     }
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
+        "runs": [{"tool": {"driver": tool_driver}, "results": results}],
     }
 
 
-def as_annotations(files: Files) -> list[str]:
+def as_annotations(findings_by_file: Files) -> list[str]:
     """Commands of a GitHub workflow, one for each finding."""
     return [
-        f"::{'error' if finding.level == 'mistake' else 'notice'} file={_property(path)},"
-        f"line={max(finding.line, 1)},title={_property(finding.rule)}::{_data(finding.reason)}"
-        for path, findings in files
+        f"::{'error' if finding.level == 'mistake' else 'notice'} file={_escaped_property(path)},"
+        f"line={max(finding.line, 1)},title={_escaped_property(finding.rule)}"
+        f"::{_escaped_message(finding.reason)}"
+        for path, findings in findings_by_file
         for finding in findings
     ]
 
@@ -136,19 +145,25 @@ def _address(path: str) -> str:
     )
 
 
-def _data(text: str) -> str:
+def _escaped_message(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escaped_property(text: str) -> str:
+    return _escaped_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def rule_rows() -> list[dict[str, str]]:
     """Return the rules for programs."""
     return [
-        {"rule": r.id, "level": r.level, "says": r.says, "fix": r.fix, "evidence": r.evidence}
-        for r in rules().values()
+        {
+            "rule": rule.id,
+            "level": rule.level,
+            "says": rule.says,
+            "fix": rule.fix,
+            "evidence": rule.evidence,
+        }
+        for rule in rules().values()
     ]
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.lint._shell import CLOSE, OPEN, ShellCommand, WordPlace
+from podwright.gpu.lint._shell import HOLE_CLOSE, HOLE_OPEN, ShellCommand, WordPlace
 from podwright.gpu.requests import Given, is_number, known, parse_options
 
 # Words in front of a program, and the number of words that belong to each.
-_PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
-_NO_PROGRAM = re.compile(
+_COMMAND_PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
+_NOT_A_LAUNCH = re.compile(
     r"(\S*/)?(echo|printf|which|type|pip3?|ls|cd|cat|grep|sed|awk|module|ml|source|\.|export|mkdir|"
     r"cp|mv|rm|ps|kill|pkill|wget|curl|git|chmod|tee|true|false|:|set|alias|test|\[|exit|return|"
     r"break|continue|shift|unset|trap|ulimit|umask|declare|typeset|local|readonly|shopt|date|"
@@ -22,7 +22,9 @@ _NO_PROGRAM = re.compile(
     r"touch|ln|rsync|tar|unzip|printenv|squeue|sinfo|scontrol|sacct|seff)"
 )
 _CONDA = re.compile(r"(\S*/)?(conda|(micro)?mamba)")
-_REMOTE = re.compile(r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|aprun|jsrun|flux)")
+_REMOTE_RUNNERS = re.compile(
+    r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|aprun|jsrun|flux)"
+)
 _MPI = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
 _PYTHON = re.compile(r"(\S*/)?python[\d.]*")
 _TORCH = re.compile(r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+")
@@ -109,37 +111,42 @@ def launch_of(command: ShellCommand) -> Launch | None:
     """Return the program that a command starts; None for echo, cd and other commands that start
     none.
     """
-    words = list(command.words)
-    by, foreign = "", False
-    step: list[Given] = []
-    while words:
-        head = words[0]
-        if head in _PREFIXES or head == "env" or re.fullmatch(r"\w+=.*", head):
-            words = words[1:]
-        elif re.fullmatch(r"(\S*/)?srun", head) and not by:
-            by = "srun"
-            step, words, foreign = read_step(words[1:])
-        elif _MPI.fullmatch(head) and not by:
-            by = "mpirun"
+    command_words = list(command.words)
+    started_by, has_unread_words = "", False
+    srun_options: list[Given] = []
+    while command_words:
+        first_word = command_words[0]
+        if (
+            first_word in _COMMAND_PREFIXES
+            or first_word == "env"
+            or re.fullmatch(r"\w+=.*", first_word)
+        ):
+            command_words = command_words[1:]
+        elif re.fullmatch(r"(\S*/)?srun", first_word) and not started_by:
+            started_by = "srun"
+            srun_options, command_words, has_unread_words = read_step(command_words[1:])
+        elif _MPI.fullmatch(first_word) and not started_by:
+            started_by = "mpirun"
             break
-        elif _REMOTE.fullmatch(head) and not by:
-            by = "remote"
+        elif _REMOTE_RUNNERS.fullmatch(first_word) and not started_by:
+            started_by = "remote"
             break
-        elif OPEN in head and not by:
-            by = "unknown"
+        elif HOLE_OPEN in first_word and not started_by:
+            started_by = "unknown"
             break
         else:
             break
-    if not words or (not by and _NO_PROGRAM.fullmatch(words[0])):
+    if not command_words or (not started_by and _NOT_A_LAUNCH.fullmatch(command_words[0])):
         return None
-    if _CONDA.fullmatch(words[0]) and "run" not in words[1:]:
+    if _CONDA.fullmatch(command_words[0]) and "run" not in command_words[1:]:
         return None
-    kind, options, program, complete = _launcher(words)
-    if not by and kind != "other" and not _STARTS.fullmatch(words[0]):
-        by = "unknown"  # a wrapper of the site
+    launcher_kind, launcher_options, program_words, all_options_known = _launcher(command_words)
+    if not started_by and launcher_kind != "other" and not _STARTS.fullmatch(command_words[0]):
+        started_by = "unknown"  # a wrapper of the site
     return Launch(
-        kind, by, command.line, command.last, command.place, tuple(step), options,
-        tuple(program), tuple(words), complete, foreign,
+        launcher_kind, started_by, command.line, command.last, command.place, tuple(srun_options),
+        launcher_options, tuple(program_words), tuple(command_words), all_options_known,
+        has_unread_words,
     )  # fmt: skip
 
 
@@ -152,133 +159,143 @@ def ranks(words: tuple[str, ...]) -> int | None:
     """Return the ranks that Open MPI's mpirun is to start; None if some of its options are not
     known.
     """
-    count = None
-    index = 1
-    while index < len(words) and words[index].startswith("-"):
-        name = words[index].lstrip("-")
-        if name in ("n", "np", "c") and index + 1 < len(words) and is_number(words[index + 1]):
-            count = int(words[index + 1])
-        if name not in _MPI_VALUES and name not in _MPI_FLAGS:
+    rank_count = None
+    word_index = 1
+    while word_index < len(words) and words[word_index].startswith("-"):
+        option_name = words[word_index].lstrip("-")
+        if (
+            option_name in ("n", "np", "c")
+            and word_index + 1 < len(words)
+            and is_number(words[word_index + 1])
+        ):
+            rank_count = int(words[word_index + 1])
+        if option_name not in _MPI_VALUES and option_name not in _MPI_FLAGS:
             return None
-        index += 1 + _MPI_VALUES.get(name, 0)
-    return count
+        word_index += 1 + _MPI_VALUES.get(option_name, 0)
+    return rank_count
 
 
 def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
     """Return (options of srun, the words behind them, whether some could not be read)."""
-    table = known("srun")
-    given: list[Given] = []
-    foreign = False
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest[0]
+    known_options = known("srun")
+    srun_options: list[Given] = []
+    has_unread_words = False
+    remaining_words = list(words)
+    while remaining_words and remaining_words[0].startswith("-") and remaining_words[0] != "-":
+        word = remaining_words[0]
         if word == "--":
-            return given, rest[1:], foreign
-        name = word[2:].partition("=")[0] if word.startswith("--") else ""
-        if name and name not in table and sum(k.startswith(name) for k in table) != 1:
-            rest = rest[1:]
-            if "=" in word or name in _FLAGS:
+            return srun_options, remaining_words[1:], has_unread_words
+        option_name = word[2:].partition("=")[0] if word.startswith("--") else ""
+        if (
+            option_name
+            and option_name not in known_options
+            and sum(known_name.startswith(option_name) for known_name in known_options) != 1
+        ):
+            remaining_words = remaining_words[1:]
+            if "=" in word or option_name in _FLAGS:
                 continue  # a plugin's option, which is certainly no more than this word
-            foreign = True
-            if rest and not rest[0].startswith("-"):
-                rest = rest[1:]
+            has_unread_words = True
+            if remaining_words and not remaining_words[0].startswith("-"):
+                remaining_words = remaining_words[1:]
             continue
-        consumed = 1
+        consumed_words = 1
         try:
             try:
-                options, _ = parse_options([word], "srun")
+                parsed_options, _ = parse_options([word], "srun")
             except InvalidRequest:
-                options, _ = parse_options(rest[:2], "srun")
-                consumed = 2
-            given += options
+                parsed_options, _ = parse_options(remaining_words[:2], "srun")
+                consumed_words = 2
+            srun_options += parsed_options
         except InvalidRequest:
-            foreign = True
-        rest = rest[consumed:]
-    if rest and rest[0].startswith(OPEN):
-        foreign = True
-    return given, rest, foreign
+            has_unread_words = True
+        remaining_words = remaining_words[consumed_words:]
+    if remaining_words and remaining_words[0].startswith(HOLE_OPEN):
+        has_unread_words = True
+    return srun_options, remaining_words, has_unread_words
 
 
 def _launcher(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
     """Return (kind, options, program, complete) of the first launcher among the words."""
-    for index, word in enumerate(words):
-        base = word.rpartition("/")[2]
-        if base in ("torchrun", "torch_run"):
-            return ("torchrun", *_options("torchrun", words[index + 1 :]))
-        if base == "accelerate" and words[index + 1 : index + 2] == ["launch"]:
-            return ("accelerate", *_options("accelerate", words[index + 2 :]))
-        if base == "deepspeed" and index + 1 < len(words):
-            return ("deepspeed", *_options("deepspeed", words[index + 1 :]))
+    for word_index, word in enumerate(words):
+        program_name = word.rpartition("/")[2]
+        if program_name in ("torchrun", "torch_run"):
+            return ("torchrun", *_options("torchrun", words[word_index + 1 :]))
+        if program_name == "accelerate" and words[word_index + 1 : word_index + 2] == ["launch"]:
+            return ("accelerate", *_options("accelerate", words[word_index + 2 :]))
+        if program_name == "deepspeed" and word_index + 1 < len(words):
+            return ("deepspeed", *_options("deepspeed", words[word_index + 1 :]))
         if _PYTHON.fullmatch(word):
-            return _python(words[index + 1 :])
-        if base.endswith((".py", ".sh")):
+            return _python(words[word_index + 1 :])
+        if program_name.endswith((".py", ".sh")):
             break
     return "other", {}, words, True
 
 
 def _python(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
-    for index, word in enumerate(words):
-        if word == "-m" and index + 1 < len(words):
-            module = words[index + 1]
-            if _TORCH.fullmatch(module):
-                options, program, complete = _options("torchrun", words[index + 2 :])
-                if module.endswith("launch"):
+    for word_index, word in enumerate(words):
+        if word == "-m" and word_index + 1 < len(words):
+            module_name = words[word_index + 1]
+            if _TORCH.fullmatch(module_name):
+                options, program_words, all_options_known = _options(
+                    "torchrun", words[word_index + 2 :]
+                )
+                if module_name.endswith("launch"):
                     options = {"launch": "", **options}
-                return "torchrun", options, program, complete
-            if module in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
-                return ("accelerate", *_options("accelerate", words[index + 2 :]))
-            return "python", {}, words[index:], True
+                return "torchrun", options, program_words, all_options_known
+            if module_name in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
+                return ("accelerate", *_options("accelerate", words[word_index + 2 :]))
+            return "python", {}, words[word_index:], True
         if word == "-c" or not word.startswith("-"):
-            return "python", {}, words[index:], True
+            return "python", {}, words[word_index:], True
     return "python", {}, [], True
 
 
-def _options(kind: str, words: list[str]) -> tuple[dict[str, str], list[str], bool]:
+def _options(launcher_kind: str, words: list[str]) -> tuple[dict[str, str], list[str], bool]:
     """Return the launcher's options, up to the program, and whether all of them could be read."""
-    table = _OPTIONS[kind]
+    valued_options = _OPTIONS[launcher_kind]
     options: dict[str, str] = {}
-    index = 0
-    complete = True
-    while index < len(words):
-        word = words[index]
-        if word in ("-m", "--module") and kind != "deepspeed":
-            return options, words[index + 1 :], complete
+    word_index = 0
+    all_options_known = True
+    while word_index < len(words):
+        word = words[word_index]
+        if word in ("-m", "--module") and launcher_kind != "deepspeed":
+            return options, words[word_index + 1 :], all_options_known
         if not word.startswith("-"):
-            if word.startswith(OPEN) and CLOSE in word and not re.search(r"\.py$", word):
-                complete = False  # options may be in a variable
-                index += 1
+            if word.startswith(HOLE_OPEN) and HOLE_CLOSE in word and not re.search(r"\.py$", word):
+                all_options_known = False  # options may be in a variable
+                word_index += 1
                 continue
-            return options, words[index:], complete
-        name, equals, value = word.lstrip("-").partition("=")
-        name = name.replace("_", "-") if len(name) > 1 else name
-        if equals:
-            options[name] = value
-        elif name in table and index + 1 < len(words):
-            index += 1
-            options[name] = words[index]
+            return options, words[word_index:], all_options_known
+        option_name, equals_sign, option_value = word.lstrip("-").partition("=")
+        option_name = option_name.replace("_", "-") if len(option_name) > 1 else option_name
+        if equals_sign:
+            options[option_name] = option_value
+        elif option_name in valued_options and word_index + 1 < len(words):
+            word_index += 1
+            options[option_name] = words[word_index]
         else:
-            options[name] = ""
-        index += 1
-    return options, [], complete
+            options[option_name] = ""
+        word_index += 1
+    return options, [], all_options_known
 
 
-def told_of_slurm(launch: Launch) -> bool:
+def names_slurm_launcher(launch: Launch) -> bool:
     """Return whether an argument of the program names something that starts tasks.
 
     Then the program may start tasks itself.
     """
     return any(
-        re.search(r"(^|[=:\"'_-])(srun|slurm|mpirun|mpiexec|submitit)", word)
-        for word in launch.words[1:]
+        re.search(r"(^|[=:\"'_-])(srun|slurm|mpirun|mpiexec|submitit)", argument)
+        for argument in launch.words[1:]
     )
 
 
-def told_of_all(launch: Launch, tasks: int | None) -> bool:
+def names_task_count(launch: Launch, tasks: int | None) -> bool:
     """Return whether an argument of the program is the number of the job's tasks
     (`--num_gpus=1024`).
 
     Then the program knows of all tasks, and may start them itself.
     """
-    counted = r"(?i)--?\w*(gpu|task|rank|proc|world|worker|np)\w*[= ](\d+)(?!\S)"
-    matches = re.findall(counted, " ".join(launch.words[1:]))
-    return bool(tasks) and any(int(number) == tasks for _, number in matches)
+    count_pattern = r"(?i)--?\w*(gpu|task|rank|proc|world|worker|np)\w*[= ](\d+)(?!\S)"
+    matches = re.findall(count_pattern, " ".join(launch.words[1:]))
+    return bool(tasks) and any(int(number_text) == tasks for _, number_text in matches)

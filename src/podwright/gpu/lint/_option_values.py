@@ -31,86 +31,110 @@ _WORDS: dict[str, tuple[str, bool]] = {
         False,
     ),
 }
-FIXED_WORDS = {*_WORDS, "signal", "open-mode", "dependency"}
+FIXED_VALUE_OPTIONS = {*_WORDS, "signal", "open-mode", "dependency"}
 _SIGNAL = re.compile(
     rf"[RB]{{0,2}}:?(0*[1-9][0-9]{{0,3}}|(SIG)?(HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|CHLD|USR1|USR2|PIPE|URG|CONT|STOP|TSTP"
     rf"|TTIN|TTOU|XCPU))(@({_N})?)?",
     re.I,
 )
-_DEPENDS = {"after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", "expand"}
+_DEPENDENCY_TYPES = {
+    "after",
+    "afterany",
+    "afterok",
+    "afternotok",
+    "aftercorr",
+    "afterburstbuffer",
+    "expand",
+}
 # GRES that are not GPUs, although the user meant GPUs: the site would have to name its own GRES so.
-_NO_GRES = re.compile(r"(gpus|GPUs?)(:.*)?|gpu\d+|\d+|gpu:-\d+", re.A)
+_WRONG_GPU_GRES = re.compile(r"(gpus|GPUs?)(:.*)?|gpu\d+|\d+|gpu:-\d+", re.A)
 
 
-def problem_of_value(given: Given) -> str:
+def problem_of_value(option: Given) -> str:
     """Return the problem that sbatch or slurmctld finds in a value; empty if there is none."""
-    name, value = given.name, given.value
-    if name in ("time", "time-min") and minutes(value) is None:
-        return f"--{name}={value} is not a time: write minutes, hours:minutes:seconds or days-hours"
-    if name in ("mem", "mem-per-cpu", "mem-per-gpu") and not _MEMORY.fullmatch(value):
-        return f"--{name}={value} is not a size: write a whole number and K, M, G or T"
-    if name == "array":
-        return _array(value)
-    if name in _WORDS and value:
-        return _words(name, value)
-    if name == "signal" and not _SIGNAL.fullmatch(value):
-        return f"--signal={value}: write the signal and the seconds before the end: B:USR1@300"
-    if name == "open-mode" and value[:1].lower() not in ("a", "t"):
-        return f"--open-mode={value} is neither append nor truncate"
-    if name == "dependency":
-        return _dependency(value)
-    if name == "gres" and (wrong := next(filter(_NO_GRES.fullmatch, value.split(",")), "")):
-        return f"--gres={wrong}: GPUs are gpu:COUNT or gpu:TYPE:COUNT"
+    option_name, option_value = option.name, option.value
+    if option_name in ("time", "time-min") and minutes(option_value) is None:
+        return (
+            f"--{option_name}={option_value} is not a time: write minutes, hours:minutes:seconds "
+            "or days-hours"
+        )
+    if option_name in ("mem", "mem-per-cpu", "mem-per-gpu") and not _MEMORY.fullmatch(option_value):
+        return (
+            f"--{option_name}={option_value} is not a size: write a whole number and K, M, G or T"
+        )
+    if option_name == "array":
+        return _array(option_value)
+    if option_name in _WORDS and option_value:
+        return _words(option_name, option_value)
+    if option_name == "signal" and not _SIGNAL.fullmatch(option_value):
+        return (
+            f"--signal={option_value}: write the signal and the seconds before the end: B:USR1@300"
+        )
+    if option_name == "open-mode" and option_value[:1].lower() not in ("a", "t"):
+        return f"--open-mode={option_value} is neither append nor truncate"
+    if option_name == "dependency":
+        return _dependency(option_value)
+    if option_name == "gres" and (
+        wrong_gres := next(filter(_WRONG_GPU_GRES.fullmatch, option_value.split(",")), "")
+    ):
+        return f"--gres={wrong_gres}: GPUs are gpu:COUNT or gpu:TYPE:COUNT"
     return ""
 
 
-def _words(name: str, value: str) -> str:
-    known, all_of_them = _WORDS[name]
-    words = [word for word in value.lower().split(",") if word]
-    good = [word in known.split() for word in words]
-    if all(good) if all_of_them else any(good):
+def _words(option_name: str, option_value: str) -> str:
+    allowed_words, must_all_match = _WORDS[option_name]
+    words = [word for word in option_value.lower().split(",") if word]
+    words_allowed = [word in allowed_words.split() for word in words]
+    if all(words_allowed) if must_all_match else any(words_allowed):
         return ""
-    return f"--{name}={value} is none that sbatch knows: {', '.join(known.split()[:6])}"
+    return (
+        f"--{option_name}={option_value} is none that sbatch knows: "
+        f"{', '.join(allowed_words.split()[:6])}"
+    )
 
 
-def _dependency(value: str) -> str:
-    for term in re.split("[,?]", value):
-        kind, colon, _ = term.partition(":")
-        if term.isdigit() or term.lower() == "singleton" or (colon and kind.lower() in _DEPENDS):
+def _dependency(dependency_value: str) -> str:
+    for term in re.split("[,?]", dependency_value):
+        dependency_type, colon, _ = term.partition(":")
+        if (
+            term.isdigit()
+            or term.lower() == "singleton"
+            or (colon and dependency_type.lower() in _DEPENDENCY_TYPES)
+        ):
             continue
-        return f"--dependency={value}: write afterok:JOB, afterany:JOB, singleton"
+        return f"--dependency={dependency_value}: write afterok:JOB, afterany:JOB, singleton"
     return ""
 
 
-def minutes(value: str) -> float | None:
+def minutes(time_text: str) -> float | None:
     """Return the minutes of a time; infinity without a limit, None for a time that sbatch
     refuses.
     """
-    if _ENDLESS.fullmatch(value):
+    if _ENDLESS.fullmatch(time_text):
         return float("inf")
-    if not _TIME.fullmatch(value):
+    if not _TIME.fullmatch(time_text):
         return None
-    days, dash, rest = value.rpartition("-")
-    parts = [int(part or 0) for part in rest.split(":")]
+    days, dash, clock_text = time_text.rpartition("-")
+    clock_parts = [int(part or 0) for part in clock_text.split(":")]
     if dash:
-        hours, mins, seconds = [*parts, 0, 0][:3]
+        hours, mins, seconds = [*clock_parts, 0, 0][:3]
         return int(days) * 1440 + hours * 60 + mins + seconds / 60
-    if len(parts) == 3:
-        return parts[0] * 60 + parts[1] + parts[2] / 60
-    return parts[0] + (parts[1] / 60 if len(parts) == 2 else 0)
+    if len(clock_parts) == 3:
+        return clock_parts[0] * 60 + clock_parts[1] + clock_parts[2] / 60
+    return clock_parts[0] + (clock_parts[1] / 60 if len(clock_parts) == 2 else 0)
 
 
-def _array(value: str) -> str:
-    for part in value.split(","):
-        if not part:
+def _array(array_value: str) -> str:
+    for array_part in array_value.split(","):
+        if not array_part:
             continue
-        if re.fullmatch(r"%\d*|\[|\]", part):
+        if re.fullmatch(r"%\d*|\[|\]", array_part):
             continue
-        if not _ARRAY.fullmatch(part):
-            return f"--array={value}: write 0-9, 1,3,5 or 0-9:2, and %4 for four at a time"
-        numbers = [int(n) for n in re.findall(r"\d+", part.partition("%")[0])]
-        if len(numbers) > 1 and numbers[1] < numbers[0]:
-            return f"--array={value} runs backwards"
-        if len(numbers) > 2 and numbers[2] == 0:
-            return f"--array={value} has steps of nothing"
+        if not _ARRAY.fullmatch(array_part):
+            return f"--array={array_value}: write 0-9, 1,3,5 or 0-9:2, and %4 for four at a time"
+        range_numbers = [int(digits) for digits in re.findall(r"\d+", array_part.partition("%")[0])]
+        if len(range_numbers) > 1 and range_numbers[1] < range_numbers[0]:
+            return f"--array={array_value} runs backwards"
+        if len(range_numbers) > 2 and range_numbers[2] == 0:
+            return f"--array={array_value} has steps of nothing"
     return ""

@@ -28,7 +28,7 @@ def rules() -> dict[str, Rule]:
         _rules_values,
     )
 
-    for module in (
+    for rule_module in (
         _rules_read,
         _rules_values,
         _rules_counts,
@@ -37,7 +37,7 @@ def rules() -> dict[str, Rule]:
         _rules_steps,
         _rules_network,
     ):
-        assert module  # each registers its own rules
+        assert rule_module  # each registers its own rules
     return _RULES | plugins.load_all(plugins.LINT_RULES, Rule)
 
 
@@ -46,22 +46,23 @@ def lint(
     site: CachedSite | None = None,
     *,
     better: bool = False,
-    only: Iterable[str] = (),
+    only_rules: Iterable[str] = (),
 ) -> list[Finding]:
-    """Return the mistakes, by line. `better` adds what could be better; `only` limits the rules.
+    """Return the mistakes, by line. `better` adds what could be better; `only_rules` limits the
+    rules.
 
     Rules that the script itself ignores (`# podwright: ignore RULE`) are left out.
     """
-    case = Case(script, site or CachedSite(), facts_of(script))
-    wanted = set(only)
+    lint_case = Case(script, site or CachedSite(), facts_of(script))
+    selected_rules = set(only_rules)
     ignored = _ignored(script)
     findings: list[Finding] = []
     for rule in rules().values():
-        if (wanted and rule.id not in wanted) or rule.id in ignored:
+        if (selected_rules and rule.id not in selected_rules) or rule.id in ignored:
             continue
-        for violation in rule.check(case):
+        for violation in rule.check(lint_case):
             level = violation.level or rule.level
-            if rule.id in _OF_VALUES and (script.template or script.prose):
+            if rule.id in _TEMPLATE_RULES and (script.template or script.prose):
                 level = "better"  # nobody means to submit it unchanged
             if level == "better" and not better:
                 continue
@@ -82,7 +83,7 @@ def lint(
 
 
 #: What a template, or a text with a script in it, may contain on purpose.
-_OF_VALUES = frozenset(
+_TEMPLATE_RULES = frozenset(
     {
         "bad-value",
         "stray-word",
@@ -98,9 +99,9 @@ _OF_VALUES = frozenset(
 
 def _ignored(script: Script) -> set[str]:
     """Return the rules that comments of the script name: `# podwright: ignore RULE, RULE`."""
-    ids: set[str] = set()
+    rule_ids: set[str] = set()
     for line in script.lines:
-        head, colon, listed = line.lstrip("# \t").partition("podwright: ignore ")
-        if line.lstrip().startswith("#") and colon and not head:
-            ids |= set(listed.replace(",", " ").split())
-    return ids
+        leading_text, ignore_marker, rule_list = line.lstrip("# \t").partition("podwright: ignore ")
+        if line.lstrip().startswith("#") and ignore_marker and not leading_text:
+            rule_ids |= set(rule_list.replace(",", " ").split())
+    return rule_ids

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from podwright.gpu.lint._rule import Case, Found, rule
-from podwright.gpu.lint._script_addresses import FREE_PORT
+from podwright.gpu.lint._script_addresses import JOB_PORT_EXPRESSION
 from podwright.gpu.requests import is_number
 from podwright.slurm.site.releases import OLDEST, release_of
 
 _OLD = "tests/outer/gpu/test_lint.py"
-_PROGRAMS = "tests/outer/gpu/test_lint_programs.py"
-_SERVERS = re.compile(
+_PROGRAM_TESTS = "tests/outer/gpu/test_lint_programs.py"
+_SERVER_COMMANDS = re.compile(
     r"\bvllm serve\b|vllm\.entrypoints\.(openai\.)?api_server|\bsglang\.launch_server\b"
     r"|\btext-generation-launcher\b|\btritonserver\b|\bserve (run|deploy)\b"
     r"|\b(uvicorn|gunicorn|hypercorn)\s|\bollama serve\b|\btorchserve\b"
@@ -22,12 +22,14 @@ _OTHER_FABRICS = re.compile(
 )
 
 
-def _training(case: Case) -> bool:
-    launches = case.script.launches
+def _is_training(lint_case: Case) -> bool:
+    launches = lint_case.script.launches
     if any(launch.distributed for launch in launches):
         return True
-    named = any(a.name == "MASTER_ADDR" for a in case.script.shell.assignments)
-    return named and any(launch.by == "srun" for launch in launches)
+    sets_master_addr = any(
+        assignment.name == "MASTER_ADDR" for assignment in lint_case.script.shell.assignments
+    )
+    return sets_master_addr and any(launch.by == "srun" for launch in launches)
 
 
 def _plain(value: str) -> str:
@@ -40,25 +42,30 @@ def _plain(value: str) -> str:
     "a port that a second job on the same node cannot have",
     f"{_OLD}::test_what_more_silent_mistakes_do",
 )
-def fixed_master_port(case: Case) -> Iterator[Found]:
-    if case.facts.whole_nodes or not _training(case):
+def fixed_master_port(lint_case: Case) -> Iterator[Found]:
+    if lint_case.facts.whole_nodes or not _is_training(lint_case):
         return
-    for assignment in case.script.shell.assignments:
+    for assignment in lint_case.script.shell.assignments:
         if assignment.name == "MASTER_PORT" and _plain(assignment.value).isdigit():
-            text = case.script.at(assignment.line)
-            right = re.sub(r"MASTER_PORT=\S+", lambda _: f"MASTER_PORT={FREE_PORT}", text, count=1)
+            line_text = lint_case.script.at(assignment.line)
+            corrected_line = re.sub(
+                r"MASTER_PORT=\S+",
+                lambda _: f"MASTER_PORT={JOB_PORT_EXPRESSION}",
+                line_text,
+                count=1,
+            )
             yield Found(
                 assignment.line,
                 "two such jobs on one node collide on this port: take it from the job's number",
-                right,
+                corrected_line,
             )
             return
-    for launch in case.script.launches:
+    for launch in lint_case.script.launches:
         port = launch.given("master-port", "main-process-port") or ""
-        end = launch.given("rdzv-endpoint") or ""
-        if is_number(port) or re.search(r":\d{2,}$", end):
+        rendezvous_endpoint = launch.given("rdzv-endpoint") or ""
+        if is_number(port) or re.search(r":\d{2,}$", rendezvous_endpoint):
             reason = "two such jobs on one node collide on this port: set MASTER_PORT="
-            yield Found(launch.line, f"{reason}{FREE_PORT} and use it here")
+            yield Found(launch.line, f"{reason}{JOB_PORT_EXPRESSION} and use it here")
             return
 
 
@@ -66,22 +73,29 @@ def fixed_master_port(case: Case) -> Iterator[Found]:
     "nccl-over-tcp",
     "better",
     "NCCL told to leave InfiniBand and RoCE alone, in a job of several nodes",
-    f"{_PROGRAMS}::test_a_variable_of_the_script_reaches_every_task",
+    f"{_PROGRAM_TESTS}::test_a_variable_of_the_script_reaches_every_task",
 )
-def nccl_over_tcp(case: Case) -> Iterator[Found]:
-    if not case.facts.several or _OTHER_FABRICS.search(case.script.text):
+def nccl_over_tcp(lint_case: Case) -> Iterator[Found]:
+    if not lint_case.facts.several or _OTHER_FABRICS.search(lint_case.script.text):
         return
-    wrong = {
+    wrong_settings = {
         "NCCL_IB_DISABLE": ("1", "0", "switches InfiniBand and RoCE off: all traffic takes TCP"),
         "NCCL_NET": ("socket", "IB", "forces TCP between nodes"),
     }
-    for assignment in case.script.shell.assignments:
-        bad = wrong.get(assignment.name)
-        if bad and _plain(assignment.value).lower() == bad[0]:
-            text = case.script.at(assignment.line)
-            right = re.sub(rf"{assignment.name}=\S+", f"{assignment.name}={bad[1]}", text, count=1)
+    for assignment in lint_case.script.shell.assignments:
+        wrong_setting = wrong_settings.get(assignment.name)
+        if wrong_setting and _plain(assignment.value).lower() == wrong_setting[0]:
+            line_text = lint_case.script.at(assignment.line)
+            corrected_line = re.sub(
+                rf"{assignment.name}=\S+",
+                f"{assignment.name}={wrong_setting[1]}",
+                line_text,
+                count=1,
+            )
             yield Found(
-                assignment.line, f"{assignment.name}={_plain(assignment.value)} {bad[2]}", right
+                assignment.line,
+                f"{assignment.name}={_plain(assignment.value)} {wrong_setting[2]}",
+                corrected_line,
             )
 
 
@@ -91,12 +105,12 @@ def nccl_over_tcp(case: Case) -> Iterator[Found]:
     "NCCL told to use the loopback interface, in a job of several nodes",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
 )
-def nccl_on_loopback(case: Case) -> Iterator[Found]:
-    if not case.facts.several:
+def nccl_on_loopback(lint_case: Case) -> Iterator[Found]:
+    if not lint_case.facts.several:
         return
-    for assignment in case.script.shell.assignments:
-        named = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-        if assignment.name in named and _plain(assignment.value).lstrip("=") == "lo":
+    for assignment in lint_case.script.shell.assignments:
+        interface_variables = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+        if assignment.name in interface_variables and _plain(assignment.value).lstrip("=") == "lo":
             reason = "the loopback interface reaches no other node: name the nodes' interface"
             yield Found(assignment.line, reason)
 
@@ -105,10 +119,10 @@ def nccl_on_loopback(case: Case) -> Iterator[Found]:
     "nccl-hampered",
     "better",
     "NVLink or GPUDirect RDMA switched off",
-    f"{_PROGRAMS}::test_a_variable_of_the_script_reaches_every_task",
+    f"{_PROGRAM_TESTS}::test_a_variable_of_the_script_reaches_every_task",
 )
-def nccl_hampered(case: Case) -> Iterator[Found]:
-    wrong = {
+def nccl_hampered(lint_case: Case) -> Iterator[Found]:
+    wrong_settings = {
         "NCCL_P2P_DISABLE": (("1",), "0", "keeps GPUs of one node from NVLink and PCIe peers"),
         "NCCL_NET_GDR_LEVEL": (
             ("0", "loc"),
@@ -116,17 +130,19 @@ def nccl_hampered(case: Case) -> Iterator[Found]:
             "switches GPUDirect RDMA off: data passes through host memory",
         ),
     }
-    for assignment in case.script.shell.assignments:
-        bad = wrong.get(assignment.name)
-        if bad and _plain(assignment.value).lower() in bad[0]:
-            right = re.sub(
+    for assignment in lint_case.script.shell.assignments:
+        wrong_setting = wrong_settings.get(assignment.name)
+        if wrong_setting and _plain(assignment.value).lower() in wrong_setting[0]:
+            corrected_line = re.sub(
                 rf"{assignment.name}=\S+",
-                f"{assignment.name}={bad[1]}",
-                case.script.at(assignment.line),
+                f"{assignment.name}={wrong_setting[1]}",
+                lint_case.script.at(assignment.line),
                 count=1,
             )
             yield Found(
-                assignment.line, f"{assignment.name}={_plain(assignment.value)} {bad[2]}", right
+                assignment.line,
+                f"{assignment.name}={_plain(assignment.value)} {wrong_setting[2]}",
+                corrected_line,
             )
 
 
@@ -136,35 +152,35 @@ def nccl_hampered(case: Case) -> Iterator[Found]:
     "--gpus-per-task hides the GPUs of the neighbours, which NCCL and CUDA IPC need",
     f"{_OLD}::test_what_the_silent_mistakes_do",
 )
-def hidden_peers(case: Case) -> Iterator[Found]:
-    script, request = case.script, case.script.request
-    tasks = case.facts.tasks_per_node or 0
-    if not request.per_task or tasks < 2 or not _training(case):
+def hidden_peers(lint_case: Case) -> Iterator[Found]:
+    script, request = lint_case.script, lint_case.script.request
+    tasks_per_node = lint_case.facts.tasks_per_node or 0
+    if not request.per_task or tasks_per_node < 2 or not _is_training(lint_case):
         return
-    line = script.line_of("gpus-per-task")
-    kind = f"{request.per_task.kind}:" if request.per_task.kind else ""
-    right = re.sub(
+    line_number = script.line_of("gpus-per-task")
+    gpu_type = f"{request.per_task.kind}:" if request.per_task.kind else ""
+    corrected_line = re.sub(
         r"--gpus-per-task[= ]\S+",
-        f"--gpus-per-node={kind}{request.per_task.count * tasks}",
-        script.at(line),
+        f"--gpus-per-node={gpu_type}{request.per_task.count * tasks_per_node}",
+        script.at(line_number),
         count=1,
     )
     reason = (
         "each task sees only its own GPU, so peer access (NVLink through CUDA IPC) fails: ask "
         "per node, and let each task choose by SLURM_LOCALID"
     )
-    yield Found(line, reason, right)
+    yield Found(line_number, reason, corrected_line)
 
 
 @rule(
     "online-serving",
     "better",
     "a server in the foreground of a batch job: it has no address and ends with its time",
-    f"{_PROGRAMS}::test_a_server_in_a_batch_job_ends_with_its_time_and_moves",
+    f"{_PROGRAM_TESTS}::test_a_server_in_a_batch_job_ends_with_its_time_and_moves",
 )
-def online_serving(case: Case) -> Iterator[Found]:
-    for launch in case.script.launches:
-        if _SERVERS.search(" ".join(launch.words) + " ") and not launch.place.behind:
+def online_serving(lint_case: Case) -> Iterator[Found]:
+    for launch in lint_case.script.launches:
+        if _SERVER_COMMANDS.search(" ".join(launch.words) + " ") and not launch.place.behind:
             reason = (
                 "a batch job has no stable address, no restart and a time limit: serve online "
                 "elsewhere, and score offline here"
@@ -179,11 +195,13 @@ def online_serving(case: Case) -> Iterator[Found]:
     "training over nodes that other jobs share",
     f"{_OLD}::test_what_more_silent_mistakes_do",
 )
-def missing_exclusive(case: Case) -> Iterator[Found]:
-    script = case.script
-    memory = script.option("mem")
-    exclusive = script.option("exclusive") or (memory and memory.value in ("0", "0G"))
-    if not case.facts.several or not _training(case) or exclusive:
+def missing_exclusive(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    memory_option = script.option("mem")
+    takes_whole_nodes = script.option("exclusive") or (
+        memory_option and memory_option.value in ("0", "0G")
+    )
+    if not lint_case.facts.several or not _is_training(lint_case) or takes_whole_nodes:
         return
     reason = (
         "another job on one of these nodes would share NVLink, PCIe and the adapters, and slow "
@@ -198,20 +216,24 @@ def missing_exclusive(case: Case) -> Iterator[Found]:
     "the site knows its switches, and the job does not ask for few of them",
     f"{_OLD}::test_what_more_silent_mistakes_do",
 )
-def missing_topology(case: Case) -> Iterator[Found]:
-    script, site = case.script, case.site
-    if not case.facts.several or not _training(case) or site.topology not in ("tree", "block"):
+def missing_topology(lint_case: Case) -> Iterator[Found]:
+    script, site = lint_case.script, lint_case.site
+    if (
+        not lint_case.facts.several
+        or not _is_training(lint_case)
+        or site.topology not in ("tree", "block")
+    ):
         return
     if script.option("switches") or script.option("segment"):
         return
-    wanted = (
-        f"#SBATCH --segment={case.facts.nodes}"
+    directive_line = (
+        f"#SBATCH --segment={lint_case.facts.nodes}"
         if site.topology == "block" and release_of(site.version or OLDEST).has_segments
         else "#SBATCH --switches=1@01:00:00"
     )
     yield Found(
         script.line_of("nodes"),
         "nodes under several leaf switches make every all-reduce cross the spine",
-        wanted,
+        directive_line,
         before=True,
     )

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from podwright.gpu.lint._directives import (
+    DIRECTIVE_PREFIX,
     LOST_SHEBANG,
-    MAGIC,
     ODD_BLANK,
     Problem,
     left_open,
     read_directives,
     words_of,
 )
-from podwright.gpu.lint._option_values import FIXED_WORDS
+from podwright.gpu.lint._option_values import FIXED_VALUE_OPTIONS
 from podwright.gpu.lint._rule import Case, Found, Level, rule
 from podwright.gpu.requests import is_number, known
 
@@ -24,7 +24,9 @@ _BOM = "\ufeff"
 _GRES = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")
 _WORD = re.compile(r"^\s*#+\s*([A-Za-z]{5,7})[\s:]*(--?[a-zA-Z].*)$")
 # A word in capitals, within any marks, in the place of a number or an option: @NODES, N.
-_TO_FILL = re.compile(r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*|[A-Za-z_]+)$")
+_PLACEHOLDER_VALUE = re.compile(
+    r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*|[A-Za-z_]+)$"
+)
 
 
 @rule(
@@ -34,15 +36,15 @@ _TO_FILL = re.compile(r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*|[A-
     _SHOWN_BY,
     "takes the carriage returns out",
 )
-def dos_line_breaks(case: Case) -> Iterator[Found]:
-    text = case.script.text
-    if "\r\n" in text:
-        line = text[: text.index("\r\n")].count("\n") + 1
+def dos_line_breaks(lint_case: Case) -> Iterator[Found]:
+    script_text = lint_case.script.text
+    if "\r\n" in script_text:
+        line_number = script_text[: script_text.index("\r\n")].count("\n") + 1
         yield Found(
-            line,
+            line_number,
             "lines end with CRLF: sbatch refuses the script",
             sure=True,
-            whole=text.replace("\r\n", "\n"),
+            whole=script_text.replace("\r\n", "\n"),
         )
 
 
@@ -53,15 +55,17 @@ def dos_line_breaks(case: Case) -> Iterator[Found]:
     _SHOWN_BY,
     "moves the shebang to the top, or writes #!/bin/bash",
 )
-def no_shebang(case: Case) -> Iterator[Found]:
-    script = case.script
+def no_shebang(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
     if not script.text.strip():
         yield Found(1, "there is nothing in the script: sbatch refuses it")
         return
     if "\0" in script.text:
         line = script.text[: script.text.index("\0")].count("\n") + 1
-        wide = "#\0" in script.text[:6] or script.text.startswith(("\udcff\udcfe", "\udcfe\udcff"))
-        problem = "this is text in UTF-16" if wide else "a NUL character is in this line"
+        is_utf16 = "#\0" in script.text[:6] or script.text.startswith(
+            ("\udcff\udcfe", "\udcfe\udcff")
+        )
+        problem = "this is text in UTF-16" if is_utf16 else "a NUL character is in this line"
         yield Found(line, f"{problem}: sbatch refuses the script")
         return
     if script.text.startswith("#!"):
@@ -71,29 +75,35 @@ def no_shebang(case: Case) -> Iterator[Found]:
         reason = "a byte-order mark stands before #!: sbatch refuses the script"
         yield Found(1, reason, sure=True, whole=script.text.removeprefix(_BOM))
         return
-    later = next((n for n, line in enumerate(script.lines) if line.strip()), 0)
-    if script.lines[later].startswith("#!"):
-        lines = script.text.split("\n")
-        moved = [lines[later], *lines[:later], *lines[later + 1 :]]
-        yield Found(1, reason, sure=True, whole="\n".join(moved))
+    first_text_line = next(
+        (line_index for line_index, line in enumerate(script.lines) if line.strip()), 0
+    )
+    if script.lines[first_text_line].startswith("#!"):
+        script_lines = script.text.split("\n")
+        reordered_lines = [
+            script_lines[first_text_line],
+            *script_lines[:first_text_line],
+            *script_lines[first_text_line + 1 :],
+        ]
+        yield Found(1, reason, sure=True, whole="\n".join(reordered_lines))
         return
     if re.match(r"#\s+!\s*/", script.lines[0]):
-        right = "#!" + script.lines[0].partition("!")[2].strip()
-        yield Found(1, reason, right, sure=True)
+        corrected_line = "#!" + script.lines[0].partition("!")[2].strip()
+        yield Found(1, reason, corrected_line, sure=True)
         return
     if LOST_SHEBANG.match(script.lines[0]):
         yield Found(1, reason, "#!" + script.lines[0].lstrip("! \t").rstrip(), sure=True)
         return
-    hidden = re.match(r"#!?/\S*/(ba|z|k|da)?sh\b", script.lines[0])
-    sure = (
+    broken_shebang = re.match(r"#!?/\S*/(ba|z|k|da)?sh\b", script.lines[0])
+    is_certain = (
         bool(script.directives)
-        and not hidden
+        and not broken_shebang
         and not any(line.startswith("#!") for line in script.lines)
     )
     level: Level = (
         "mistake" if script.first_command else "better"
     )  # options alone, without a script: a part of one
-    yield Found(1, reason, "#!/bin/bash", sure=sure, before=True, level=level)
+    yield Found(1, reason, "#!/bin/bash", sure=is_certain, before=True, level=level)
 
 
 @rule(
@@ -103,17 +113,17 @@ def no_shebang(case: Case) -> Iterator[Found]:
     "such a line as it stands, a mistake",
     _SHOWN_BY,
 )
-def template(case: Case) -> Iterator[Found]:
-    script = case.script
-    if script.refused and not script.for_a_program and not script.prose:
+def template(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    if script.refused and not script.is_program_template and not script.prose:
         reason = "a value is to be filled in here, and sbatch refuses the line as it stands"
         yield Found(script.refused.line, reason, level="mistake")
-    elif line := script.template:
-        yield Found(line, "a value is to be filled in here: what hangs on it is not judged")
+    elif line_number := script.template:
+        yield Found(line_number, "a value is to be filled in here: what hangs on it is not judged")
 
 
-def _problem(kind: str, case: Case) -> Iterator[Problem]:
-    yield from (problem for problem in case.script.problems if problem.kind == kind)
+def _problem(rule_name: str, lint_case: Case) -> Iterator[Problem]:
+    yield from (problem for problem in lint_case.script.problems if problem.kind == rule_name)
 
 
 @rule(
@@ -123,27 +133,38 @@ def _problem(kind: str, case: Case) -> Iterator[Problem]:
     _SHOWN_BY,
     "puts one type before the count",
 )
-def gres_order(case: Case) -> Iterator[Found]:
-    for problem in _problem("bad-value", case):
-        ordered = _ordered(case.script.at(problem.line))
-        if ordered:
-            right, sure = ordered
+def gres_order(lint_case: Case) -> Iterator[Found]:
+    for problem in _problem("bad-value", lint_case):
+        reordered = _ordered(lint_case.script.at(problem.line))
+        if reordered:
+            corrected_line, is_certain = reordered
             reason = f"GRES are written name:type:count, with one type: {problem.reason}"
-            yield Found(problem.line, reason, right, sure=sure)
+            yield Found(problem.line, reason, corrected_line, sure=is_certain)
 
 
-def _ordered(text: str) -> tuple[str, bool] | None:
+def _ordered(line_text: str) -> tuple[str, bool] | None:
     """Return the line with type and count in order, and whether there was one type."""
-    match = _GRES.search(text)
-    words = match[3].split(":") if match else []
-    counts = [part for part in words if is_number(part)]
-    kinds = [part for part in words if part and re.fullmatch(r"[A-Za-z]\w*", part)]
-    if not match or len(counts) != 1 or not kinds or len(counts) + len(kinds) != len(words):
+    match = _GRES.search(line_text)
+    gres_parts = match[3].split(":") if match else []
+    gres_counts = [gres_part for gres_part in gres_parts if is_number(gres_part)]
+    gres_types = [
+        gres_part
+        for gres_part in gres_parts
+        if gres_part and re.fullmatch(r"[A-Za-z]\w*", gres_part)
+    ]
+    if (
+        not match
+        or len(gres_counts) != 1
+        or not gres_types
+        or len(gres_counts) + len(gres_types) != len(gres_parts)
+    ):
         return None
-    right = f"{match[1]}{match[2] or ''}{kinds[-1]}:{counts[0]}"
-    if right == match[0]:
+    ordered_gres = f"{match[1]}{match[2] or ''}{gres_types[-1]}:{gres_counts[0]}"
+    if ordered_gres == match[0]:
         return None
-    return text[: match.start()] + right + text[match.end() :], len(kinds) == 1
+    return line_text[: match.start()] + ordered_gres + line_text[match.end() :], len(
+        gres_types
+    ) == 1
 
 
 @rule(
@@ -154,31 +175,43 @@ def _ordered(text: str) -> tuple[str, bool] | None:
     _SHOWN_BY,
     "writes - for _ in an option's name, and --chdir for --workdir",
 )
-def unknown_option(case: Case) -> Iterator[Found]:
-    script, options = case.script, case.site.options
-    for problem in (*_problem("unknown-option", case), *script.unknown):
-        name = problem.word.lstrip("-").partition("=")[0]
-        if name in options:
+def unknown_option(lint_case: Case) -> Iterator[Found]:
+    script, site_options = lint_case.script, lint_case.site.options
+    for problem in (*_problem("unknown-option", lint_case), *script.unknown):
+        option_name = problem.word.lstrip("-").partition("=")[0]
+        if option_name in site_options:
             continue
-        text = script.at(problem.line)
-        near = problem.near.partition("=")[0]
-        old = problem.word.partition("=")[0]
-        right = text.replace(old, near, 1) if near else ""
-        sure = bool(near) and "--" + name.replace("_", "-") == near and "_" in name
-        several = [option for option in known("sbatch") if option.startswith(name)]
+        line_text = script.at(problem.line)
+        suggestion = problem.near.partition("=")[0]
+        written_option = problem.word.partition("=")[0]
+        corrected_line = line_text.replace(written_option, suggestion, 1) if suggestion else ""
+        is_certain_fix = (
+            bool(suggestion)
+            and "--" + option_name.replace("_", "-") == suggestion
+            and "_" in option_name
+        )
+        candidates = [option for option in known("sbatch") if option.startswith(option_name)]
         if problem.renamed:
             reason = problem.reason
-            sure = problem.word.endswith(name) or near == "--chdir"
-        elif len(several) > 1 and len(name) > 1:
-            right = ""
-            reason = f"--{name} may be " + " or ".join(f"--{option}" for option in several[:4])
+            is_certain_fix = problem.word.endswith(option_name) or suggestion == "--chdir"
+        elif len(candidates) > 1 and len(option_name) > 1:
+            corrected_line = ""
+            reason = f"--{option_name} may be " + " or ".join(
+                f"--{option}" for option in candidates[:4]
+            )
         else:
-            reason = problem.reason + (f": {near} is meant?" if near else "")
-        certain = problem.word[1:2] != "-" or bool(near or options or len(several) > 1)
-        if not certain:
+            reason = problem.reason + (f": {suggestion} is meant?" if suggestion else "")
+        is_mistake = problem.word[1:2] != "-" or bool(
+            suggestion or site_options or len(candidates) > 1
+        )
+        if not is_mistake:
             reason += "; a plugin of the site may have it"
         yield Found(
-            problem.line, reason, right, sure=sure, level="mistake" if certain else "better"
+            problem.line,
+            reason,
+            corrected_line,
+            sure=is_certain_fix,
+            level="mistake" if is_mistake else "better",
         )
 
 
@@ -188,18 +221,24 @@ def unknown_option(case: Case) -> Iterator[Found]:
     "a value that sbatch cannot read, and refuses",
     "tests/outer/gpu/test_lint_values.py::test_values_are_read_as_sbatch_reads_them",
 )
-def bad_value(case: Case) -> Iterator[Found]:
-    for problem in _problem("bad-value", case):
-        text = case.script.at(problem.line)
-        if _ordered(text):
+def bad_value(lint_case: Case) -> Iterator[Found]:
+    for problem in _problem("bad-value", lint_case):
+        line_text = lint_case.script.at(problem.line)
+        if _ordered(line_text):
             continue
-        near = problem.near.partition("=")[0]
-        right = text.replace(problem.word, f"-{problem.word}", 1) if near else ""
-        hint = f" ({near} has two dashes)" if near else ""
-        named = problem.word.lstrip("-").partition("=")[0] in FIXED_WORDS
-        left = not named and problem.word.startswith("-") and _TO_FILL.search(problem.word)
-        level: Level = "better" if left else "mistake"
-        yield Found(problem.line, problem.reason + hint, right, level=level)
+        suggestion = problem.near.partition("=")[0]
+        corrected_line = (
+            line_text.replace(problem.word, f"-{problem.word}", 1) if suggestion else ""
+        )
+        hint = f" ({suggestion} has two dashes)" if suggestion else ""
+        has_fixed_values = problem.word.lstrip("-").partition("=")[0] in FIXED_VALUE_OPTIONS
+        is_placeholder = (
+            not has_fixed_values
+            and problem.word.startswith("-")
+            and _PLACEHOLDER_VALUE.search(problem.word)
+        )
+        level: Level = "better" if is_placeholder else "mistake"
+        yield Found(problem.line, problem.reason + hint, corrected_line, level=level)
 
 
 @rule(
@@ -208,10 +247,10 @@ def bad_value(case: Case) -> Iterator[Found]:
     "a word that belongs to no option, for which sbatch refuses the script",
     _SHOWN_BY,
 )
-def stray_word(case: Case) -> Iterator[Found]:
-    for problem in _problem("stray-word", case):
-        left = re.fullmatch(r"\W*(?![KMGT]i?B?$)[A-Z_]{2,}\W*", problem.word)
-        yield Found(problem.line, problem.reason, level="better" if left else "mistake")
+def stray_word(lint_case: Case) -> Iterator[Found]:
+    for problem in _problem("stray-word", lint_case):
+        is_placeholder = re.fullmatch(r"\W*(?![KMGT]i?B?$)[A-Z_]{2,}\W*", problem.word)
+        yield Found(problem.line, problem.reason, level="better" if is_placeholder else "mistake")
 
 
 @rule(
@@ -221,17 +260,22 @@ def stray_word(case: Case) -> Iterator[Found]:
     _SHOWN_BY,
     "writes hyphens and blanks",
 )
-def typographic_dash(case: Case) -> Iterator[Found]:
-    for problem in _problem("typographic-dash", case):
-        text = case.script.at(problem.line)
+def typographic_dash(lint_case: Case) -> Iterator[Found]:
+    for problem in _problem("typographic-dash", lint_case):
+        line_text = lint_case.script.at(problem.line)
         if ODD_BLANK.search(problem.word):
-            right = text.replace(problem.word, ODD_BLANK.sub(" ", problem.word), 1)
-            yield Found(problem.line, problem.reason, right, sure=_reads(right))
+            corrected_line = line_text.replace(problem.word, ODD_BLANK.sub(" ", problem.word), 1)
+            yield Found(
+                problem.line, problem.reason, corrected_line, sure=_is_readable(corrected_line)
+            )
             continue
         without_dashes = problem.word.lstrip("-\u2010\u2011\u2012\u2013\u2014\u2212")
-        right = text.replace(problem.word, f"--{without_dashes}", 1)
+        corrected_line = line_text.replace(problem.word, f"--{without_dashes}", 1)
         yield Found(
-            problem.line, problem.reason, right, sure=len(without_dashes) > 1 and _reads(right)
+            problem.line,
+            problem.reason,
+            corrected_line,
+            sure=len(without_dashes) > 1 and _is_readable(corrected_line),
         )
 
 
@@ -242,15 +286,15 @@ def typographic_dash(case: Case) -> Iterator[Found]:
     _SHOWN_BY,
     "takes the blanks out",
 )
-def blanks_around_equals(case: Case) -> Iterator[Found]:
-    for problem in _problem("blanks-around-equals", case):
-        text = case.script.at(problem.line)
-        right = re.sub(r"(\s-{1,2}[\w-]+?)\s*=\s*(?=\S)", r"\1=", text, count=1)
-        right = re.sub(r"(\s-[a-zA-Z])=", r"\1 ", right)
-        yield Found(problem.line, problem.reason, right, sure=_reads(right))
+def blanks_around_equals(lint_case: Case) -> Iterator[Found]:
+    for problem in _problem("blanks-around-equals", lint_case):
+        line_text = lint_case.script.at(problem.line)
+        corrected_line = re.sub(r"(\s-{1,2}[\w-]+?)\s*=\s*(?=\S)", r"\1=", line_text, count=1)
+        corrected_line = re.sub(r"(\s-[a-zA-Z])=", r"\1 ", corrected_line)
+        yield Found(problem.line, problem.reason, corrected_line, sure=_is_readable(corrected_line))
 
 
-def _reads(line: str) -> bool:
+def _is_readable(line: str) -> bool:
     """Return whether sbatch reads a line without complaint."""
     directives = read_directives([line])
     return bool(directives.given) and not directives.problems and not directives.unknown
@@ -262,31 +306,35 @@ def _reads(line: str) -> bool:
     "a #SBATCH line below the first command, which Slurm does not read",
     "tests/outer/gpu/test_lint.py::test_what_the_silent_mistakes_do",
 )
-def late_directive(case: Case) -> Iterator[Found]:
-    script = case.script
+def late_directive(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
     if not script.first_command:
         return
-    end = 0 if script.submits else _end_of_set_up(case)
-    for number in sorted(script.shell.comments):
-        text = script.at(number)
-        if number <= script.first_command or not text.startswith(MAGIC):
+    set_up_end = 0 if script.submits else _end_of_set_up(lint_case)
+    for line_number in sorted(script.shell.comments):
+        line_text = script.at(line_number)
+        if line_number <= script.first_command or not line_text.startswith(DIRECTIVE_PREFIX):
             continue
-        if left_open(text):
+        if left_open(line_text):
             continue
-        if (words_of(text[len(MAGIC) :]) or [""])[0].startswith("-"):
+        if (words_of(line_text[len(DIRECTIVE_PREFIX) :]) or [""])[0].startswith("-"):
             reason = "Slurm stops reading #SBATCH at the first command: this line does nothing"
-            notes = number > end and (bool(script.directives) or script.submits)
-            yield Found(number, reason, level="better" if notes else "mistake")
+            is_note = line_number > set_up_end and (bool(script.directives) or script.submits)
+            yield Found(line_number, reason, level="better" if is_note else "mistake")
 
 
-def _end_of_set_up(case: Case) -> int:
+def _end_of_set_up(lint_case: Case) -> int:
     """Return the last line that may be above an option that is meant to count.
 
     A user who wants an option writes it above the work, which is the first program that srun,
     mpirun or python starts.
     """
-    work = [launch.last for launch in case.script.launches if launch.by or launch.kind != "other"]
-    return min([*work, max((command.last for command in case.script.shell.commands), default=0)])
+    work_lines = [
+        launch.last for launch in lint_case.script.launches if launch.by or launch.kind != "other"
+    ]
+    return min(
+        [*work_lines, max((command.last for command in lint_case.script.shell.commands), default=0)]
+    )
 
 
 @rule(
@@ -295,59 +343,72 @@ def _end_of_set_up(case: Case) -> int:
     "a comment that looks like a #SBATCH line but is not one: # SBATCH, #SBACTH, #sbatch",
     "tests/outer/gpu/test_lint_shown.py::test_lookalikes_are_comments",
 )
-def no_directive(case: Case) -> Iterator[Found]:
-    script = case.script
-    active = {given.name for _, given in script.directives}
-    last = script.first_command or len(script.lines) + 1
-    for number, text in enumerate(script.lines[: last - 1], 1):
-        match = _WORD.match(text)
-        if text.startswith(MAGIC) or not match or not _near_magic(match[1]) or _SHOWN_CALL(text):
+def no_directive(lint_case: Case) -> Iterator[Found]:
+    script = lint_case.script
+    active_options = {option.name for _, option in script.directives}
+    last_line = script.first_command or len(script.lines) + 1
+    for line_number, line_text in enumerate(script.lines[: last_line - 1], 1):
+        match = _WORD.match(line_text)
+        if (
+            line_text.startswith(DIRECTIVE_PREFIX)
+            or not match
+            or not _is_misspelt_sbatch(match[1])
+            or _SUBMIT_COMMENT(line_text)
+        ):
             continue
-        line = f"{MAGIC} {match[2]}"
-        read = read_directives([line])
-        if not read.given or read.problems or read.unknown:
+        directive_line = f"{DIRECTIVE_PREFIX} {match[2]}"
+        read_directive = read_directives([directive_line])
+        if not read_directive.given or read_directive.problems or read_directive.unknown:
             continue
-        right = f"{MAGIC} {match[2]}"
+        corrected_line = f"{DIRECTIVE_PREFIX} {match[2]}"
         if match[1] == "SBATCH":
-            if re.match(r"\s*##+SBATCH", text):
+            if re.match(r"\s*##+SBATCH", line_text):
                 continue  # a usual way to take a line out for a while
-            if text.startswith("#") and active:
-                corrected = {given.name for _, given in read.given} & active
+            if line_text.startswith("#") and active_options:
+                repeated_options = {
+                    option.name for _, option in read_directive.given
+                } & active_options
                 reason = "a comment: sbatch reads lines that begin with #SBATCH, without blanks"
-                if not corrected:
-                    yield Found(number, reason, right, level="better")
+                if not repeated_options:
+                    yield Found(line_number, reason, corrected_line, level="better")
                 continue
             reason = (
                 "sbatch reads only lines that begin with #SBATCH, without blanks before or in it"
             )
-        elif {given.name for _, given in read.given} <= active:
+        elif {option.name for _, option in read_directive.given} <= active_options:
             continue  # another line has it correctly
         else:
             reason = f"#{match[1]} is not #SBATCH: the line does nothing"
-        yield Found(number, reason, right)
-    yield from _lost_marks(case)
+        yield Found(line_number, reason, corrected_line)
+    yield from _lost_marks(lint_case)
 
 
-def _lost_marks(case: Case) -> Iterator[Found]:
+def _lost_marks(lint_case: Case) -> Iterator[Found]:
     """Find options without #SBATCH before them, whose lines a shell takes for commands."""
-    script = case.script
-    first = script.first_command
-    lost = {command.line for command in script.shell.commands if command.words[:1] == ("SBATCH",)}
-    if script.at(first).lstrip().startswith("-") and script.at(first - 1).startswith(MAGIC):
-        lost.add(first)
-    for number in sorted(lost):
-        line = script.at(number).strip()
-        right = f"{MAGIC} {line.removeprefix('SBATCH').strip()}"
-        if _reads(right):
-            reason = f"without #SBATCH before it this is a command: there is no {line.split()[0]}"
-            yield Found(number, reason, right)
+    script = lint_case.script
+    first_command = script.first_command
+    command_lines = {
+        command.line for command in script.shell.commands if command.words[:1] == ("SBATCH",)
+    }
+    if script.at(first_command).lstrip().startswith("-") and script.at(
+        first_command - 1
+    ).startswith(DIRECTIVE_PREFIX):
+        command_lines.add(first_command)
+    for line_number in sorted(command_lines):
+        line_text = script.at(line_number).strip()
+        corrected_line = f"{DIRECTIVE_PREFIX} {line_text.removeprefix('SBATCH').strip()}"
+        if _is_readable(corrected_line):
+            reason = (
+                f"without #SBATCH before it this is a command: there is no {line_text.split()[0]}"
+            )
+            yield Found(line_number, reason, corrected_line)
 
 
 #: The form in which a comment shows how to submit the script: # sbatch --array=1-4 \
-_SHOWN_CALL = re.compile(r"\s*#+(\s+sbatch\s|\s*sbatch\s.*\\$)").match
+_SUBMIT_COMMENT = re.compile(r"\s*#+(\s+sbatch\s|\s*sbatch\s.*\\$)").match
 
 
-def _near_magic(word: str) -> bool:
+def _is_misspelt_sbatch(word: str) -> bool:
     if word.upper() == "SBATCH":
         return True
     return (word.isupper() and sorted(word) == sorted("SBATCH")) or word.upper() in {
@@ -361,27 +422,28 @@ def _near_magic(word: str) -> bool:
     "an option that came later than the site's Slurm, or went before it",
     _MAN,
 )
-def option_this_slurm_lacks(case: Case) -> Iterator[Found]:
+def option_this_slurm_lacks(lint_case: Case) -> Iterator[Found]:
     from podwright.gpu.requests import OPTIONS
 
-    version = case.site.version
+    version = lint_case.site.version
     if version is None:
         return
-    release = f"{version[0]}.{version[1]:02}"
-    for number, given in case.script.directives:
+    site_release = f"{version[0]}.{version[1]:02}"
+    for line_number, given_option in lint_case.script.directives:
         option = next(
             candidate
             for candidate in OPTIONS
-            if candidate.name == given.name and "b" in candidate.commands
+            if candidate.name == given_option.name and "b" in candidate.commands
         )
-        if given.name in case.site.options:
+        if given_option.name in lint_case.site.options:
             continue
         if option.since > version:
-            since = f"{option.since[0]}.{option.since[1]:02}"
+            since_release = f"{option.since[0]}.{option.since[1]:02}"
             reason = (
-                f"--{given.name} came with Slurm {since}; this is {release}, which refuses the job"
+                f"--{given_option.name} came with Slurm {since_release}; this is {site_release}, "
+                "which refuses the job"
             )
-            yield Found(number, reason)
+            yield Found(line_number, reason)
         elif option.until <= version:
-            until = f"{option.until[0]}.{option.until[1]:02}"
-            yield Found(number, f"--{given.name} is gone since Slurm {until}")
+            until_release = f"{option.until[0]}.{option.until[1]:02}"
+            yield Found(line_number, f"--{given_option.name} is gone since Slurm {until_release}")

@@ -23,9 +23,9 @@ _SHARES = {
 }  # fmt: skip
 
 
-def _behind(case: Case) -> list[Launch]:
+def _behind(lint_case: Case) -> list[Launch]:
     return [
-        launch for launch in case.script.launches
+        launch for launch in lint_case.script.launches
         if launch.place.behind and not launch.place.quoted and not launch.place.within
     ]  # fmt: skip
 
@@ -36,36 +36,39 @@ def _behind(case: Case) -> list[Launch]:
     "programs in the background, and the script ends: Slurm ends them with it",
     f"{_SHOWN_BY}::test_the_end_of_the_script_ends_what_is_behind_it",
 )
-def no_wait(case: Case) -> Iterator[Found]:
-    behind = _behind(case)
-    if not behind or not case.script.directives:
+def no_wait(lint_case: Case) -> Iterator[Found]:
+    background_launches = _behind(lint_case)
+    if not background_launches or not lint_case.script.directives:
         return  # a script without a #SBATCH line of its own may not be a job
-    shell = case.script.shell
-    if any(c.words and c.words[0] in _WAITS for c in shell.commands):
+    shell = lint_case.script.shell
+    if any(
+        shell_command.words and shell_command.words[0] in _WAITS for shell_command in shell.commands
+    ):
         return
-    if re.search(r"\bwait\b|kill -0|parallel|sleep inf", case.script.text):
+    if re.search(r"\bwait\b|kill -0|parallel|sleep inf", lint_case.script.text):
         return
-    last = behind[-1]
-    end = max(last.place.loop, last.line)
+    last_launch = background_launches[-1]
+    end_line = max(last_launch.place.loop, last_launch.line)
     for command in shell.commands:
-        if command.line <= last.last or command.place.behind:
+        if command.line <= last_launch.last or command.place.behind:
             continue
-        if last.place.loop and command.place.loop == last.place.loop:
+        if last_launch.place.loop and command.place.loop == last_launch.place.loop:
             continue  # between one start and the next
         if command.words and command.words[0] == "sleep":
             return
     if any(
-        launch.line >= end
+        launch.line >= end_line
         and not launch.place.behind
         and (launch.kind != "other" or launch.by or launch.program)
-        for launch in case.script.launches
-        if launch.line > last.last and launch.words[0] != "sleep"
+        for launch in lint_case.script.launches
+        if launch.line > last_launch.last and launch.words[0] != "sleep"
     ):
         return  # something runs on before them
-    if last.place.function or last.place.choice:
+    if last_launch.place.function or last_launch.place.choice:
         return
     yield Found(
-        last.line, "nothing waits for this: Slurm ends it with the script; write `wait` below"
+        last_launch.line,
+        "nothing waits for this: Slurm ends it with the script; write `wait` below",
     )
 
 
@@ -76,28 +79,41 @@ def no_wait(case: Case) -> Iterator[Found]:
     "--gres): they run one after the other",
     f"{_SHOWN_BY}::test_steps_without_exact_run_one_after_the_other",
 )
-def steps_not_exact(case: Case) -> Iterator[Found]:
-    facts = case.facts
-    steps = [step for step in _behind(case) if step.by == "srun" and not step.foreign]
-    several = [step for step in steps if step.place.loop] or (steps if len(steps) > 1 else [])
-    variables = {assignment.name for assignment in case.script.shell.assignments}
-    if facts.nodes != 1 or variables & {"SLURM_OVERLAP", "SLURM_EXACT", "SLURM_EXCLUSIVE"}:
+def steps_not_exact(lint_case: Case) -> Iterator[Found]:
+    facts = lint_case.facts
+    background_steps = [
+        step for step in _behind(lint_case) if step.by == "srun" and not step.foreign
+    ]
+    simultaneous_steps = [step for step in background_steps if step.place.loop] or (
+        background_steps if len(background_steps) > 1 else []
+    )
+    assigned_variables = {assignment.name for assignment in lint_case.script.shell.assignments}
+    if facts.nodes != 1 or assigned_variables & {"SLURM_OVERLAP", "SLURM_EXACT", "SLURM_EXCLUSIVE"}:
         return
-    for step in several:
-        names = {given.name for given in step.step}
-        few = names & {"ntasks", "nodes", "gres", "gpus", "gpus-per-task", "mem"}
-        greedy = facts.asks_gpus and not names & _GPUS and names & {"exact", "exclusive"}
-        if not few or (names & _SHARES and not greedy) or names & _PLACED:
+    for step in simultaneous_steps:
+        option_names = {option.name for option in step.step}
+        size_options = option_names & {"ntasks", "nodes", "gres", "gpus", "gpus-per-task", "mem"}
+        takes_all_gpus = (
+            facts.asks_gpus and not option_names & _GPUS and option_names & {"exact", "exclusive"}
+        )
+        if (
+            not size_options
+            or (option_names & _SHARES and not takes_all_gpus)
+            or option_names & _PLACED
+        ):
             continue
-        sure = facts.nodes_said or not facts.tasks_said
-        text = case.script.at(step.line)
-        resource, missing = ("GPUs", "--gres=gpu:N") if greedy else ("cores", "--exact")
+        is_mistake = facts.nodes_specified or not facts.tasks_specified
+        line_text = lint_case.script.at(step.line)
+        resource, missing_option = (
+            ("GPUs", "--gres=gpu:N") if takes_all_gpus else ("cores", "--exact")
+        )
         reason = (
-            f"a step takes all {resource} of the job on its node unless it says {missing}: these "
+            f"a step takes all {resource} of the job on its node unless it says {missing_option}: "
+            "these "
             "run one after the other"
         )
-        right = "" if greedy else text.replace("srun ", "srun --exact ", 1)
-        yield Found(step.line, reason, right, level="mistake" if sure else "better")
+        corrected_line = "" if takes_all_gpus else line_text.replace("srun ", "srun --exact ", 1)
+        yield Found(step.line, reason, corrected_line, level="mistake" if is_mistake else "better")
 
 
 @rule(
@@ -106,23 +122,36 @@ def steps_not_exact(case: Case) -> Iterator[Found]:
     "srun asks for more nodes or GPUs than its job has, and fails",
     f"{_SHOWN_BY}::test_a_step_cannot_have_more_than_its_job",
 )
-def step_beyond_job(case: Case) -> Iterator[Found]:
-    facts = case.facts
-    for launch in case.script.launches:
+def step_beyond_job(lint_case: Case) -> Iterator[Found]:
+    facts = lint_case.facts
+    for launch in lint_case.script.launches:
         if launch.by != "srun" or launch.foreign or elsewhere(launch):
             continue
-        nodes = launch.option("nodes")
-        wanted = int(nodes.value) if nodes and is_number(nodes.value) else 0
-        if facts.nodes_said and facts.nodes and wanted > facts.nodes:
-            yield Found(launch.line, f"srun asks for {wanted} nodes in a job of {facts.nodes}")
-        gres = launch.option("gres", "gpus-per-node")
-        count = re.fullmatch(r"(?:gpu:)?(?:[A-Za-z]\w*:)?(\d+)", gres.value) if gres else None
-        if gres and count and (gres.name != "gres" or gres.value.startswith("gpu")):
-            granted = facts.gpus_per_node
-            if granted and not facts.whole_nodes and int(count[1]) > granted:
+        nodes_option = launch.option("nodes")
+        wanted_nodes = (
+            int(nodes_option.value) if nodes_option and is_number(nodes_option.value) else 0
+        )
+        if facts.nodes_specified and facts.nodes and wanted_nodes > facts.nodes:
+            yield Found(
+                launch.line, f"srun asks for {wanted_nodes} nodes in a job of {facts.nodes}"
+            )
+        gpu_option = launch.option("gres", "gpus-per-node")
+        gpu_count_match = (
+            re.fullmatch(r"(?:gpu:)?(?:[A-Za-z]\w*:)?(\d+)", gpu_option.value)
+            if gpu_option
+            else None
+        )
+        if (
+            gpu_option
+            and gpu_count_match
+            and (gpu_option.name != "gres" or gpu_option.value.startswith("gpu"))
+        ):
+            granted_gpus = facts.gpus_per_node
+            if granted_gpus and not facts.whole_nodes and int(gpu_count_match[1]) > granted_gpus:
                 yield Found(
                     launch.line,
-                    f"srun asks for {count[1]} GPUs on a node in a job that has {granted}",
+                    f"srun asks for {gpu_count_match[1]} GPUs on a node in a job that has "
+                    f"{granted_gpus}",
                 )
 
 
@@ -133,25 +162,32 @@ def step_beyond_job(case: Case) -> Iterator[Found]:
     "tests/outer/gpu/test_lint.py::test_what_the_silent_mistakes_do",
     "passes it on",
 )
-def cpus_not_passed_on(case: Case) -> Iterator[Found]:
-    script, version = case.script, case.site.version
+def cpus_not_passed_on(lint_case: Case) -> Iterator[Found]:
+    script, version = lint_case.script, lint_case.site.version
     if version is None:
         return
     if not release_of(version).srun_ignores_cpus_per_task:
         return
-    wide = (script.request.cpus_per_task or 1) > 1
-    if not wide or any(a.name == "SRUN_CPUS_PER_TASK" for a in script.shell.assignments):
+    has_many_cpus = (script.request.cpus_per_task or 1) > 1
+    if not has_many_cpus or any(
+        assignment.name == "SRUN_CPUS_PER_TASK" for assignment in script.shell.assignments
+    ):
         return
     for launch in script.launches:
-        names = {given.name for given in launch.step}
-        if launch.by != "srun" or names & {"cpus-per-task", "overlap", "pty", "cpus-per-gpu"}:
+        option_names = {option.name for option in launch.step}
+        if launch.by != "srun" or option_names & {
+            "cpus-per-task",
+            "overlap",
+            "pty",
+            "cpus-per-gpu",
+        }:
             continue
-        text = script.at(launch.line)
-        if not re.match(r"\s*(time\s+)?srun\b", text):
+        line_text = script.at(launch.line)
+        if not re.match(r"\s*(time\s+)?srun\b", line_text):
             continue
         reason = (
             "in this Slurm srun does not take --cpus-per-task over from the job: each task gets "
             "one core"
         )
-        right = text.replace("srun", 'srun --cpus-per-task="$SLURM_CPUS_PER_TASK"', 1)
-        yield Found(launch.line, reason, right, sure=True)
+        corrected_line = line_text.replace("srun", 'srun --cpus-per-task="$SLURM_CPUS_PER_TASK"', 1)
+        yield Found(launch.line, reason, corrected_line, sure=True)

@@ -11,11 +11,11 @@ from podwright.slurm.site.releases import OLDEST, release_of
 
 _SHOWN_BY = "tests/outer/gpu/test_lint_shown.py"
 _FILES = ("output", "error", "input")
-_PATTERNS = {
+_FILENAME_PATTERNS = {
     "SLURM_JOB_ID": "%j", "SLURM_JOBID": "%j", "SLURM_ARRAY_JOB_ID": "%A",
     "SLURM_ARRAY_TASK_ID": "%a", "SLURM_JOB_NAME": "%x", "USER": "%u",
 }  # fmt: skip
-_ROUND_HOURS = 60
+_MINUTES_PER_HOUR = 60
 UNKNOWN_PARTITION = "unknown-partition"
 
 
@@ -26,23 +26,30 @@ UNKNOWN_PARTITION = "unknown-partition"
     f"{_SHOWN_BY}::test_variables_in_directives_stay_as_they_are",
     "writes Slurm's own pattern (%j, %a, %x, %u) in names of files",
 )
-def not_expanded(case: Case) -> Iterator[Found]:
-    for number, given in case.script.directives:
-        tilde = given.name in (*_FILES, "chdir") and given.value.startswith("~")
-        if given.name in ("comment", "extra", "wrap") or not (tilde or "$" in given.value):
+def not_expanded(lint_case: Case) -> Iterator[Found]:
+    for line_number, option in lint_case.script.directives:
+        has_tilde = option.name in (*_FILES, "chdir") and option.value.startswith("~")
+        if option.name in ("comment", "extra", "wrap") or not (has_tilde or "$" in option.value):
             continue
-        if not tilde and not re.search(r"\$(\{?\w|\()", given.value):
+        if not has_tilde and not re.search(r"\$(\{?\w|\()", option.value):
             continue
-        text = case.script.at(number)
-        right = text
-        if given.name in _FILES and not tilde:
-            for name, pattern in _PATTERNS.items():
-                right = re.sub(rf"\$(\{{{name}\}}|{name}\b)", pattern, right)
-        changed = right != text and "$" not in right.partition("#SBATCH")[2].partition(" #")[0]
-        reason = (
-            f"no shell reads this line: --{given.name} is taken as {given.value!r}, as it stands"
+        line_text = lint_case.script.at(line_number)
+        corrected_line = line_text
+        if option.name in _FILES and not has_tilde:
+            for variable_name, filename_pattern in _FILENAME_PATTERNS.items():
+                corrected_line = re.sub(
+                    rf"\$(\{{{variable_name}\}}|{variable_name}\b)",
+                    filename_pattern,
+                    corrected_line,
+                )
+        is_corrected = (
+            corrected_line != line_text
+            and "$" not in corrected_line.partition("#SBATCH")[2].partition(" #")[0]
         )
-        yield Found(number, reason, right if changed else "", sure=changed)
+        reason = (
+            f"no shell reads this line: --{option.name} is taken as {option.value!r}, as it stands"
+        )
+        yield Found(line_number, reason, corrected_line if is_corrected else "", sure=is_corrected)
 
 
 @rule(
@@ -51,27 +58,35 @@ def not_expanded(case: Case) -> Iterator[Found]:
     "an option given twice with different values: only the last counts",
     f"{_SHOWN_BY}::test_the_last_of_two_equal_options_counts",
 )
-def given_twice(case: Case) -> Iterator[Found]:
-    if not case.script.settled:
+def given_twice(lint_case: Case) -> Iterator[Found]:
+    if not lint_case.script.settled:
         return
-    seen: dict[str, tuple[int, str]] = {}
-    last = release_of(case.site.version or OLDEST).last_mail_type_wins
-    for number, given in case.script.directives:
-        name = "ntasks-per-node" if given.name == "tasks-per-node" else given.name
-        if name in ("gres-flags", "hint", "signal") or (name == "mail-type" and not last):
+    earlier_options: dict[str, tuple[int, str]] = {}
+    last_mail_type_wins = release_of(lint_case.site.version or OLDEST).last_mail_type_wins
+    for line_number, option in lint_case.script.directives:
+        option_name = "ntasks-per-node" if option.name == "tasks-per-node" else option.name
+        if option_name in ("gres-flags", "hint", "signal") or (
+            option_name == "mail-type" and not last_mail_type_wins
+        ):
             continue
-        if name in seen and _differ(name, seen[name][1], given.value):
-            line, value = seen[name]
+        if option_name in earlier_options and _differ(
+            option_name, earlier_options[option_name][1], option.value
+        ):
+            earlier_line, earlier_value = earlier_options[option_name]
             reason = (
-                f"--{given.name} is given again in line {number} ({given.value}): "
-                f"this one ({value}) does nothing"
+                f"--{option.name} is given again in line {line_number} ({option.value}): "
+                f"this one ({earlier_value}) does nothing"
             )
-            yield Found(line, reason)
-        seen[name] = (number, given.value)
+            yield Found(earlier_line, reason)
+        earlier_options[option_name] = (line_number, option.value)
 
 
-def _differ(name: str, first: str, other: str) -> bool:
-    return minutes(first) != minutes(other) if name == "time" else first != other
+def _differ(option_name: str, first_value: str, other_value: str) -> bool:
+    return (
+        minutes(first_value) != minutes(other_value)
+        if option_name == "time"
+        else first_value != other_value
+    )
 
 
 @rule(
@@ -80,14 +95,16 @@ def _differ(name: str, first: str, other: str) -> bool:
     "all tasks of an array write into one file",
     "https://slurm.schedmd.com/sbatch.html#SECTION_FILENAME-PATTERN",
 )
-def array_in_one_file(case: Case) -> Iterator[Found]:
-    if not case.script.option("array"):
+def array_in_one_file(lint_case: Case) -> Iterator[Found]:
+    if not lint_case.script.option("array"):
         return
-    for number, given in case.script.directives:
-        name = given.value
-        shared = given.name in ("output", "error") and name != "/dev/null"
-        if shared and not re.search(r"%\d*[ajJNn]", name):
-            yield Found(number, "all tasks of the array write into this file: put %a into its name")
+    for line_number, option in lint_case.script.directives:
+        file_name = option.value
+        is_output_file = option.name in ("output", "error") and file_name != "/dev/null"
+        if is_output_file and not re.search(r"%\d*[ajJNn]", file_name):
+            yield Found(
+                line_number, "all tasks of the array write into this file: put %a into its name"
+            )
 
 
 @rule(
@@ -96,12 +113,14 @@ def array_in_one_file(case: Case) -> Iterator[Found]:
     "no number behind the % of --array: it limits nothing, and all tasks may run at once",
     "tests/outer/gpu/test_lint_values.py::test_a_limit_of_an_array_that_is_no_number_is_none",
 )
-def array_unlimited(case: Case) -> Iterator[Found]:
-    for number, given in case.script.directives:
-        _, percent, limit = given.value.partition("%")  # the first one counts, wherever it stands
-        if given.name == "array" and percent and not re.match(r"0*[1-9]", limit):
-            reason = f"--array={given.value} limits nothing: write %4 for four tasks at a time"
-            yield Found(number, reason)
+def array_unlimited(lint_case: Case) -> Iterator[Found]:
+    for line_number, option in lint_case.script.directives:
+        _, percent_sign, task_limit = option.value.partition(
+            "%"
+        )  # the first one counts, wherever it stands
+        if option.name == "array" and percent_sign and not re.match(r"0*[1-9]", task_limit):
+            reason = f"--array={option.value} limits nothing: write %4 for four tasks at a time"
+            yield Found(line_number, reason)
 
 
 @rule(
@@ -110,13 +129,13 @@ def array_unlimited(case: Case) -> Iterator[Found]:
     "24:00 is 24 minutes, not hours",
     "https://slurm.schedmd.com/sbatch.html#OPT_time",
 )
-def minutes_or_hours(case: Case) -> Iterator[Found]:
-    for number, given in case.script.directives:
-        if given.name == "time" and re.fullmatch(r"(12|24|48|72|96|120):00", given.value):
+def minutes_or_hours(lint_case: Case) -> Iterator[Found]:
+    for line_number, option in lint_case.script.directives:
+        if option.name == "time" and re.fullmatch(r"(12|24|48|72|96|120):00", option.value):
             reason = (
-                f"--time={given.value} is {given.value[:-3]} minutes: {given.value}:00 for hours"
+                f"--time={option.value} is {option.value[:-3]} minutes: {option.value}:00 for hours"
             )
-            yield Found(number, reason)
+            yield Found(line_number, reason)
 
 
 @rule(
@@ -125,15 +144,17 @@ def minutes_or_hours(case: Case) -> Iterator[Found]:
     "the site's Slurm has no partition of this name, and refuses the job",
     f"{_SHOWN_BY}::test_a_time_over_the_limit_of_the_partition",
 )
-def unknown_partition(case: Case) -> Iterator[Found]:
-    requested, partitions = case.script.option("partition"), case.site.partitions
-    if not requested or not partitions or "$" in requested.value:
+def unknown_partition(lint_case: Case) -> Iterator[Found]:
+    partition_option, partitions = lint_case.script.option("partition"), lint_case.site.partitions
+    if not partition_option or not partitions or "$" in partition_option.value:
         return
-    if not any(name in partitions for name in requested.value.split(",")):
-        have = ", ".join(sorted(partitions))
+    if not any(
+        partition_name in partitions for partition_name in partition_option.value.split(",")
+    ):
+        known_partitions = ", ".join(sorted(partitions))
         yield Found(
-            case.script.line_of("partition"),
-            f"there is no partition {requested.value}; have: {have}",
+            lint_case.script.line_of("partition"),
+            f"there is no partition {partition_option.value}; have: {known_partitions}",
         )
 
 
@@ -143,28 +164,43 @@ def unknown_partition(case: Case) -> Iterator[Found]:
     "more time or nodes than the partition allows; the job is refused, or waits for ever",
     f"{_SHOWN_BY}::test_a_time_over_the_limit_of_the_partition",
 )
-def over_the_limit(case: Case) -> Iterator[Found]:
-    script, partitions = case.script, case.site.partitions
-    requested = script.option("partition")
-    names = requested.value.split(",") if requested else [case.site.default_partition]
-    limits = [partitions[name] for name in names if name in partitions]
-    if not limits or len(limits) != len(names):
+def over_the_limit(lint_case: Case) -> Iterator[Found]:
+    script, partitions = lint_case.script, lint_case.site.partitions
+    partition_option = script.option("partition")
+    partition_names = (
+        partition_option.value.split(",")
+        if partition_option
+        else [lint_case.site.default_partition]
+    )
+    partition_limits = [
+        partitions[partition_name]
+        for partition_name in partition_names
+        if partition_name in partitions
+    ]
+    if not partition_limits or len(partition_limits) != len(partition_names):
         return
-    time = script.option("time")
-    wanted = minutes(time.value) if time else None
-    longest_limit = max(limit.minutes for limit in limits)
-    if wanted is not None and wanted > longest_limit:
+    time_option = script.option("time")
+    wanted_minutes = minutes(time_option.value) if time_option else None
+    longest_minutes = max(partition_limit.minutes for partition_limit in partition_limits)
+    if wanted_minutes is not None and wanted_minutes > longest_minutes:
         reason = (
-            f"partition {','.join(names)} allows {_words(longest_limit)}: this job never starts"
+            f"partition {','.join(partition_names)} allows {_words(longest_minutes)}: this job "
+            "never starts"
         )
         yield Found(script.line_of("time"), reason)
-    nodes = script.request.min_nodes
-    if nodes and all(limit.nodes is not None and nodes > limit.nodes for limit in limits):
-        allowed = max(limit.nodes or 0 for limit in limits)
-        reason = f"partition {','.join(names)} allows {allowed} nodes: this job never starts"
+    min_nodes = script.request.min_nodes
+    if min_nodes and all(
+        partition_limit.nodes is not None and min_nodes > partition_limit.nodes
+        for partition_limit in partition_limits
+    ):
+        allowed_nodes = max(partition_limit.nodes or 0 for partition_limit in partition_limits)
+        reason = (
+            f"partition {','.join(partition_names)} allows {allowed_nodes} nodes: this job never "
+            "starts"
+        )
         yield Found(script.line_of("nodes"), reason)
 
 
-def _words(hours: float) -> str:
-    whole_hours, rest = divmod(round(hours), _ROUND_HOURS)
-    return f"{whole_hours}:{rest:02}:00"
+def _words(limit_minutes: float) -> str:
+    whole_hours, rest_minutes = divmod(round(limit_minutes), _MINUTES_PER_HOUR)
+    return f"{whole_hours}:{rest_minutes:02}:00"

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from podwright.errors import InvalidRequest
 from podwright.gpu.lint._directives import (
-    MAGIC,
+    DIRECTIVE_PREFIX,
     left_open,
     read_directives,
     waits_for_value,
@@ -24,9 +24,9 @@ _FILLED_LINE = re.compile(r"\s*(\{%-?\s*\w.*%\}|\{\{-?\s*[\w.]+\s*(\|.*)?-?\}\})
 _VARIABLE = re.compile(r"\$\{?(?!SLURM_|USER\b|HOME\b)(\w+)")
 # A dollar sign that is protected from a shell that writes this script: \$SLURM_JOB_ID in a
 # here-document.
-_KEPT_FROM_A_SHELL = re.compile(r"(?<!\\)\\\$\{?(SLURM_|\w+\b)")
+_ESCAPED_VARIABLE = re.compile(r"(?<!\\)\\\$\{?(SLURM_|\w+\b)")
 _JOB_NAME = re.compile(r"\.(sh|bash|sbatch|slurm|slm|sb|job|pbs)$")
-_FEW = 3  # lines above the only shebang, which should be below it
+_FEW_LINES = 3  # lines above the only shebang, which should be below it
 _MANY = 3  # variables in #SBATCH lines that make it a template: nobody makes that mistake so often
 _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 
@@ -41,11 +41,11 @@ class Script:
     present form.
     """
 
-    def __init__(self, text: str, name: str = "") -> None:
-        self.text = text
-        folder, _, self.name = name.rpartition("/")
+    def __init__(self, script_text: str, file_path: str = "") -> None:
+        self.text = script_text
+        folder, _, self.name = file_path.rpartition("/")
         self.among_templates = bool(_TEMPLATES.search(folder))
-        self.lines = [line.removesuffix("\r") for line in text.split("\n")]
+        self.lines = [line.removesuffix("\r") for line in script_text.split("\n")]
         if self.lines and not self.lines[-1]:
             self.lines.pop()
         directives = read_directives(self.lines)
@@ -56,7 +56,7 @@ class Script:
         self.first_command = directives.first_command
         self.open = directives.open
         self.refused = directives.refused
-        self.request = _request([given for _, given in directives.given])
+        self.request = _request([option for _, option in directives.given])
 
     @property
     def settled(self) -> bool:
@@ -64,7 +64,8 @@ class Script:
         open.
         """
         return self.parts == 1 and not any(
-            name in _COUNTS or "gpu" in name or name.startswith("ntasks") for name in self.open
+            option_name in _COUNTS or "gpu" in option_name or option_name.startswith("ntasks")
+            for option_name in self.open
         )
 
     @property
@@ -74,22 +75,27 @@ class Script:
         Below the first command, only whole lines count ({{ command }}, {% if … %}), and #SBATCH
         lines: a program's own text is full of braces and brackets.
         """
-        last = self.first_command or len(self.lines)
-        variables: dict[str, int] = {}
-        for number, line in enumerate(self.lines, 1):
-            above = number <= last and waits_for_value(line)
-            below = line.startswith(MAGIC) and left_open(line)
-            if _KEPT_FROM_A_SHELL.search(line) and number >= last:
-                return number
-            if self.for_a_program or _FILLED_LINE.match(line) or above or below:
-                return number
-            if number <= last and line.startswith(MAGIC):
-                code = line.partition(" #")[0]
-                variables |= dict.fromkeys(_VARIABLE.findall(code), number)
-        return next(iter(variables.values())) if len(variables) >= _MANY else 0
+        last_line = self.first_command or len(self.lines)
+        line_by_variable: dict[str, int] = {}
+        for line_number, line_text in enumerate(self.lines, 1):
+            is_open_above = line_number <= last_line and waits_for_value(line_text)
+            is_open_directive = line_text.startswith(DIRECTIVE_PREFIX) and left_open(line_text)
+            if _ESCAPED_VARIABLE.search(line_text) and line_number >= last_line:
+                return line_number
+            if (
+                self.is_program_template
+                or _FILLED_LINE.match(line_text)
+                or is_open_above
+                or is_open_directive
+            ):
+                return line_number
+            if line_number <= last_line and line_text.startswith(DIRECTIVE_PREFIX):
+                directive_text = line_text.partition(" #")[0]
+                line_by_variable |= dict.fromkeys(_VARIABLE.findall(directive_text), line_number)
+        return next(iter(line_by_variable.values())) if len(line_by_variable) >= _MANY else 0
 
     @property
-    def for_a_program(self) -> bool:
+    def is_program_template(self) -> bool:
         """Whether its name or folder shows that another program fills it in."""
         return self.among_templates or bool(_TEMPLATE_NAME.search(self.name))
 
@@ -98,30 +104,40 @@ class Script:
         """Whether it begins like notes or a page, and not like a script that has lost its
         shebang.
         """
-        first = next((line for line in self.lines if line.strip()), "#").lstrip("\ufeff \t")
-        if first.startswith("#!"):
+        first_line = next((line for line in self.lines if line.strip()), "#").lstrip("\ufeff \t")
+        if first_line.startswith("#!"):
             return False
-        shebangs = [number for number, line in enumerate(self.lines) if line.startswith("#!")]
+        shebangs = [
+            line_index for line_index, line in enumerate(self.lines) if line.startswith("#!")
+        ]
         if _JOB_NAME.search(self.name) and len(shebangs) == 1:
-            return sum(map(bool, self.lines[: shebangs[0]])) > _FEW
-        below = self.lines[self.first_command :] if self.first_command else []
-        within = any(line.startswith("#!") for line in below)  # a script, and text about it
-        within = within or (not self.directives and any(x.startswith(MAGIC) for x in below))
-        return within or first[:1].isalpha() or first.startswith(":")  # : 'a long comment'
+            return sum(map(bool, self.lines[: shebangs[0]])) > _FEW_LINES
+        lines_below = self.lines[self.first_command :] if self.first_command else []
+        has_shebang_below = any(
+            line.startswith("#!") for line in lines_below
+        )  # a script, and text about it
+        has_shebang_below = has_shebang_below or (
+            not self.directives
+            and any(below_line.startswith(DIRECTIVE_PREFIX) for below_line in lines_below)
+        )
+        return (
+            has_shebang_below or first_line[:1].isalpha() or first_line.startswith(":")
+        )  # : 'a long comment'
 
     @cached_property
     def submits(self) -> bool:
         """Whether it has no #SBATCH line of its own and submits jobs, which is its purpose."""
         return not self.directives and any(
-            MAGIC in command.reads or any(word.endswith("sbatch") for word in command.words[:1])
+            DIRECTIVE_PREFIX in command.reads
+            or any(word.endswith("sbatch") for word in command.words[:1])
             for command in self.shell.commands
         )
 
     @cached_property
     def shell(self) -> Shell:
         """The commands of the script; none if it is not a shell script."""
-        first = self.lines[0] if self.lines else ""
-        if first.startswith("#!") and not _SHELLS.match(first):
+        first_line = self.lines[0] if self.lines else ""
+        if first_line.startswith("#!") and not _SHELLS.match(first_line):
             return Shell()
         return parse("\n".join(self.lines) + "\n")
 
@@ -130,33 +146,40 @@ class Script:
         """The programs that it starts, in order."""
         return [launch for launch in map(launch_of, self.shell.commands) if launch]
 
-    def line_of(self, *options: str) -> int:
+    def line_of(self, *option_names: str) -> int:
         """Return the line of the last of these options; 0 if none was given."""
-        lines = [line for line, given in self.directives if given.name in options]
-        return lines[-1] if lines else 0
+        line_numbers = [
+            line_number for line_number, option in self.directives if option.name in option_names
+        ]
+        return line_numbers[-1] if line_numbers else 0
 
     def option(self, *names: str) -> Given | None:
         """Return the last of these options."""
-        return next((g for _, g in reversed(self.directives) if g.name in names), None)
+        return next(
+            (directive for _, directive in reversed(self.directives) if directive.name in names),
+            None,
+        )
 
-    def at(self, line: int) -> str:
+    def at(self, line_number: int) -> str:
         """Return a line's text."""
-        return self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        return self.lines[line_number - 1] if 0 < line_number <= len(self.lines) else ""
 
 
-def read_script(text: str, name: str = "") -> Script:
-    """Read a script from its text. The `name` of its file may show that it is a template."""
-    return Script(text, name)
+def read_script(script_text: str, file_path: str = "") -> Script:
+    """Read a script from its text. The `file_path` of its file may show that it is a template."""
+    return Script(script_text, file_path)
 
 
-def _request(given: list[Given]) -> SlurmRequest:
+def _request(options: list[Given]) -> SlurmRequest:
     """Return the request, without values that contradict each other."""
-    readable = [option for option in given if "$" not in option.value and "," not in _sizes(option)]
+    readable_options = [
+        option for option in options if "$" not in option.value and "," not in _sizes(option)
+    ]
     try:
-        return read_request(readable, "sbatch")
+        return read_request(readable_options, "sbatch")
     except InvalidRequest:
-        return SlurmRequest("sbatch", given=tuple(given))
+        return SlurmRequest("sbatch", given=tuple(options))
 
 
-def _sizes(given: Given) -> str:
-    return given.value if given.name == "nodes" else ""
+def _sizes(option: Given) -> str:
+    return option.value if option.name == "nodes" else ""

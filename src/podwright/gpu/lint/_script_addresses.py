@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-FREE_ADDRESS = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
-FREE_PORT = "$((20000 + SLURM_JOB_ID % 20000))"
+FIRST_NODE_EXPRESSION = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+JOB_PORT_EXPRESSION = "$((20000 + SLURM_JOB_ID % 20000))"
 _LOCAL = re.compile(r"(tcp://)?(localhost|127\.0\.0\.1|::1|\[::1\]|0\.0\.0\.0)(:\S*)?$")
 
 

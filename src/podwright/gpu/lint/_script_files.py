@@ -15,28 +15,32 @@ def read_file(path: str) -> str:
             raise OSError(0, "standard input is closed")
         if path == "-":
             return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as script:
-            return script.read()
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as script_file:
+            return script_file.read()
     except OSError as error:
         raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 
-def replace_file(path: str, text: str) -> None:
+def replace_file(path: str, new_text: str) -> None:
     """Replace a file's text atomically, and keep its mode. A link stays a link."""
     import tempfile
 
     if path == "-":
         raise InvalidRequest("--write needs a file, not -", would_work="lint --fix - < SCRIPT")
-    real = os.path.realpath(path)
-    mode = os.stat(real).st_mode & 0o7777
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(real), prefix=".lint-")
+    real_path = os.path.realpath(path)
+    file_mode = os.stat(real_path).st_mode & 0o7777
+    file_descriptor, temporary_path = tempfile.mkstemp(
+        dir=os.path.dirname(real_path), prefix=".lint-"
+    )
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, real)
+        with os.fdopen(
+            file_descriptor, "w", encoding="utf-8", errors="surrogateescape", newline=""
+        ) as temporary_file:
+            temporary_file.write(new_text)
+            temporary_file.flush()
+            os.fsync(temporary_file.fileno())
+        os.chmod(temporary_path, file_mode)
+        os.replace(temporary_path, real_path)
     except BaseException:
-        os.unlink(temporary)
+        os.unlink(temporary_path)
         raise

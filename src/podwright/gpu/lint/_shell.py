@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-OPEN, CLOSE = "\u27e6", "\u27e7"
-UNKNOWN = OPEN + CLOSE
+HOLE_OPEN, HOLE_CLOSE = "\u27e6", "\u27e7"
+UNKNOWN = HOLE_OPEN + HOLE_CLOSE
 _MAX_DEPTH = 4
-_HOLE = re.compile(OPEN + r"([^" + CLOSE + r"]*)" + CLOSE)
-_BC = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
-_SUM = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
-_ELSEWHERE = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
-_BODIES = {
+_HOLE = re.compile(HOLE_OPEN + r"([^" + HOLE_CLOSE + r"]*)" + HOLE_CLOSE)
+_BC_PIPE = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
+_ARITHMETIC = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
+_REMOTE_STARTERS = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
+_BODY_ROLES = {
     "for_statement": "loop",
     "c_style_for_statement": "loop",
     "while_statement": "loop",
@@ -91,14 +91,14 @@ class Shell:
         )
 
 
-def holes(text: str) -> list[str]:
+def holes(word: str) -> list[str]:
     """Return the names that the batch shell expands in this word."""
-    return _HOLE.findall(text)
+    return _HOLE.findall(word)
 
 
-def parse(text: str) -> Shell:
+def parse(script_text: str) -> Shell:
     """Return the script's commands and assignments."""
-    reader = _Reader(text.encode("utf-8", "replace"))
+    reader = _Reader(script_text.encode("utf-8", "replace"))
     reader.read()
     return reader.shell
 
@@ -119,28 +119,30 @@ def _grammar() -> object:
     from importlib.machinery import PathFinder
     from importlib.util import find_spec, module_from_spec
 
-    package = find_spec("tree_sitter_bash")
-    spec = package and PathFinder.find_spec("_binding", package.submodule_search_locations)
-    if not spec or not spec.loader:
+    package_spec = find_spec("tree_sitter_bash")
+    binding_spec = package_spec and PathFinder.find_spec(
+        "_binding", package_spec.submodule_search_locations
+    )
+    if not binding_spec or not binding_spec.loader:
         import tree_sitter_bash
 
         return tree_sitter_bash.language()
-    binding = module_from_spec(spec)
-    spec.loader.exec_module(binding)
-    return binding.language()
+    binding_module = module_from_spec(binding_spec)
+    binding_spec.loader.exec_module(binding_module)
+    return binding_module.language()
 
 
 class _Reader:
     def __init__(
         self,
         source: bytes,
-        offset: int = 0,
+        line_offset: int = 0,
         place: WordPlace | None = None,
         depth: int = 0,
         *,
         later: bool = False,
     ) -> None:
-        self.source, self.offset, self.depth = source, offset, depth
+        self.source, self.offset, self.depth = source, line_offset, depth
         self.later = later  # a shell within a task: the batch shell does not expand its variables
         self.place = place or WordPlace()
         self.shell = Shell()
@@ -161,148 +163,200 @@ class _Reader:
 
     def _count(self, root: Node) -> None:
         """Find the names that are set more than once, or not always."""
-        seen: set[str] = set()
+        assigned_names: set[str] = set()
         stack = [(root, False)]
         while stack:
-            node, unsure = stack.pop()
+            node, is_conditional = stack.pop()
             if node.type == "variable_assignment":
-                name = self._text(node.children[0]).partition("[")[0]
-                within = node.parent is not None and node.parent.type == "command"
-                if not within and (
-                    name in seen or unsure or node.children[0].type != "variable_name"
+                variable_name = self._text(node.children[0]).partition("[")[0]
+                is_command_prefix = node.parent is not None and node.parent.type == "command"
+                if not is_command_prefix and (
+                    variable_name in assigned_names
+                    or is_conditional
+                    or node.children[0].type != "variable_name"
                 ):
-                    self.often.add(name)
-                seen.add(name) if not within else None
+                    self.often.add(variable_name)
+                assigned_names.add(variable_name) if not is_command_prefix else None
             elif node.type == "for_statement":
-                self.often |= {self._text(c) for c in node.children if c.type == "variable_name"}
+                self.often |= {
+                    self._text(part) for part in node.children if part.type == "variable_name"
+                }
             elif node.type == "command":
-                words = [self._text(c) for c in node.children]
-                if words[0] in ("read", "unset", "mapfile", "readarray", "printf", "getopts"):
-                    self.often |= set(words[1:])
-            in_body = unsure or node.type in _BODIES
+                command_words = [self._text(part) for part in node.children]
+                if command_words[0] in (
+                    "read",
+                    "unset",
+                    "mapfile",
+                    "readarray",
+                    "printf",
+                    "getopts",
+                ):
+                    self.often |= set(command_words[1:])
+            in_body = is_conditional or node.type in _BODY_ROLES
             stack += [(child, in_body) for child in reversed(node.children)]
 
     # Statements
 
     def _walk(self, node: Node, place: WordPlace) -> None:
-        kind = node.type
-        if kind == "comment":
+        node_type = node.type
+        if node_type == "comment":
             self.shell.comments.add(self._line(node))
             return
-        if kind == "command":
+        if node_type == "command":
             self._command(node, place)
-        elif kind in ("variable_assignment", "declaration_command"):
+        elif node_type in ("variable_assignment", "declaration_command"):
             self._assign(node, place)
-        elif kind == "redirected_statement":
+        elif node_type == "redirected_statement":
             self._redirected(node, place)
-        if kind in _BODIES:
-            role = _BODIES[kind]
+        if node_type in _BODY_ROLES:
+            body_role = _BODY_ROLES[node_type]
             place = place._replace(
-                loop=self._line(node) if role == "loop" else place.loop,
-                choice=place.choice or role == "choice",
-                function=place.function or role == "function",
-                within=place.within or role == "within",
+                loop=self._line(node) if body_role == "loop" else place.loop,
+                choice=place.choice or body_role == "choice",
+                function=place.function or body_role == "function",
+                within=place.within or body_role == "within",
             )
         children = node.children
-        chained = kind == "list" and any(c.type in ("&&", "||") for c in children)
+        is_chain = node_type == "list" and any(sibling.type in ("&&", "||") for sibling in children)
         for index, child in enumerate(children):
-            after = children[index + 1].type if index + 1 < len(children) else ""
-            child_place = place._replace(behind=True) if after == "&" else place
-            if chained and index > 0 and any(c.type == "||" for c in children):
+            next_type = children[index + 1].type if index + 1 < len(children) else ""
+            child_place = place._replace(behind=True) if next_type == "&" else place
+            if is_chain and index > 0 and any(sibling.type == "||" for sibling in children):
                 child_place = child_place._replace(choice=True)
-            if kind == "redirected_statement" and child.type in ("command", "heredoc_redirect"):
+            if node_type == "redirected_statement" and child.type in (
+                "command",
+                "heredoc_redirect",
+            ):
                 continue  # handled above
             self._walk(child, child_place)
 
     def _redirected(self, node: Node, place: WordPlace) -> None:
-        body = ""
+        heredoc_text = ""
         for child in node.children:
             if child.type == "heredoc_redirect":
-                body = "".join(self._text(c) for c in child.children if c.type == "heredoc_body")
+                heredoc_text = "".join(
+                    self._text(heredoc_part)
+                    for heredoc_part in child.children
+                    if heredoc_part.type == "heredoc_body"
+                )
         for child in node.children:
             if child.type == "command":
-                self._command(child, place, body)
-                for inner in child.children:
-                    self._walk(inner, place)
+                self._command(child, place, heredoc_text)
+                for inner_node in child.children:
+                    self._walk(inner_node, place)
 
     def _assign(self, node: Node, place: WordPlace) -> None:
-        pairs = [node] if node.type == "variable_assignment" else node.children
-        exported = node.type == "declaration_command" and (
+        assignment_nodes = [node] if node.type == "variable_assignment" else node.children
+        is_exported = node.type == "declaration_command" and (
             self._text(node.children[0]) == "export"
-            or any(self._text(c).startswith("-") and "x" in self._text(c) for c in node.children)
+            or any(
+                self._text(child).startswith("-") and "x" in self._text(child)
+                for child in node.children
+            )
         )
-        for pair in pairs:
-            if pair.type == "variable_name" and exported:
-                name = self._text(pair)
-                for index, assignment in enumerate(self.shell.assignments):
-                    if assignment.name == name:
-                        self.shell.assignments[index] = assignment._replace(exported=True)
-            if pair.type != "variable_assignment" or (
-                pair.parent is not None and pair.parent.type == "command"
+        for assignment_node in assignment_nodes:
+            if assignment_node.type == "variable_name" and is_exported:
+                variable_name = self._text(assignment_node)
+                for assignment_index, assignment in enumerate(self.shell.assignments):
+                    if assignment.name == variable_name:
+                        self.shell.assignments[assignment_index] = assignment._replace(
+                            exported=True
+                        )
+            if assignment_node.type != "variable_assignment" or (
+                assignment_node.parent is not None and assignment_node.parent.type == "command"
             ):
                 continue
             if (
-                node is pair
+                node is assignment_node
                 and node.parent is not None
                 and node.parent.type == "declaration_command"
             ):
                 continue
-            name = self._text(pair.children[0])
-            values = pair.children[2:]
-            if values and values[0].type == "array":
-                words = [word for c in values[0].children if c.is_named for word in self._words(c)]
-                if name not in self.often:
-                    self.lists[name] = words
+            variable_name = self._text(assignment_node.children[0])
+            value_nodes = assignment_node.children[2:]
+            if value_nodes and value_nodes[0].type == "array":
+                array_words = [
+                    word
+                    for child in value_nodes[0].children
+                    if child.is_named
+                    for word in self._words(child)
+                ]
+                if variable_name not in self.often:
+                    self.lists[variable_name] = array_words
                 continue
-            value = "".join(self._word(v) for v in values)
-            if pair.children[1].type == "+=" if len(pair.children) > 1 else False:
-                self.often.add(name)
-                self.values.pop(name, None)
+            value = "".join(self._word(value_node) for value_node in value_nodes)
+            if (
+                assignment_node.children[1].type == "+="
+                if len(assignment_node.children) > 1
+                else False
+            ):
+                self.often.add(variable_name)
+                self.values.pop(variable_name, None)
                 value = UNKNOWN
-            if name not in self.often:
-                self.values[name] = value
+            if variable_name not in self.often:
+                self.values[variable_name] = value
             was_exported = any(
-                assignment.name == name and assignment.exported
+                assignment.name == variable_name and assignment.exported
                 for assignment in self.shell.assignments
             )
             self.shell.assignments.append(
-                Assignment(name, value, self._line(pair), exported or was_exported, place)
+                Assignment(
+                    variable_name,
+                    value,
+                    self._line(assignment_node),
+                    is_exported or was_exported,
+                    place,
+                )
             )
 
-    def _command(self, node: Node, place: WordPlace, body: str = "") -> None:
-        before: list[tuple[str, str]] = []
-        words: list[str] = []
+    def _command(self, node: Node, place: WordPlace, heredoc_text: str = "") -> None:
+        assignments_before: list[tuple[str, str]] = []
+        command_words: list[str] = []
         for child in node.children:
             if child.type == "variable_assignment":
-                name = self._text(child.children[0])
-                before.append((name, "".join(self._word(v) for v in child.children[2:])))
+                variable_name = self._text(child.children[0])
+                assignments_before.append(
+                    (
+                        variable_name,
+                        "".join(self._word(value_node) for value_node in child.children[2:]),
+                    )
+                )
             elif child.type == "command_name":
-                words += self._words(child.children[0]) if child.children else []
+                command_words += self._words(child.children[0]) if child.children else []
             elif child.is_named and "redirect" not in child.type:
-                words += self._words(child)
-        last = node.end_point[0] + 1 + self.offset
-        command = ShellCommand(tuple(words), self._line(node), last, place, tuple(before), body)
+                command_words += self._words(child)
+        last_line = node.end_point[0] + 1 + self.offset
+        command = ShellCommand(
+            tuple(command_words),
+            self._line(node),
+            last_line,
+            place,
+            tuple(assignments_before),
+            heredoc_text,
+        )
         self.shell.commands.append(command)
         self._inner(command)
 
     def _inner(self, command: ShellCommand) -> None:
         """Read the commands in the text that `sh -c` or eval runs."""
-        text = inner_text(command.words)
-        if text is None or self.depth >= _MAX_DEPTH:
+        inner_script = inner_text(command.words)
+        if inner_script is None or self.depth >= _MAX_DEPTH:
             return
         place = command.place._replace(quoted=True)
-        front = _front(command.words)
-        later = self.later or any(_ELSEWHERE.fullmatch(word) for word in front)
-        inner = _Reader(text.encode(), command.line - 1, place, self.depth + 1, later=later)
-        inner.read()
-        for inner_command in inner.shell.commands:
-            words = (*front, *inner_command.words)
+        launcher_words = _front(command.words)
+        is_remote = self.later or any(_REMOTE_STARTERS.fullmatch(word) for word in launcher_words)
+        inner_reader = _Reader(
+            inner_script.encode(), command.line - 1, place, self.depth + 1, later=is_remote
+        )
+        inner_reader.read()
+        for inner_command in inner_reader.shell.commands:
+            full_words = (*launcher_words, *inner_command.words)
             self.shell.commands.append(
                 inner_command._replace(
-                    words=words, line=command.line, last=command.last, place=place
+                    words=full_words, line=command.line, last=command.last, place=place
                 )
             )
-        self.shell.sums += [(command.line, name) for _, name in inner.shell.sums]
+        self.shell.sums += [(command.line, name) for _, name in inner_reader.shell.sums]
 
     # Words
 
@@ -311,84 +365,88 @@ class _Reader:
         if node.type in ("simple_expansion", "expansion") or (
             node.type == "string" and "[@]" in self._text(node)
         ):
-            name = self._text(node).strip('"').removeprefix("${").removeprefix("$").rstrip("}")
-            base = name.removesuffix("[@]").removesuffix("[*]")
-            if base != name and base in self.lists:
-                return list(self.lists[base])
-            if name in self.values and node.type != "string":
-                return self.values[name].split() or []
+            expansion = self._text(node).strip('"').removeprefix("${").removeprefix("$").rstrip("}")
+            array_name = expansion.removesuffix("[@]").removesuffix("[*]")
+            if array_name != expansion and array_name in self.lists:
+                return list(self.lists[array_name])
+            if expansion in self.values and node.type != "string":
+                return self.values[expansion].split() or []
         return [self._word(node)]
 
     def _word(self, node: Node) -> str:
-        kind = node.type
-        if kind == "raw_string":
+        node_type = node.type
+        if node_type == "raw_string":
             return self._text(node)[1:-1]
-        if kind in ("word", "string_content", "variable_name", "number", "heredoc_body"):
-            return _unescape(self._text(node), quoted=kind == "string_content")
-        if kind in ("string", "translated_string"):
+        if node_type in ("word", "string_content", "variable_name", "number", "heredoc_body"):
+            return _unescape(self._text(node), quoted=node_type == "string_content")
+        if node_type in ("string", "translated_string"):
             return self._pieces(node, quoted=True)
-        if kind in ("concatenation", "command_name", "binary_expression"):
+        if node_type in ("concatenation", "command_name", "binary_expression"):
             return self._pieces(node, quoted=False)
-        if kind in ("simple_expansion", "expansion"):
+        if node_type in ("simple_expansion", "expansion"):
             return self._expansion(self._text(node))
-        if kind == "arithmetic_expansion":
+        if node_type == "arithmetic_expansion":
             return self._sum(node)
-        if kind in ("command_substitution", "process_substitution"):
-            if re.match(r"\$\(\s*expr\b", text := self._text(node)) or _BC.search(text):
-                names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", text)
-                self.shell.sums += [(self._line(node), name) for name in names]
-            return OPEN + re.sub(f"[{OPEN}{CLOSE}]", "", self._text(node)) + CLOSE
+        if node_type in ("command_substitution", "process_substitution"):
+            if re.match(r"\$\(\s*expr\b", substitution := self._text(node)) or _BC_PIPE.search(
+                substitution
+            ):
+                variable_names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", substitution)
+                self.shell.sums += [(self._line(node), name) for name in variable_names]
+            return (
+                HOLE_OPEN + re.sub(f"[{HOLE_OPEN}{HOLE_CLOSE}]", "", self._text(node)) + HOLE_CLOSE
+            )
         return self._text(node)
 
     def _pieces(self, node: Node, *, quoted: bool) -> str:
-        out: list[str] = []
-        offset = node.start_byte
+        pieces: list[str] = []
+        byte_offset = node.start_byte
         for child in node.children:
-            out.append(self.source[offset : child.start_byte].decode("utf-8", "replace"))
-            offset = child.end_byte
+            pieces.append(self.source[byte_offset : child.start_byte].decode("utf-8", "replace"))
+            byte_offset = child.end_byte
             if quoted and child.type in ('"', '$"'):
                 continue
-            out.append(self._word(child))
-        return "".join(out)
+            pieces.append(self._word(child))
+        return "".join(pieces)
 
-    def _expansion(self, text: str) -> str:
-        name = text.removeprefix("${").removeprefix("$").removesuffix("}")
-        if name in self.values:
-            return self.values[name]
+    def _expansion(self, expansion_text: str) -> str:
+        expression = expansion_text.removeprefix("${").removeprefix("$").removesuffix("}")
+        if expression in self.values:
+            return self.values[expression]
         if self.later:
-            return f"${{{name}}}"
-        if re.fullmatch(r"\w+", name):
-            return f"{OPEN}{name}{CLOSE}"
-        base = re.match(r"\w+", name)
-        if base and re.match(r"\w+:?[-=+?]", name):
-            return f"{OPEN}{base[0]}:-{CLOSE}"
-        if base and OPEN not in name:
-            return f"{OPEN}{name}{CLOSE}"  # cut: ${NAME%%,*}
+            return f"${{{expression}}}"
+        if re.fullmatch(r"\w+", expression):
+            return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"
+        base_match = re.match(r"\w+", expression)
+        if base_match and re.match(r"\w+:?[-=+?]", expression):
+            return f"{HOLE_OPEN}{base_match[0]}:-{HOLE_CLOSE}"
+        if base_match and HOLE_OPEN not in expression:
+            return f"{HOLE_OPEN}{expression}{HOLE_CLOSE}"  # cut: ${NAME%%,*}
         return UNKNOWN
 
     def _sum(self, node: Node) -> str:
         expression = self._text(node).removeprefix("$((").removesuffix("))")
-        names = re.findall(r"\$?\{?\b([A-Za-z_]\w*)\b(?!:?[-=])\}?", expression)
+        variable_names = re.findall(r"\$?\{?\b([A-Za-z_]\w*)\b(?!:?[-=])\}?", expression)
         if ":-" not in expression:
-            self.shell.sums += [(self._line(node), name) for name in names]
+            self.shell.sums += [(self._line(node), name) for name in variable_names]
 
         def put(match: re.Match[str]) -> str:
             return self.values.get(match[1], UNKNOWN)
 
-        filled = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, expression)
-        total = calculate(filled)
+        filled_expression = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", put, expression)
+        total = calculate(filled_expression)
         return UNKNOWN if total is None else str(total)
 
 
-def calculate(text: str) -> int | None:
+def calculate(expression: str) -> int | None:
     """Return the whole number of products and sums of whole numbers; None for anything else."""
-    text = text.strip()
-    if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
-        text = text[1:-1]
-    if not _SUM.fullmatch(text):
+    expression = expression.strip()
+    if expression.startswith("(") and expression.endswith(")") and expression.count("(") == 1:
+        expression = expression[1:-1]
+    if not _ARITHMETIC.fullmatch(expression):
         return None
     total = 0
-    for term in text.split("+"):
+    for term in expression.split("+"):
         product = 1
         for factor in term.split("*"):
             product *= int(factor)
@@ -401,23 +459,23 @@ def _unescape(text: str, *, quoted: bool) -> str:
     return re.sub(r'\\([$`"\\])' if quoted else r"\\(.)", r"\1", text)
 
 
-def inner_text(words: tuple[str, ...]) -> str | None:
+def inner_text(command_words: tuple[str, ...]) -> str | None:
     """Return the text that this command passes to a shell: of `bash -c TEXT`, or `eval WORDS`."""
-    if words and words[0] == "eval":
-        return " ".join(words[1:])
-    for index, word in enumerate(words[:-2]):
+    if command_words and command_words[0] == "eval":
+        return " ".join(command_words[1:])
+    for shell_index, word in enumerate(command_words[:-2]):
         if re.fullmatch(r"(\S*/)?(ba|da|z|k)?sh", word):
-            for more in range(index + 1, len(words) - 1):
-                if re.fullmatch(r"-\w*c", words[more]):
-                    return words[more + 1]
-                if not words[more].startswith("-"):
+            for option_index in range(shell_index + 1, len(command_words) - 1):
+                if re.fullmatch(r"-\w*c", command_words[option_index]):
+                    return command_words[option_index + 1]
+                if not command_words[option_index].startswith("-"):
                     break
     return None
 
 
-def _front(words: tuple[str, ...]) -> tuple[str, ...]:
+def _front(command_words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words before the shell in `srun … bash -c`: srun runs what the shell runs."""
-    for index, word in enumerate(words):
+    for shell_index, word in enumerate(command_words):
         if re.fullmatch(r"(\S*/)?(ba|da|z|k)?sh", word):
-            return words[:index]
+            return command_words[:shell_index]
     return ()

@@ -26,10 +26,10 @@ from podwright.slurm.site.ask import ask_slurm
 from podwright.slurm.site.releases import Version, parse_version
 
 KEPT = 3600.0  # seconds
-KEPT_PART = 60.0  # if a command did not answer
+PARTIAL_CACHE_SECONDS = 60.0  # if a command did not answer
 Ask = Callable[[list[str]], str]
 _OPTION = re.compile(r"^\s+(?:-\w,\s+)?--([\w-]+)", re.M)
-_FORM = 1
+_CACHE_FORMAT = 1
 
 
 class PartitionLimits(NamedTuple):
@@ -54,31 +54,31 @@ class CachedSite(NamedTuple):
     gpus: bool | None = None
 
 
-def read_help(text: str) -> frozenset[str]:
+def read_help(help_text: str) -> frozenset[str]:
     """Return the long options that an `sbatch --help` lists."""
-    return frozenset(_OPTION.findall(text))
+    return frozenset(_OPTION.findall(help_text))
 
 
-def read_site(config: str, partitions: str, help_text: str) -> CachedSite:
+def read_site(config_output: str, partitions_output: str, help_text: str) -> CachedSite:
     """Return the site in these outputs: `scontrol show config`, `scontrol --oneliner show
     partition`, `sbatch --help`.
 
     Each may be empty. What Slurm does not show is not known, and no rule that needs it is applied.
     """
-    settings = SlurmConfig(config)
-    limits: dict[str, PartitionLimits] = {}
-    default = ""
-    for partition in read_partitions(partitions):
-        limits[partition.name] = _limits(partition)
+    slurm_config = SlurmConfig(config_output)
+    partition_limits: dict[str, PartitionLimits] = {}
+    default_partition = ""
+    for partition in read_partitions(partitions_output):
+        partition_limits[partition.name] = _limits(partition)
         if _is_default(partition):
-            default = partition.name
+            default_partition = partition.name
     return CachedSite(
-        known(lambda: settings.version, None),
-        known(lambda: _plugin(settings), ""),
+        known(lambda: slurm_config.version, None),
+        known(lambda: _topology_plugin(slurm_config), ""),
         read_help(help_text),
-        limits,
-        default,
-        known(lambda: "gpu" in settings.names("GresTypes"), None),
+        partition_limits,
+        default_partition,
+        known(lambda: "gpu" in slurm_config.names("GresTypes"), None),
     )
 
 
@@ -95,35 +95,41 @@ def _is_default(partition: SlurmPartitionRecord) -> bool:
 
 def _minutes(partition: SlurmPartitionRecord) -> float:
     """Return a partition's time limit; none if it has a QOS, which may lift the limit."""
-    time = None if partition.has_own_qos else minutes(partition.max_time)
-    return float("inf") if time is None else time
+    limit_minutes = None if partition.has_own_qos else minutes(partition.max_time)
+    return float("inf") if limit_minutes is None else limit_minutes
 
 
-def _plugin(config: SlurmConfig) -> str:
+def _topology_plugin(config: SlurmConfig) -> str:
     """Return the TopologyPlugin by its last word."""
     return config.value("TopologyPlugin").rpartition("/")[2]
 
 
-def find_site(ask: Ask, cache: str, now: float) -> CachedSite:
+def find_site(run_slurm: Ask, cache_file: str, now: float) -> CachedSite:
     """Return the site of this machine, read at most once an hour. Without Slurm, its values are not
     known.
     """
     import os
 
-    sbatch = _path_of("sbatch")
-    if not sbatch:
+    sbatch_path = _path_of("sbatch")
+    if not sbatch_path:
         return CachedSite()
-    state = os.stat(sbatch)
-    key = [_FORM, sbatch, state.st_mtime_ns, state.st_size, os.environ.get("SLURM_CONF", "")]
-    texts = _load(cache, key, now)
-    if texts is None:
-        texts = {
-            "config": ask(list(SHOW_CONFIG)),
-            "partitions": ask(list(SHOW_PARTITIONS)),
-            "help": ask(["sbatch", "--help"]),
+    sbatch_stat = os.stat(sbatch_path)
+    cache_key = [
+        _CACHE_FORMAT,
+        sbatch_path,
+        sbatch_stat.st_mtime_ns,
+        sbatch_stat.st_size,
+        os.environ.get("SLURM_CONF", ""),
+    ]
+    outputs = _load(cache_file, cache_key, now)
+    if outputs is None:
+        outputs = {
+            "config": run_slurm(list(SHOW_CONFIG)),
+            "partitions": run_slurm(list(SHOW_PARTITIONS)),
+            "help": run_slurm(["sbatch", "--help"]),
         }
-        _save(cache, {"key": key, "at": now, **texts})
-    return read_site(texts["config"], texts["partitions"], texts["help"])
+        _save(cache_file, {"key": cache_key, "at": now, **outputs})
+    return read_site(outputs["config"], outputs["partitions"], outputs["help"])
 
 
 def _path_of(command: str) -> str:
@@ -133,47 +139,52 @@ def _path_of(command: str) -> str:
     """
     import os
 
-    paths = (os.path.join(folder, command) for folder in os.get_exec_path())
-    return next((path for path in paths if os.access(path, os.X_OK)), "")
+    candidate_paths = (os.path.join(folder, command) for folder in os.get_exec_path())
+    return next((path for path in candidate_paths if os.access(path, os.X_OK)), "")
 
 
-def _load(cache: str, key: list[Any], now: float) -> dict[str, str] | None:
+def _load(cache_file: str, cache_key: list[Any], now: float) -> dict[str, str] | None:
     import json
 
     try:
-        with open(cache, encoding="utf-8") as file:
-            stored = json.load(file)
-        texts = {name: str(stored[name]) for name in ("config", "partitions", "help")}
-        age = now - stored["at"]
-        fresh = stored["key"] == key and 0 <= age < (KEPT if all(texts.values()) else KEPT_PART)
-        return texts if fresh else None
+        with open(cache_file, encoding="utf-8") as file:
+            cached = json.load(file)
+        outputs = {
+            output_name: str(cached[output_name])
+            for output_name in ("config", "partitions", "help")
+        }
+        age_seconds = now - cached["at"]
+        is_fresh = cached["key"] == cache_key and 0 <= age_seconds < (
+            KEPT if all(outputs.values()) else PARTIAL_CACHE_SECONDS
+        )
+        return outputs if is_fresh else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _save(cache: str, content: dict[str, Any]) -> None:
+def _save(cache_file: str, content: dict[str, Any]) -> None:
     """Save the site if that is possible; otherwise the next run asks again."""
     import json
     import os
     from contextlib import suppress
 
-    new = f"{cache}.{os.getpid()}"
+    temporary_path = f"{cache_file}.{os.getpid()}"
     try:
-        os.makedirs(os.path.dirname(cache), mode=0o700, exist_ok=True)
-        with open(new, "w", encoding="utf-8") as file:
+        os.makedirs(os.path.dirname(cache_file), mode=0o700, exist_ok=True)
+        with open(temporary_path, "w", encoding="utf-8") as file:
             json.dump(content, file)
-        os.replace(new, cache)
+        os.replace(temporary_path, cache_file)
     except OSError:
         with suppress(OSError):
-            os.unlink(new)
+            os.unlink(temporary_path)
 
 
 def cache_path() -> str:
     """Return the path of the file in which the site's answers are kept."""
     import os
 
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "podwright", "slurm-site.json")
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache_folder, "podwright", "slurm-site.json")
 
 
 def chosen_site(
@@ -183,8 +194,8 @@ def chosen_site(
 
     sbatch_help: a file with the output of `sbatch --help` there.
     """
-    named = slurm_version or topology or sbatch_help
-    site = CachedSite() if named else find_site(ask_slurm, cache_path(), time.time())
+    has_options = slurm_version or topology or sbatch_help
+    site = CachedSite() if has_options else find_site(ask_slurm, cache_path(), time.time())
     if slurm_version:
         site = site._replace(version=parse_version(slurm_version))
     if topology:

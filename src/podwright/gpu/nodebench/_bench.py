@@ -56,113 +56,130 @@ class Bench(NamedTuple):
 
 def bench(
     nodes: Sequence[str],
-    step: Step,
+    run_step: Step,
     *,
     transport: str = "tcp",
-    seconds: float = 2.0,
-    expected: float = 0.0,
-    port: int = 0,
-    report: Callable[[str], None] = lambda text: None,
+    duration_s: float = 2.0,
+    expected_rate: float = 0.0,
+    first_port: int = 0,
+    report_progress: Callable[[str], None] = lambda text: None,
 ) -> Bench:
     """Measure nodes. Raises Unavailable.
 
-    transport: how pairs of nodes exchange data; empty measures each node by itself alone. expected:
-    Gb/s that a pair should reach; 0 takes what most pairs reach. report: is called with a line of
-    progress.
+    transport: how pairs of nodes exchange data; empty measures each node by itself alone.
+    expected_rate: Gb/s that a pair should reach; 0 takes what most pairs reach. report_progress: is
+    called with a line of progress.
     """
     errors: dict[str, str] = {}
-    port = port or 20000 + secrets.randbelow(19000)
-    report(f"{len(nodes)} nodes by themselves")
-    task: dict[str, object] = {"pairs": [], "way": transport, "port": port, "seconds": seconds}
-    answers = step(nodes, task)
-    within = {node: _rates(answers.get(node, {}), errors, node) for node in nodes}
-    rails = _rails(answers, nodes) if transport == "torch" else 1
-    sheets = {node: _sheet(answers.get(node, {})) for node in nodes}
-    suspects = sorted({slow.part for slow in _slow_within(within, sheets)})
-    if suspects:  # measured once more with fewer nodes: noise disappears, a slow node stays slow
-        report(f"{len(suspects)} of them again")
-        answers = step(suspects, task)
-        for node in suspects:
-            better = _rates(answers.get(node, {}), errors, node)
-            for kind, rate in within[node].items():
-                within[node][kind] = max(rate, better.get(kind, 0.0))
+    first_port = first_port or 20000 + secrets.randbelow(19000)
+    report_progress(f"{len(nodes)} nodes by themselves")
+    task: dict[str, object] = {
+        "pairs": [],
+        "way": transport,
+        "port": first_port,
+        "seconds": duration_s,
+    }
+    answers_by_node = run_step(nodes, task)
+    rates_within = {node: _rates(answers_by_node.get(node, {}), errors, node) for node in nodes}
+    rail_count = _rails(answers_by_node, nodes) if transport == "torch" else 1
+    sheet_rates = {node: _sheet_rates(answers_by_node.get(node, {})) for node in nodes}
+    suspect_nodes = sorted({slow.part for slow in _slow_within(rates_within, sheet_rates)})
+    if (
+        suspect_nodes
+    ):  # measured once more with fewer nodes: noise disappears, a slow node stays slow
+        report_progress(f"{len(suspect_nodes)} of them again")
+        answers_by_node = run_step(suspect_nodes, task)
+        for node in suspect_nodes:
+            repeated_rates = _rates(answers_by_node.get(node, {}), errors, node)
+            for measurement, rate in rates_within[node].items():
+                rates_within[node][measurement] = max(rate, repeated_rates.get(measurement, 0.0))
     rounds: list[Round] = []
-    behind: dict[Pair, int] = {}
-    while pairs := next_round(nodes, rounds, expected) if transport else ():
-        report(f"round {len(rounds) + 1}: {len(pairs)} pairs")
-        busy = sorted(node for pair in pairs for node in pair)
-        answers = step(
-            busy, {**task, "pairs": pairs, "rails": rails, "port": port + 1 + len(rounds)}
+    slow_rails: dict[Pair, int] = {}
+    while pairs := next_round(nodes, rounds, expected_rate) if transport else ():
+        report_progress(f"round {len(rounds) + 1}: {len(pairs)} pairs")
+        paired_nodes = sorted(node for pair in pairs for node in pair)
+        answers_by_node = run_step(
+            paired_nodes,
+            {**task, "pairs": pairs, "rails": rail_count, "port": first_port + 1 + len(rounds)},
         )
-        rounds.append({pair: _pair(pair, answers, errors) for pair in pairs})
-        behind |= {pair: gpu for pair in pairs if (gpu := _behind(pair, answers)) is not None}
-    verdict = judge(nodes, rounds, expected)
-    slow = [*_slow_pairs(verdict, rounds, behind), *_slow_within(within, sheets)]
-    return Bench(tuple(nodes), transport, within, tuple(rounds), verdict, tuple(slow), errors)
+        rounds.append({pair: _pair(pair, answers_by_node, errors) for pair in pairs})
+        slow_rails |= {
+            pair: gpu for pair in pairs if (gpu := _behind(pair, answers_by_node)) is not None
+        }
+    verdict = judge(nodes, rounds, expected_rate)
+    slow = [*_slow_pairs(verdict, rounds, slow_rails), *_slow_within(rates_within, sheet_rates)]
+    return Bench(tuple(nodes), transport, rates_within, tuple(rounds), verdict, tuple(slow), errors)
 
 
-def _rates(answer: Mapping[str, object], errors: dict[str, str], node: str) -> dict[str, float]:
-    rates = answer.get("within")
+def _rates(
+    node_answer: Mapping[str, object], errors: dict[str, str], node_name: str
+) -> dict[str, float]:
+    rates = node_answer.get("within")
     if isinstance(rates, dict):
-        return {str(kind): float(rate) for kind, rate in rates.items()}
-    errors[node] = str(answer.get("error", "gave no reason"))
+        return {str(measurement): float(rate) for measurement, rate in rates.items()}
+    errors[node_name] = str(node_answer.get("error", "gave no reason"))
     return {}
 
 
-def _pair(pair: Pair, answers: Mapping[str, Mapping[str, object]], errors: dict[str, str]) -> float:
+def _pair(
+    pair: Pair, answers_by_node: Mapping[str, Mapping[str, object]], errors: dict[str, str]
+) -> float:
     rates = []
     for node in pair:
-        answer = answers.get(node, {})
-        rate = answer.get("rate")
+        node_answer = answers_by_node.get(node, {})
+        rate = node_answer.get("rate")
         if isinstance(rate, float | int):
             rates.append(float(rate))
         else:
-            errors[node] = str(answer.get("error", "gave no reason"))
+            errors[node] = str(node_answer.get("error", "gave no reason"))
     return min(rates) if len(rates) == 2 else 0.0
 
 
-def _rails(answers: Mapping[str, Mapping[str, object]], nodes: Sequence[str]) -> int:
+def _rails(answers_by_node: Mapping[str, Mapping[str, object]], nodes: Sequence[str]) -> int:
     """Return by how many GPUs two nodes are measured: as many as each has, at least one."""
-    names = [answers.get(node, {}).get("gpus") for node in nodes]
-    return max(min(len(gpus) if isinstance(gpus, list) else 0 for gpus in names), 1)
+    gpu_lists = [answers_by_node.get(node, {}).get("gpus") for node in nodes]
+    return max(min(len(gpus) if isinstance(gpus, list) else 0 for gpus in gpu_lists), 1)
 
 
-def _behind(pair: Pair, answers: Mapping[str, Mapping[str, object]]) -> int | None:
+def _behind(pair: Pair, answers_by_node: Mapping[str, Mapping[str, object]]) -> int | None:
     """Return the GPU by which two nodes were slower than by their others; None: all are alike."""
-    rates = answers.get(pair[0], {}).get("rails")
-    if not isinstance(rates, list) or min(rates) >= SHARE * statistics.median(rates):
+    rail_rates = answers_by_node.get(pair[0], {}).get("rails")
+    if not isinstance(rail_rates, list) or min(rail_rates) >= SHARE * statistics.median(rail_rates):
         return None
-    return rates.index(min(rates))
+    return rail_rates.index(min(rail_rates))
 
 
 def _slow_pairs(
-    verdict: BenchVerdict, rounds: Sequence[Round], behind: Mapping[Pair, int]
+    verdict: BenchVerdict, rounds: Sequence[Round], slow_rails: Mapping[Pair, int]
 ) -> list[Slow]:
-    out = []
+    findings = []
     for node in verdict.nodes:
         rates = [
             rate for round_rates in rounds for pair, rate in round_rates.items() if node in pair
         ]
-        gpus_by_part = {
-            behind[pair]
+        slow_gpus = {
+            slow_rails[pair]
             for round_rates in rounds
             for pair in round_rates
-            if node in pair and pair in behind
+            if node in pair and pair in slow_rails
         }
-        part = f"to other nodes{_by(gpus_by_part)}"
-        out.append(Slow(node, part, statistics.median(rates), verdict.reference))
+        where_slow = f"to other nodes{_gpu_suffix(slow_gpus)}"
+        findings.append(Slow(node, where_slow, statistics.median(rates), verdict.reference))
     for direction in verdict.ways:
         rates = [round_rates[direction] for round_rates in rounds if direction in round_rates]
-        part = f"in this direction only{_by({behind[direction]} if direction in behind else set())}"
-        out.append(Slow(" to ".join(direction), part, max(rates), verdict.reference))
-    return out
+        where_slow = (
+            "in this direction "
+            f"only{_gpu_suffix({slow_rails[direction]} if direction in slow_rails else set())}"
+        )
+        findings.append(Slow(" to ".join(direction), where_slow, max(rates), verdict.reference))
+    return findings
 
 
-def _by(gpus: set[int]) -> str:
+def _gpu_suffix(gpus: set[int]) -> str:
     return f", by GPU {', '.join(map(str, sorted(gpus)))}" if gpus else ""
 
 
-def _sheet(answer: Mapping[str, object]) -> dict[str, float]:
+def _sheet_rates(answer: Mapping[str, object]) -> dict[str, float]:
     """Return what a node's GPUs should reach; empty if they differ, or are not known."""
     names = answer.get("gpus")
     if not isinstance(names, list) or len({*map(str, names)}) != 1:
@@ -171,25 +188,31 @@ def _sheet(answer: Mapping[str, object]) -> dict[str, float]:
 
 
 def _slow_within(
-    within: Mapping[str, Mapping[str, float]], sheets: Mapping[str, Mapping[str, float]]
+    rates_by_node: Mapping[str, Mapping[str, float]], sheet_rates: Mapping[str, Mapping[str, float]]
 ) -> list[Slow]:
     """Return nodes below what their GPUs should reach, or below the median of three or more
     nodes.
     """
-    out = []
-    for kind in dict.fromkeys(kind for rates in within.values() for kind in rates):
-        values = {node: rates[kind] for node, rates in within.items() if kind in rates}
-        middle = statistics.median(values.values()) if len(values) > 2 else 0.0
-        for node, rate in values.items():
-            reference = max(middle, sheets[node].get(kind, 0.0))
-            if rate < SHARE * reference:
-                out.append(Slow(node, kind, rate, reference))
-    return out
+    findings = []
+    for measurement in dict.fromkeys(
+        measurement for rates in rates_by_node.values() for measurement in rates
+    ):
+        measured_rates = {
+            node: rates[measurement]
+            for node, rates in rates_by_node.items()
+            if measurement in rates
+        }
+        median_rate = statistics.median(measured_rates.values()) if len(measured_rates) > 2 else 0.0
+        for node, rate in measured_rates.items():
+            reference_rate = max(median_rate, sheet_rates[node].get(measurement, 0.0))
+            if rate < SHARE * reference_rate:
+                findings.append(Slow(node, measurement, rate, reference_rate))
+    return findings
 
 
 def srun_step(environ: Mapping[str, str]) -> Step:
     """A function that runs steps of the present job by srun."""
-    token = secrets.token_hex(32)
+    session_token = secrets.token_hex(32)
 
     def step(nodes: Sequence[str], task: Mapping[str, object]) -> dict[str, dict[str, object]]:
         command = [
@@ -199,37 +222,41 @@ def srun_step(environ: Mapping[str, str]) -> Step:
             "--mem=0", *_RANK, json.dumps(task),
         ]  # fmt: skip
         try:
-            done = subprocess.run(
+            srun_result = subprocess.run(
                 command,
-                env={**environ, TOKEN: token},
+                env={**environ, TOKEN: session_token},
                 capture_output=True,
                 text=True,
                 timeout=_LIMIT + 4 * float(str(task["seconds"])),
                 check=False,
             )
-        except subprocess.TimeoutExpired as late:
-            out = late.stdout or b""
-            return read_step(out.decode(errors="replace") if isinstance(out, bytes) else out)
+        except subprocess.TimeoutExpired as timeout_error:
+            partial_output = timeout_error.stdout or b""
+            return read_step(
+                partial_output.decode(errors="replace")
+                if isinstance(partial_output, bytes)
+                else partial_output
+            )
         except OSError as error:
             raise Unavailable(f"srun: {error.strerror}", operation="measure nodes") from None
-        answers = read_step(done.stdout)
-        if not answers:
+        answers_by_node = read_step(srun_result.stdout)
+        if not answers_by_node:
             raise Unavailable(
-                f"the step printed no answer: {done.stderr.strip()[-300:]}",
+                f"the step printed no answer: {srun_result.stderr.strip()[-300:]}",
                 operation="measure nodes",
                 would_work="run it inside a job of all these nodes, with podwright on each",
             )
-        return answers
+        return answers_by_node
 
     return step
 
 
-def read_step(text: str) -> dict[str, dict[str, object]]:
+def read_step(step_output: str) -> dict[str, dict[str, object]]:
     """Read the answers of a step's tasks, by node."""
-    answers: dict[str, dict[str, object]] = {}
-    for line in text.splitlines():
-        _, mark, body = line.partition(MARK)
-        if mark:
-            answer = json.loads(body)
-            answers[str(answer["node"])] = answer
-    return answers
+    answers_by_node: dict[str, dict[str, object]] = {}
+    for line in step_output.splitlines():
+        _, found_mark, answer_json = line.partition(MARK)
+        if found_mark:
+            answer = json.loads(answer_json)
+            answers_by_node[str(answer["node"])] = answer
+    return answers_by_node

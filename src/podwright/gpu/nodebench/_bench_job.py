@@ -28,28 +28,37 @@ class BenchChoice(Protocol):
 
 def bench_command(choice: BenchChoice) -> list[str]:
     """Return the command that measures the nodes of the job in which it runs."""
-    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "node", "bench"]
-    own += [f"--way={choice.transport}", f"--seconds={choice.seconds:g}"]
-    own += [f"--expect={choice.expect:g}"] if choice.expect else []
-    own += [f"--keep={os.path.abspath(choice.keep)}"] if choice.keep else []
-    return [*own, "--json"] if choice.json else own
+    bench_arguments = [sys.executable, "-P", "-m", "podwright.cli.podwright", "node", "bench"]
+    bench_arguments += [f"--way={choice.transport}", f"--seconds={choice.seconds:g}"]
+    bench_arguments += [f"--expect={choice.expect:g}"] if choice.expect else []
+    bench_arguments += [f"--keep={os.path.abspath(choice.keep)}"] if choice.keep else []
+    return [*bench_arguments, "--json"] if choice.json else bench_arguments
 
 
 def job_command(choice: BenchChoice) -> list[str]:
     """Return the command that runs it in a job of its own."""
-    words = ["salloc", "--exclusive", f"--time={choice.time}", "--job-name=podwright-bench"]
-    for option in ("nodes", "nodelist", "partition", "gpus_per_node"):
-        value = getattr(choice, option)
-        words += [f"--{option.replace('_', '-')}={value}"] if value else []
-    return [*words, "--quiet", *bench_command(choice)]
+    salloc_arguments = [
+        "salloc",
+        "--exclusive",
+        f"--time={choice.time}",
+        "--job-name=podwright-bench",
+    ]
+    for option_name in ("nodes", "nodelist", "partition", "gpus_per_node"):
+        option_value = getattr(choice, option_name)
+        salloc_arguments += (
+            [f"--{option_name.replace('_', '-')}={option_value}"] if option_value else []
+        )
+    return [*salloc_arguments, "--quiet", *bench_command(choice)]
 
 
-def extent(choice: BenchChoice, inside: tuple[str, ...]) -> str:
-    """Return how many nodes would be measured, and in how many rounds. inside: a job's nodes."""
-    count = len(inside) or choice.nodes or len(expand(choice.nodelist))
-    round_limit = most_rounds(count)
-    rounds = "" if choice.transport == "none" else f", then at most {round_limit} rounds of pairs"
-    return f"{count} nodes: each by itself{rounds}."
+def extent(choice: BenchChoice, job_nodes: tuple[str, ...]) -> str:
+    """Return how many nodes would be measured, and in how many rounds. job_nodes: a job's nodes."""
+    node_count = len(job_nodes) or choice.nodes or len(expand(choice.nodelist))
+    round_limit = most_rounds(node_count)
+    rounds_text = (
+        "" if choice.transport == "none" else f", then at most {round_limit} rounds of pairs"
+    )
+    return f"{node_count} nodes: each by itself{rounds_text}."
 
 
 def become_job(choice: BenchChoice) -> NoReturn:

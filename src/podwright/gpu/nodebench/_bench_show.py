@@ -11,24 +11,34 @@ from podwright.tables import table
 
 def as_text(bench: Bench, changed: Sequence[Change]) -> str:
     """Return who is slow, what has changed, what failed, and the rates of each node in Gb/s."""
-    now = rates(bench)
-    lines = [_head(bench)]
+    rates_by_node = rates(bench)
+    text_lines = [_head(bench)]
     for slow in bench.slow:
-        lines.append(
+        text_lines.append(
             f"SLOW  {slow.part}, {slow.what}: {slow.rate:.2f} Gb/s, not {slow.reference:.2f}"
         )
     for change in changed:
-        lines.append(
+        text_lines.append(
             f"CHANGED  {change.node}, {change.what}: {change.now:.2f}, before {change.before:.2f}"
         )
     for node, error in bench.errors.items():
-        lines.append(f"ERROR  {node}: {error}")
-    kinds = list(dict.fromkeys(kind for by_kind in now.values() for kind in by_kind))
-    rows = [
-        (node, *(f"{by_kind[k]:.2f}" if k in by_kind else "" for k in kinds))
-        for node, by_kind in now.items()
+        text_lines.append(f"ERROR  {node}: {error}")
+    measurements = list(
+        dict.fromkeys(
+            measurement for node_rates in rates_by_node.values() for measurement in node_rates
+        )
+    )
+    table_rows = [
+        (
+            node,
+            *(
+                f"{node_rates[column]:.2f}" if column in node_rates else ""
+                for column in measurements
+            ),
+        )
+        for node, node_rates in rates_by_node.items()
     ]
-    return "\n".join([*lines, "", table(("Gb/s", *kinds), rows)])
+    return "\n".join([*text_lines, "", table(("Gb/s", *measurements), table_rows)])
 
 
 def as_json(bench: Bench, changed: Sequence[Change]) -> dict[str, object]:
@@ -37,8 +47,8 @@ def as_json(bench: Bench, changed: Sequence[Change]) -> dict[str, object]:
         **bench._asdict(),
         "rates": rates(bench),
         "rounds": [
-            [{"pair": list(pair), "gbps": rate} for pair, rate in of_round.items()]
-            for of_round in bench.rounds
+            [{"pair": list(pair), "gbps": rate} for pair, rate in round_rates.items()]
+            for round_rates in bench.rounds
         ],
         "verdict": bench.verdict._asdict(),
         "slow": [slow._asdict() for slow in bench.slow],
@@ -47,13 +57,16 @@ def as_json(bench: Bench, changed: Sequence[Change]) -> dict[str, object]:
 
 
 def _head(bench: Bench) -> str:
-    count, rounds = len(bench.nodes), len(bench.rounds)
-    method = f"{rounds} rounds of pairs by {bench.way}" if bench.way else "each by itself"
-    extent = f"({count} nodes, {method})"
+    node_count, round_count = len(bench.nodes), len(bench.rounds)
+    method_text = f"{round_count} rounds of pairs by {bench.way}" if bench.way else "each by itself"
+    extent_text = f"({node_count} nodes, {method_text})"
     if bench.slow:
-        parts = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
-        return f"Slow: {parts} {extent}."
+        slow_parts = ", ".join(dict.fromkeys(slow.part for slow in bench.slow))
+        return f"Slow: {slow_parts} {extent_text}."
     if bench.verdict.unsure:
-        names = ", ".join(bench.verdict.unsure)
-        return f"Nobody can be told from others, but below what is expected: {names} {extent}."
-    return f"All are as fast as each other {extent}."
+        unsure_names = ", ".join(bench.verdict.unsure)
+        return (
+            f"Nobody can be told from others, but below what is expected: {unsure_names} "
+            f"{extent_text}."
+        )
+    return f"All are as fast as each other {extent_text}."

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_REACHED = 0.8
-_PCIE = {3: 126.0, 4: 252.0, 5: 504.0}
+_REACHED_SHARE = 0.8
+_PCIE_GBPS = {3: 126.0, 4: 252.0, 5: 504.0}
 
 
 class _Line(NamedTuple):
@@ -43,17 +43,19 @@ _LINES = (
 )
 
 
-def expected(name: str, count: int) -> dict[str, float]:
+def expected(gpu_name: str, gpu_count: int) -> dict[str, float]:
     """The expected rates by kind of measurement, for this number of GPUs of this name; empty for an
     unknown GPU."""
-    line = next((candidate for candidate in _LINES if re.search(candidate.pattern, name)), None)
-    if line is None:
+    sheet_line = next(
+        (candidate for candidate in _LINES if re.search(candidate.pattern, gpu_name)), None
+    )
+    if sheet_line is None:
         return {}
     rates: dict[str, float] = {}
-    if line.pcie:
-        rates |= dict.fromkeys(("host to GPU", "GPU to host"), _PCIE[line.pcie])
-    if count > 1 and line.pair:
-        rates["GPU to GPU"] = line.pair
-    if count > 1 and line.ring:
-        rates["all-reduce"] = line.ring
-    return {kind: _REACHED * rate for kind, rate in rates.items()}
+    if sheet_line.pcie:
+        rates |= dict.fromkeys(("host to GPU", "GPU to host"), _PCIE_GBPS[sheet_line.pcie])
+    if gpu_count > 1 and sheet_line.pair:
+        rates["GPU to GPU"] = sheet_line.pair
+    if gpu_count > 1 and sheet_line.ring:
+        rates["all-reduce"] = sheet_line.ring
+    return {measurement: _REACHED_SHARE * rate for measurement, rate in rates.items()}

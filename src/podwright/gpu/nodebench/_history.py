@@ -15,7 +15,7 @@ from podwright.errors import Unavailable
 from podwright.gpu.nodebench._bench import Bench
 
 #: A change by more than this share is reported.
-CHANGE = 0.2
+REPORTED_CHANGE = 0.2
 _LINES = 1000  # that are read: years of weekly runs
 
 
@@ -30,62 +30,68 @@ class Change(NamedTuple):
 
 def rates(bench: Bench) -> dict[str, dict[str, float]]:
     """The rates of each node by kind. Between nodes, this is the best rate with any partner."""
-    out = {node: dict(bench.within.get(node, {})) for node in bench.nodes}
+    rates_by_node = {node: dict(bench.within.get(node, {})) for node in bench.nodes}
     for round_rates in bench.rounds:
         for pair, rate in round_rates.items():
             for node in pair:
-                kind = f"between nodes ({bench.way})"
-                out[node][kind] = max(rate, out[node].get(kind, 0.0))
-    return out
+                measurement = f"between nodes ({bench.way})"
+                rates_by_node[node][measurement] = max(
+                    rate, rates_by_node[node].get(measurement, 0.0)
+                )
+    return rates_by_node
 
 
-def changes(path: Path, now: Mapping[str, Mapping[str, float]]) -> list[Change]:
+def changes(history_path: Path, current_rates: Mapping[str, Mapping[str, float]]) -> list[Change]:
     """The differences from the rates in a file. Lines that cannot be read are skipped."""
-    before: dict[tuple[str, str], list[float]] = {}
+    earlier_rates: dict[tuple[str, str], list[float]] = {}
     try:
-        lines = path.read_text().splitlines()[-_LINES:]
+        history_lines = history_path.read_text().splitlines()[-_LINES:]
     except OSError:
         return []
-    for line in lines:
+    for history_line in history_lines:
         try:
-            earlier = json.loads(line)["nodes"]
+            earlier_nodes = json.loads(history_line)["nodes"]
         except (ValueError, KeyError, TypeError):
             continue
-        for node, kinds in earlier.items():
-            for kind, rate in kinds.items():
-                before.setdefault((node, kind), []).append(rate)
+        for node, node_rates in earlier_nodes.items():
+            for measurement, rate in node_rates.items():
+                earlier_rates.setdefault((node, measurement), []).append(rate)
     return [
-        Change(node, kind, rate, middle)
-        for node, kinds in now.items()
-        for kind, rate in kinds.items()
-        if (node, kind) in before
-        and (middle := statistics.median(before[node, kind]))
-        and abs(rate - middle) > CHANGE * middle
+        Change(node, measurement, rate, median_rate)
+        for node, node_rates in current_rates.items()
+        for measurement, rate in node_rates.items()
+        if (node, measurement) in earlier_rates
+        and (median_rate := statistics.median(earlier_rates[node, measurement]))
+        and abs(rate - median_rate) > REPORTED_CHANGE * median_rate
     ]
 
 
-def keep(path: Path, now: Mapping[str, Mapping[str, float]], when: float) -> None:
-    """Append a line. when: seconds since 1970. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps({"t": round(when), "nodes": now}) + "\n")
+def keep(
+    history_path: Path, current_rates: Mapping[str, Mapping[str, float]], measured_at: float
+) -> None:
+    """Append a line. measured_at: seconds since 1970. Raises OSError."""
+    history_path.parent.mkdir(parents=True, exist_ok=True)
+    with history_path.open("a") as file:
+        file.write(json.dumps({"t": round(measured_at), "nodes": current_rates}) + "\n")
 
 
-def record(name: str, bench: Bench, environ: Mapping[str, str]) -> list[Change]:
+def record(file_name: str, bench: Bench, environ: Mapping[str, str]) -> list[Change]:
     """Compare a measurement with those in a file, and append it there.
 
-    name: the file; empty: one of this account, which is left alone where it cannot be written.
+    file_name: the file; empty: one of this account, which is left alone where it cannot be written.
     Raises Unavailable for a named file.
     """
-    state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(name or os.path.join(state, "podwright", "bench.jsonl"))
-    now = rates(bench)
-    changed = changes(path, now)
+    state_folder = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    history_path = Path(file_name or os.path.join(state_folder, "podwright", "bench.jsonl"))
+    current_rates = rates(bench)
+    rate_changes = changes(history_path, current_rates)
     try:
-        keep(path, now, time.time())
+        keep(history_path, current_rates, time.time())
     except OSError as error:
-        if name:
+        if file_name:
             raise Unavailable(
-                f"{path}: {error.strerror}", operation="keep the table", would_work="--keep FILE"
+                f"{history_path}: {error.strerror}",
+                operation="keep the table",
+                would_work="--keep FILE",
             ) from None
-    return changed
+    return rate_changes

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 _CHUNK = 1 << 20
 _TOKEN = 32  # bytes
-_MEET = 60.0  # seconds for the other side to come
+_MEETING_TIMEOUT_S = 60.0  # seconds for the other side to come
 _WARM = 0.2  # seconds before a rate is counted
 
 
@@ -49,81 +49,85 @@ def ways() -> list[str]:
 def pair_tcp(meeting: Meeting) -> float:
     """Gb/s of the slower direction; the two directions are measured one after the other. Raises
     OSError."""
-    with _met(meeting) as link:
-        link.settimeout(_MEET)
+    with _met(meeting) as connection:
+        connection.settimeout(_MEETING_TIMEOUT_S)
         if meeting.listens:
-            sent = _send(link, meeting.seconds)
-            return min(sent, _receive(link))
-        got = _receive(link)
-        return min(got, _send(link, meeting.seconds))
+            send_rate = _send(connection, meeting.seconds)
+            return min(send_rate, _receive(connection))
+        receive_rate = _receive(connection)
+        return min(receive_rate, _send(connection, meeting.seconds))
 
 
 def _met(meeting: Meeting) -> socket.socket:
-    deadline = time.monotonic() + _MEET
+    deadline = time.monotonic() + _MEETING_TIMEOUT_S
     if not meeting.listens:
         while True:
             try:
-                link = socket.create_connection((meeting.host, meeting.port), timeout=5)
-                link.sendall(meeting.token)
-                return link
+                connection = socket.create_connection((meeting.host, meeting.port), timeout=5)
+                connection.sendall(meeting.token)
+                return connection
             except OSError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
-    with socket.create_server((meeting.host, meeting.port)) as server:
-        server.settimeout(_MEET)
+    with socket.create_server((meeting.host, meeting.port)) as listener:
+        listener.settimeout(_MEETING_TIMEOUT_S)
         while True:
-            link, _ = server.accept()
-            link.settimeout(5)
+            connection, _ = listener.accept()
+            connection.settimeout(5)
             with contextlib.suppress(OSError):
-                if hmac.compare_digest(_exactly(link, _TOKEN), meeting.token):
-                    return link
-            link.close()
+                if hmac.compare_digest(_exactly(connection, _TOKEN), meeting.token):
+                    return connection
+            connection.close()
 
 
-def _send(link: socket.socket, seconds: float) -> float:
+def _send(connection: socket.socket, duration_s: float) -> float:
     """Send for that many seconds. Returns what the other side received."""
-    data = memoryview(bytes(_CHUNK))
-    until = time.monotonic() + seconds + _WARM
-    while time.monotonic() < until:
-        link.sendall(len(data).to_bytes(4))
-        link.sendall(data)
-    link.sendall((0).to_bytes(4))
-    return float(_exactly(link, 16).decode())
+    chunk = memoryview(bytes(_CHUNK))
+    deadline = time.monotonic() + duration_s + _WARM
+    while time.monotonic() < deadline:
+        connection.sendall(len(chunk).to_bytes(4))
+        connection.sendall(chunk)
+    connection.sendall((0).to_bytes(4))
+    return float(_exactly(connection, 16).decode())
 
 
-def _receive(link: socket.socket) -> float:
+def _receive(connection: socket.socket) -> float:
     """Return the Gb/s after the first moment, and report them to the sender too."""
     buffer = bytearray(_CHUNK)
-    start = time.monotonic()
-    counted, since, last = 0, 0.0, start
-    while size := int.from_bytes(_exactly(link, 4)):
-        if size > _CHUNK:
+    started_at = time.monotonic()
+    counted_bytes, counting_since, last_received = 0, 0.0, started_at
+    while chunk_size := int.from_bytes(_exactly(connection, 4)):
+        if chunk_size > _CHUNK:
             raise OSError("the other side speaks something else")
-        left = size
-        while left:
-            got = link.recv_into(memoryview(buffer)[:left])
-            if not got:
+        bytes_left = chunk_size
+        while bytes_left:
+            received = connection.recv_into(memoryview(buffer)[:bytes_left])
+            if not received:
                 raise ConnectionResetError("the other side went away")
-            left -= got
-            last = time.monotonic()
-            if since:
-                counted += got
-            elif last - start > _WARM:
-                since = last
-    rate = counted * 8e-9 / (last - since) if since and last > since else 0.0
-    link.sendall(f"{rate:16.9f}"[:16].encode())
+            bytes_left -= received
+            last_received = time.monotonic()
+            if counting_since:
+                counted_bytes += received
+            elif last_received - started_at > _WARM:
+                counting_since = last_received
+    rate = (
+        counted_bytes * 8e-9 / (last_received - counting_since)
+        if counting_since and last_received > counting_since
+        else 0.0
+    )
+    connection.sendall(f"{rate:16.9f}"[:16].encode())
     return rate
 
 
-def _exactly(link: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = link.recv(count - len(data))
-        if not part:
+def _exactly(connection: socket.socket, byte_count: int) -> bytes:
+    received = b""
+    while len(received) < byte_count:
+        piece = connection.recv(byte_count - len(received))
+        if not piece:
             raise ConnectionResetError("the other side went away")
-        data += part
-    return data
+        received += piece
+    return received
 
 
 def pair_torch(meeting: Meeting) -> float:
@@ -134,122 +138,130 @@ def pair_torch(meeting: Meeting) -> float:
     import torch
     import torch.distributed as dist
 
-    gpu = torch.cuda.is_available()
-    if gpu:
+    has_gpu = torch.cuda.is_available()
+    if has_gpu:
         torch.cuda.set_device(meeting.gpu)
     dist.init_process_group(
-        "nccl" if gpu else "gloo",
+        "nccl" if has_gpu else "gloo",
         init_method=f"tcp://{meeting.host}:{meeting.port}",
         rank=0 if meeting.listens else 1,
         world_size=2,
     )
     try:
-        size = 64 << 20 if gpu else 4 << 20
-        data = torch.ones(size // 4, device=f"cuda:{meeting.gpu}" if gpu else "cpu")
-        dist.all_reduce(data)
-        count, start = 0, time.monotonic()
-        flag = torch.ones(1, device=data.device)
-        while flag.item():
-            dist.all_reduce(data.fill_(1))
-            if gpu:
+        size_bytes = 64 << 20 if has_gpu else 4 << 20
+        tensor = torch.ones(size_bytes // 4, device=f"cuda:{meeting.gpu}" if has_gpu else "cpu")
+        dist.all_reduce(tensor)
+        repeat_count, started_at = 0, time.monotonic()
+        continue_flag = torch.ones(1, device=tensor.device)
+        while continue_flag.item():
+            dist.all_reduce(tensor.fill_(1))
+            if has_gpu:
                 torch.cuda.synchronize()
-            count += 1
-            flag.fill_(float(time.monotonic() - start < meeting.seconds))
-            dist.broadcast(flag, 0)
-        return float(count * size * 8e-9 / (time.monotonic() - start))
+            repeat_count += 1
+            continue_flag.fill_(float(time.monotonic() - started_at < meeting.seconds))
+            dist.broadcast(continue_flag, 0)
+        return float(repeat_count * size_bytes * 8e-9 / (time.monotonic() - started_at))
     finally:
         dist.destroy_process_group()
 
 
-PAIRS = {"tcp": pair_tcp, "torch": pair_torch}
+PAIR_MEASURES = {"tcp": pair_tcp, "torch": pair_torch}
 
 
-def within(gpus: int, seconds: float, environ: Mapping[str, str]) -> dict[str, float]:
+def within(gpu_count: int, duration_s: float, environ: Mapping[str, str]) -> dict[str, float]:
     """The rates inside this node in Gb/s, by kind of measurement."""
-    rates = {"memory copy": _measure_memory(seconds)}
-    program = shutil.which("all_reduce_perf", path=environ.get("PATH"))
-    if gpus > 1 and program:
-        rate = _nccl_tests([program, "-b", "256M", "-e", "256M", "-g", str(gpus)])
+    rates = {"memory copy": _measure_memory(duration_s)}
+    program_path = shutil.which("all_reduce_perf", path=environ.get("PATH"))
+    if gpu_count > 1 and program_path:
+        rate = _nccl_tests([program_path, "-b", "256M", "-e", "256M", "-g", str(gpu_count)])
         rates |= {} if rate is None else {"all-reduce": rate}
-    if gpus and importlib.util.find_spec("torch"):
-        rates |= _torch_within(seconds, all_reduce="all-reduce" not in rates)
+    if gpu_count and importlib.util.find_spec("torch"):
+        rates |= _torch_within(duration_s, measure_all_reduce="all-reduce" not in rates)
     return rates
 
 
 def _measure_memory(duration_s: float) -> float:
     """Measure copies in the host's memory by one core, which load on the node slows as well."""
-    source, target = bytearray(32 << 20), bytearray(32 << 20)
-    start, count = time.monotonic(), 0
-    while time.monotonic() - start < duration_s / 2 or not count:
-        target[:] = source
-        count += 1
-    return count * len(source) * 8e-9 / (time.monotonic() - start)
+    source_buffer, target_buffer = bytearray(32 << 20), bytearray(32 << 20)
+    started_at, copy_count = time.monotonic(), 0
+    while time.monotonic() - started_at < duration_s / 2 or not copy_count:
+        target_buffer[:] = source_buffer
+        copy_count += 1
+    return copy_count * len(source_buffer) * 8e-9 / (time.monotonic() - started_at)
 
 
-def _nccl_tests(words: list[str]) -> float | None:
+def _nccl_tests(command: list[str]) -> float | None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+        test_result = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return read_nccl_tests(done.stdout)
+    return read_nccl_tests(test_result.stdout)
 
 
-def read_nccl_tests(text: str) -> float | None:
+def read_nccl_tests(test_output: str) -> float | None:
     """The mean bus bandwidth that nccl-tests print at their end, in Gb/s; None where there is
     none."""
-    match = re.search(r"# Avg bus bandwidth\s*:\s*([\d.]+)", text)
-    return 8 * float(match[1]) if match else None
+    bandwidth_match = re.search(r"# Avg bus bandwidth\s*:\s*([\d.]+)", test_output)
+    return 8 * float(bandwidth_match[1]) if bandwidth_match else None
 
 
-def _torch_within(seconds: float, *, all_reduce: bool) -> dict[str, float]:
+def _torch_within(duration_s: float, *, measure_all_reduce: bool) -> dict[str, float]:
     """Measure copies from host to GPU, back, and between neighbours (the slowest GPU), and an
     all-reduce.
     """
     import torch
 
-    size = 256 << 20
-    host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    count = torch.cuda.device_count()
-    buffers = [torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}") for n in range(count)]
+    size_bytes = 256 << 20
+    host_buffer = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+    gpu_count = torch.cuda.device_count()
+    gpu_buffers = [
+        torch.empty(size_bytes, dtype=torch.uint8, device=f"cuda:{gpu_index}")
+        for gpu_index in range(gpu_count)
+    ]
 
     def rate(target: Any, source: Any) -> float:
         target.copy_(source)
         torch.cuda.synchronize()
-        start, times = time.monotonic(), 0
-        while time.monotonic() - start < seconds / 4:
+        started_at, copy_count = time.monotonic(), 0
+        while time.monotonic() - started_at < duration_s / 4:
             target.copy_(source, non_blocking=True)
             torch.cuda.synchronize()
-            times += 1
-        return times * size * 8e-9 / (time.monotonic() - start)
+            copy_count += 1
+        return copy_count * size_bytes * 8e-9 / (time.monotonic() - started_at)
 
     rates = {
-        "host to GPU": min(rate(gpu, host) for gpu in buffers),
-        "GPU to host": min(rate(host, gpu) for gpu in buffers),
+        "host to GPU": min(rate(gpu_buffer, host_buffer) for gpu_buffer in gpu_buffers),
+        "GPU to host": min(rate(host_buffer, gpu_buffer) for gpu_buffer in gpu_buffers),
     }
-    if count > 1:
-        rates["GPU to GPU"] = min(rate(buffers[n], buffers[n - 1]) for n in range(count))
-        rates |= {"all-reduce": _all_reduce(buffers, seconds)} if all_reduce else {}
+    if gpu_count > 1:
+        rates["GPU to GPU"] = min(
+            rate(gpu_buffers[gpu_index], gpu_buffers[gpu_index - 1])
+            for gpu_index in range(gpu_count)
+        )
+        rates |= {"all-reduce": _all_reduce(gpu_buffers, duration_s)} if measure_all_reduce else {}
     return rates
 
 
-def _all_reduce(on: Sequence[Any], seconds: float) -> float:
+def _all_reduce(gpu_buffers: Sequence[Any], duration_s: float) -> float:
     """Measure an all-reduce of all GPUs of this node by one process. The rate is the bus's, as in
     nccl-tests.
     """
     import torch
 
-    data = [gpu.view(torch.float32) for gpu in on]
-    torch.cuda.nccl.all_reduce(data)
+    tensors = [gpu_buffer.view(torch.float32) for gpu_buffer in gpu_buffers]
+    torch.cuda.nccl.all_reduce(tensors)
     torch.cuda.synchronize()
-    start, times = time.monotonic(), 0
-    while time.monotonic() - start < seconds / 2:
-        torch.cuda.nccl.all_reduce(data)
-        for n in range(len(data)):
-            torch.cuda.synchronize(n)
-        times += 1
-    share = 2 * (len(data) - 1) / len(data)
-    size = data[0].numel() * data[0].element_size()
-    return float(times * share * size * 8e-9 / (time.monotonic() - start))
+    started_at, repeat_count = time.monotonic(), 0
+    while time.monotonic() - started_at < duration_s / 2:
+        torch.cuda.nccl.all_reduce(tensors)
+        for gpu_index in range(len(tensors)):
+            torch.cuda.synchronize(gpu_index)
+        repeat_count += 1
+    bus_factor = 2 * (len(tensors) - 1) / len(tensors)
+    size_bytes = tensors[0].numel() * tensors[0].element_size()
+    return float(repeat_count * bus_factor * size_bytes * 8e-9 / (time.monotonic() - started_at))
 
 
 def address(host: str) -> str:

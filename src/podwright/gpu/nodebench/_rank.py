@@ -15,64 +15,69 @@ MARK = "podwright-bench "
 #: The variable that holds the token. Everybody could read it on the command line.
 TOKEN = "PODWRIGHT_BENCH_TOKEN"
 #: How far the ports of two GPUs lie apart. Each round takes a port, so this limits the rounds.
-APART = 32
+PORT_DISTANCE = 32
 
 
 def main(task: dict[str, object]) -> int:
     """Run the task and print the answer. task: pairs, way, port, seconds; without pairs the node
-    measures itself. rails: how many GPUs of each node meet the same GPU of the other, all at once.
-    gpu: measure only this one."""
-    node = ways.own_name(os.environ)
-    answer: dict[str, object] = {"node": node}
+    measures itself. rail_count: how many GPUs of each node meet the same GPU of the other, all at
+    once. gpu: measure only this one.
+    """
+    node_name = ways.own_name(os.environ)
+    answer: dict[str, object] = {"node": node_name}
     pairs = task["pairs"]
     assert isinstance(pairs, list)
     try:
         if not pairs:
-            names = _gpus()
-            answer["gpus"] = names
-            answer["within"] = ways.within(len(names), float(str(task["seconds"])), os.environ)
+            gpu_names = _gpus()
+            answer["gpus"] = gpu_names
+            answer["within"] = ways.within(len(gpu_names), float(str(task["seconds"])), os.environ)
         else:
-            rails = int(str(task.get("rails", 1)))
-            if rails > 1 and "gpu" not in task:
-                answer["rails"] = rates = _all_at_once(task, rails)
+            rail_count = int(str(task.get("rails", 1)))
+            if rail_count > 1 and "gpu" not in task:
+                answer["rails"] = rates = _all_at_once(task, rail_count)
                 answer["rate"] = min(rates)
             else:
-                pair = next(pair for pair in pairs if node in pair)
-                answer["rate"] = _meet(task, pair, pair[0] == node)
+                pair = next(pair for pair in pairs if node_name in pair)
+                answer["rate"] = _meet(task, pair, pair[0] == node_name)
     except Exception as error:  # the error is the answer: this node cannot do it
         answer["error"] = f"{type(error).__name__}: {error}"[:200]
     os.write(1, f"{MARK}{json.dumps(answer)}\n".encode())
     return 0
 
 
-def _meet(task: dict[str, object], pair: list[str], listens: bool) -> float:
-    gpu = int(str(task.get("gpu", 0)))
+def _meet(task: dict[str, object], pair: list[str], is_listener: bool) -> float:
+    gpu_index = int(str(task.get("gpu", 0)))
     meeting = ways.Meeting(
         ways.address(pair[0]),
-        int(str(task["port"])) + APART * gpu,
+        int(str(task["port"])) + PORT_DISTANCE * gpu_index,
         bytes.fromhex(os.environ[TOKEN]),
-        listens,
+        is_listener,
         float(str(task["seconds"])),
-        gpu,
+        gpu_index,
     )
-    return ways.PAIRS[str(task["way"])](meeting)
+    return ways.PAIR_MEASURES[str(task["way"])](meeting)
 
 
-def _all_at_once(task: dict[str, object], rails: int) -> list[float]:
+def _all_at_once(task: dict[str, object], rail_count: int) -> list[float]:
     """Return the rate of each GPU, each measured by its own process. Raises RuntimeError if one
     fails.
     """
-    own = [sys.executable, "-P", "-m", "podwright.gpu.nodebench._rank"]
-    running = [
-        subprocess.Popen([*own, json.dumps({**task, "gpu": gpu})], stdout=subprocess.PIPE)
-        for gpu in range(rails)
+    rank_command = [sys.executable, "-P", "-m", "podwright.gpu.nodebench._rank"]
+    processes = [
+        subprocess.Popen(
+            [*rank_command, json.dumps({**task, "gpu": gpu_index})], stdout=subprocess.PIPE
+        )
+        for gpu_index in range(rail_count)
     ]
     rates = []
-    for gpu, text in enumerate([process.communicate()[0].decode() for process in running]):
-        _, mark, line = text.rpartition(MARK)
-        answer = json.loads(line) if mark else {"error": "it ended without an answer"}
+    for gpu_index, process_output in enumerate(
+        [process.communicate()[0].decode() for process in processes]
+    ):
+        _, found_mark, answer_json = process_output.rpartition(MARK)
+        answer = json.loads(answer_json) if found_mark else {"error": "it ended without an answer"}
         if "rate" not in answer:
-            raise RuntimeError(f"GPU {gpu}: {answer['error']}")
+            raise RuntimeError(f"GPU {gpu_index}: {answer['error']}")
         rates.append(float(answer["rate"]))
     return rates
 

@@ -34,24 +34,28 @@ class BenchVerdict(NamedTuple):
 class _Table:
     """The results of all rounds so far."""
 
-    def __init__(self, nodes: Sequence[str], rounds: Sequence[Round], expected: float) -> None:
+    def __init__(self, nodes: Sequence[str], rounds: Sequence[Round], expected_rate: float) -> None:
         self.nodes = tuple(nodes)
         self.results: dict[frozenset[str], list[float]] = {}
         for round_rates in rounds:
             for pair, rate in round_rates.items():
                 self.results.setdefault(frozenset(pair), []).append(rate)
-        best = sorted(max(rates) for node in nodes if (rates := self._rates(node)))
-        self.reference = expected or (best[len(best) // 2] if best else 0.0)
-        self.bar = SHARE * self.reference
-        self.cleared = {n for n in nodes if any(rate >= self.bar for rate in self._rates(n))}
-        if not best:
+        best_rates = sorted(max(rates) for node in nodes if (rates := self._rates(node)))
+        self.reference = expected_rate or (best_rates[len(best_rates) // 2] if best_rates else 0.0)
+        self.slow_threshold = SHARE * self.reference
+        self.cleared = {
+            candidate
+            for candidate in nodes
+            if any(rate >= self.slow_threshold for rate in self._rates(candidate))
+        }
+        if not best_rates:
             self.cleared = set()
 
     def _rates(self, node: str) -> list[float]:
         return [max(rates) for pair, rates in self.results.items() if node in pair]
 
     def partners(self, node: str) -> set[str]:
-        return {other for pair in self.results if node in pair for other in pair - {node}}
+        return {partner for pair in self.results if node in pair for partner in pair - {node}}
 
     def slow(self) -> list[str]:
         return [
@@ -66,71 +70,87 @@ class _Table:
 
     def doubtful(self) -> list[str]:
         """Return the nodes without a verdict."""
-        least = min(2, len(self.nodes) - 1)
+        least_partners = min(2, len(self.nodes) - 1)
         return [
             node
             for node in self.nodes
             if (node not in self.cleared and not self._has_cleared_partner(node))
-            or len(self.partners(node)) < least
+            or len(self.partners(node)) < least_partners
         ]
 
-    def ways(self, times: int) -> list[Pair]:
+    def ways(self, slow_count: int) -> list[Pair]:
         """Return pairs of cleared nodes that were slow at least that often, and never fast."""
         return sorted(
             _ordered(pair)
             for pair, rates in self.results.items()
-            if max(rates) < self.bar and len(rates) == times and pair <= self.cleared
+            if max(rates) < self.slow_threshold
+            and len(rates) == slow_count
+            and pair <= self.cleared
         )
 
 
 def _ordered(pair: frozenset[str]) -> Pair:
-    first, second = sorted(pair)
-    return first, second
+    first_node, second_node = sorted(pair)
+    return first_node, second_node
 
 
-def most_rounds(count: int) -> int:
+def most_rounds(node_count: int) -> int:
     """The largest number of rounds that this many nodes need."""
-    return max(1, math.floor(2 * math.log2(count))) if count > 1 else 0
+    return max(1, math.floor(2 * math.log2(node_count))) if node_count > 1 else 0
 
 
 def next_round(
-    nodes: Sequence[str], rounds: Sequence[Round], expected: float = 0.0
+    nodes: Sequence[str], rounds: Sequence[Round], expected_rate: float = 0.0
 ) -> tuple[Pair, ...]:
     """The pairs to measure next; empty once everything is known or no further round can help."""
     if len(nodes) < 2 or len(rounds) >= most_rounds(len(nodes)):
         return ()
-    table = _Table(nodes, rounds, expected)
-    unsettled = table.ways(1)
-    doubtful = table.doubtful()
-    if rounds and not doubtful and not unsettled:
+    round_table = _Table(nodes, rounds, expected_rate)
+    unsettled_pairs = round_table.ways(1)
+    doubtful_nodes = round_table.doubtful()
+    if rounds and not doubtful_nodes and not unsettled_pairs:
         return ()
-    free = [node for node in nodes if not any(node in pair for pair in unsettled)]
-    pairs = list(unsettled)
-    known = table.cleared
+    free_nodes = [node for node in nodes if not any(node in pair for pair in unsettled_pairs)]
+    pairs = list(unsettled_pairs)
+    cleared_nodes = round_table.cleared
     # Nodes that are not cleared come first, each paired with a cleared node where there is one.
-    order = sorted(free, key=lambda node: (node not in doubtful, node in known))
-    paired: set[str] = set()
-    for node in order:
-        if node in paired:
+    ordered_nodes = sorted(
+        free_nodes, key=lambda node: (node not in doubtful_nodes, node in cleared_nodes)
+    )
+    paired_nodes: set[str] = set()
+    for node in ordered_nodes:
+        if node in paired_nodes:
             continue
-        met = table.partners(node)
+        partners = round_table.partners(node)
         candidates = [
             candidate
-            for candidate in free
-            if candidate != node and candidate not in paired and candidate not in met
+            for candidate in free_nodes
+            if candidate != node and candidate not in paired_nodes and candidate not in partners
         ]
         if not candidates:
             continue
-        other = max(candidates, key=lambda node_: (node_ in known) != (node in known))
-        paired |= {node, other}
-        pairs.append(_ordered(frozenset((node, other))))
+        partner = max(
+            candidates,
+            key=lambda partner_option: (partner_option in cleared_nodes) != (node in cleared_nodes),
+        )
+        paired_nodes |= {node, partner}
+        pairs.append(_ordered(frozenset((node, partner))))
     return tuple(pairs)
 
 
-def judge(nodes: Sequence[str], rounds: Sequence[Round], expected: float = 0.0) -> BenchVerdict:
-    """Name the slow nodes and connections. expected: the rate that a pair should reach; 0 takes
-    what most nodes reach."""
-    table = _Table(nodes, rounds, expected)
-    slow = table.slow()
-    unsure = [node for node in table.doubtful() if node not in slow and node not in table.cleared]
-    return BenchVerdict(tuple(slow), tuple(table.ways(2)), tuple(unsure), table.reference)
+def judge(
+    nodes: Sequence[str], rounds: Sequence[Round], expected_rate: float = 0.0
+) -> BenchVerdict:
+    """Name the slow nodes and connections. expected_rate: the rate that a pair should reach; 0
+    takes what most nodes reach.
+    """
+    round_table = _Table(nodes, rounds, expected_rate)
+    slow_nodes = round_table.slow()
+    unsure_nodes = [
+        node
+        for node in round_table.doubtful()
+        if node not in slow_nodes and node not in round_table.cleared
+    ]
+    return BenchVerdict(
+        tuple(slow_nodes), tuple(round_table.ways(2)), tuple(unsure_nodes), round_table.reference
+    )

@@ -50,7 +50,7 @@ def read_site(texts: Texts) -> SlurmCluster:
     get = missing.of
     config = SlurmConfig(texts.config)
     confined = _confined(config, texts.cgroup_conf)
-    affinity = get(lambda: config.binds_tasks, False)
+    affinity = get(lambda: config.binds_tasks_to_cores, False)
     placed = _places_gpus(texts.gres_conf)
     select = get(lambda: config.value("SelectTypeParameters"), "")
     counts_memory = "MEMORY" in select.upper()
@@ -113,7 +113,7 @@ def read_shape(
         gpus=gpus,
         types=types,
         confined=_confined(config, ""),
-        affinity=config.binds_tasks,
+        affinity=config.binds_tasks_to_cores,
     )
 
 
@@ -215,7 +215,15 @@ def _partition(record: SlurmPartitionRecord, nodes: set[str], missing: NotKnown)
     state = get(lambda: record.state, "UP")
     get(lambda: (record.min_nodes, record.max_cpus_per_node, record.max_cpus_per_socket), None)
     get(lambda: (record.memory, record.most_memory, record.default_time, record.share), None)
-    get(lambda: (record.least_loaded, record.job_defaults, record.priority, record.select), None)
+    get(
+        lambda: (
+            record.takes_least_loaded_first,
+            record.job_defaults,
+            record.priority,
+            record.select,
+        ),
+        None,
+    )
     get(lambda: (record.topology, record.cpu_bind), None)
     max_time = get(lambda: record.max_time, "UNLIMITED")
     return SlurmPartition(

@@ -18,23 +18,25 @@ def build(folder: Path) -> Path:
     import subprocess
 
     library = folder / LIBRARY
-    new = folder / f".{LIBRARY}.new"  # slurmctld may have the old one open
+    new_library = folder / f".{LIBRARY}.new"  # slurmctld may have the old one open
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with as_file(files(__package__).joinpath("ask.c")) as source:
-            argv = ["cc", *_FLAGS, "-o", str(new), str(source)]
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            new.replace(library)
+        with as_file(files(__package__).joinpath("ask.c")) as source_path:
+            compiler_command = ["cc", *_FLAGS, "-o", str(new_library), str(source_path)]
+            compilation = subprocess.run(
+                compiler_command, capture_output=True, text=True, check=False
+            )
+        if compilation.returncode == 0:
+            new_library.replace(library)
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
             operation=f"build {LIBRARY}",
             would_work="install a C compiler (gcc), and name a folder that you may write to",
         ) from None
-    if done.returncode:
-        message = " ".join(done.stderr.split())[:600]
+    if compilation.returncode:
+        compiler_output = " ".join(compilation.stderr.split())[:600]
         raise Unavailable(
-            message, operation=f"build {LIBRARY}", would_work="install gcc and libc6-dev"
+            compiler_output, operation=f"build {LIBRARY}", would_work="install gcc and libc6-dev"
         )
     return library

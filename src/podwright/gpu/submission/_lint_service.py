@@ -26,94 +26,96 @@ from podwright.gpu.submission._question import answer
 LARGEST = 8 << 20  # bytes of a question; Slurm's own limit of a script is 4 MiB
 _SECONDS = 2  # that a question may take
 _MEMORY = 1 << 30  # bytes of a worker
-_WAITING = 64  # questions that may wait
+_MAX_WAITING = 64  # questions that may wait
 _LOOK = 2.0  # seconds between two checks whether the service still exists
-_CRED = struct.Struct("iII")
+_PEER_CREDENTIALS = struct.Struct("iII")
 _WARM = "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=4\nsrun torchrun --nnodes=2 train.py\n"
 log = logging.getLogger(__name__)
 
 
 def serve(
-    path: Path,
+    socket_path: Path,
     site: CachedSite,
-    askers: frozenset[int],
+    allowed_uids: frozenset[int],
     *,
     workers: int = 2,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until SIGTERM or SIGINT. askers: the uids that get answers.
+    """Answer until SIGTERM or SIGINT. allowed_uids: the uids that get answers.
 
     Raises OSError where the socket cannot be created.
     """
-    door = _listening_socket(path)
+    listener = _listening_socket(socket_path)
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    running = {_start(door, site, askers) for _ in range(workers)}
+    worker_pids = {_start(listener, site, allowed_uids) for _ in range(workers)}
     ready()
     try:
         while signal.sigwait(signals) == signal.SIGCHLD:
             for pid in _reap():
-                running.discard(pid)
-                running.add(_start(door, site, askers))
+                worker_pids.discard(pid)
+                worker_pids.add(_start(listener, site, allowed_uids))
     finally:
-        for pid in running:
+        for pid in worker_pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        path.unlink(missing_ok=True)
+        socket_path.unlink(missing_ok=True)
 
 
 def _reap() -> list[int]:
     """Return the pids of the workers that have ended since the last call."""
     pids = []
     with suppress(ChildProcessError):
-        while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            pids.append(child[0])
-            exit_code = os.waitstatus_to_exitcode(child[1])
+        while (child_status := os.waitpid(-1, os.WNOHANG))[0]:
+            pids.append(child_status[0])
+            exit_code = os.waitstatus_to_exitcode(child_status[1])
             log.warning("a worker ended (%d): its script took too long, or too much", exit_code)
     return pids
 
 
-def _listening_socket(path: Path) -> socket.socket:
+def _listening_socket(socket_path: Path) -> socket.socket:
     """Return the listening socket. It replaces a stale one at which no process answers any more."""
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-        other.settimeout(1)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    socket_path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe_socket:
+        probe_socket.settimeout(1)
         try:
-            other.connect(str(path))
+            probe_socket.connect(str(socket_path))
         except (FileNotFoundError, ConnectionRefusedError):
-            path.unlink(missing_ok=True)
+            socket_path.unlink(missing_ok=True)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None
+            raise OSError(error.errno, error.strerror, str(socket_path)) from None
         else:
-            raise OSError(98, "another service answers here", str(path))
-    door.bind(str(path))
-    os.chmod(path, 0o666)  # _is_asker refuses all other users
-    door.listen(_WAITING)
-    return door
+            raise OSError(98, "another service answers here", str(socket_path))
+    listener.bind(str(socket_path))
+    os.chmod(socket_path, 0o666)  # _is_asker refuses all other users
+    listener.listen(_MAX_WAITING)
+    return listener
 
 
-def _start(door: socket.socket, site: CachedSite, askers: frozenset[int]) -> int:
-    parent = os.getpid()
+def _start(listener: socket.socket, site: CachedSite, allowed_uids: frozenset[int]) -> int:
+    parent_pid = os.getpid()
     pid = os.fork()
     if not pid:
-        _work(door, site, askers, parent)
+        _work(listener, site, allowed_uids, parent_pid)
     return pid
 
 
-def _work(door: socket.socket, site: CachedSite, askers: frozenset[int], parent: int) -> NoReturn:
+def _work(
+    listener: socket.socket, site: CachedSite, allowed_uids: frozenset[int], parent_pid: int
+) -> NoReturn:
     """Run the loop of a worker. SIGALRM ends it in the middle of a script that takes too long."""
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
-        signal.signal(name, signal.SIG_DFL)
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(signal_number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         answer("\n\n" + _WARM, site)  # loads every module before the first question
-        door.settimeout(_LOOK)
-        while os.getppid() == parent:
+        listener.settimeout(_LOOK)
+        while os.getppid() == parent_pid:
             with suppress(TimeoutError):
-                _serve_one(door.accept()[0], site, askers)
+                _serve_one(listener.accept()[0], site, allowed_uids)
     except BaseException:
         log.exception("a worker ends")
         time.sleep(_LOOK / 5)  # were it to go on like this
@@ -121,29 +123,31 @@ def _work(door: socket.socket, site: CachedSite, askers: frozenset[int], parent:
         os._exit(1)
 
 
-def _serve_one(connection: socket.socket, site: CachedSite, askers: frozenset[int]) -> None:
+def _serve_one(connection: socket.socket, site: CachedSite, allowed_uids: frozenset[int]) -> None:
     signal.alarm(_SECONDS)
     with connection, suppress(OSError):
-        if _is_asker(connection, askers):
+        if _is_asker(connection, allowed_uids):
             connection.settimeout(_SECONDS)
             connection.sendall(answer(_read(connection), site).encode("utf-8", "replace"))
     signal.alarm(0)
 
 
-def _is_asker(connection: socket.socket, askers: frozenset[int]) -> bool:
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size)
-    return _CRED.unpack(raw)[1] in askers
+def _is_asker(connection: socket.socket, allowed_uids: frozenset[int]) -> bool:
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size
+    )
+    return _PEER_CREDENTIALS.unpack(credentials)[1] in allowed_uids
 
 
 def _read(connection: socket.socket) -> str:
     """Return the question, up to the end that the asker marks. Raises OSError for one that is too
     long.
     """
-    parts: list[bytes] = []
-    size = 0
-    while part := connection.recv(1 << 16):
-        size += len(part)
-        if size > LARGEST:
+    chunks: list[bytes] = []
+    byte_count = 0
+    while chunk := connection.recv(1 << 16):
+        byte_count += len(chunk)
+        if byte_count > LARGEST:
             raise OSError("a question without an end")
-        parts.append(part)
-    return b"".join(parts).decode("utf-8", "surrogateescape")
+        chunks.append(chunk)
+    return b"".join(chunks).decode("utf-8", "surrogateescape")

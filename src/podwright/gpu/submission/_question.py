@@ -19,52 +19,62 @@ _LONGEST = 400  # letters of one of them
 
 def answer(question: str, site: CachedSite) -> str:
     """Return the answer to a question."""
-    head, _, text = question.partition("\n\n")
-    fields = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
-    if not text.strip():
+    field_text, _, script_text = question.partition("\n\n")
+    fields = dict(
+        field_line.split("=", 1) for field_line in field_text.splitlines() if "=" in field_line
+    )
+    if not script_text.strip():
         return "clean\n"  # no script of a user
-    script = read_script(text)
+    script = read_script(script_text)
     if overridden(script.request, fields):
         script.open.add("nodes")  # no count of the script is the job's
     findings = lint(script, site)
     if not findings:
         return "clean\n"
-    lines = [
+    answer_lines = [
         f"podwright lint: line {finding.line}: "
         f"{' '.join(finding.reason.split())[:_LONGEST]} [{finding.rule}]"
         for finding in findings[:_MOST_SHOWN]
     ]
-    more = len(findings) - _MOST_SHOWN
-    if more > 0:
-        lines.append(f"podwright lint: and {more} more: podwright slurm lint SCRIPT shows them")
-    rules = ", ".join(dict.fromkeys(finding.rule for finding in findings))
-    lines.append(
-        f"podwright lint: where it is wrong, write into the script: # podwright: ignore {rules}"
+    hidden_count = len(findings) - _MOST_SHOWN
+    if hidden_count > 0:
+        answer_lines.append(
+            f"podwright lint: and {hidden_count} more: podwright slurm lint SCRIPT shows them"
+        )
+    rule_ids = ", ".join(dict.fromkeys(finding.rule for finding in findings))
+    answer_lines.append(
+        f"podwright lint: where it is wrong, write into the script: # podwright: ignore {rule_ids}"
     )
-    return "mistake\n" + "\n".join(lines) + "\n"
+    return "mistake\n" + "\n".join(answer_lines) + "\n"
 
 
 def overridden(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
     """Return whether options or the environment gave the job other counts than its script has."""
-    counts = {name: int(value) for name, value in fields.items() if is_number(value)}
-    nodes, tasks = counts.get("min_nodes", 1), counts.get("num_tasks", 1)
-    each = counts.get("ntasks_per_node")
-    if request.min_nodes is not None and nodes != request.min_nodes:
+    counts = {
+        field_name: int(field_value)
+        for field_name, field_value in fields.items()
+        if is_number(field_value)
+    }
+    node_count, task_count = counts.get("min_nodes", 1), counts.get("num_tasks", 1)
+    tasks_per_node = counts.get("ntasks_per_node")
+    if request.min_nodes is not None and node_count != request.min_nodes:
         return True
-    if request.min_nodes is None and nodes > 1 and not request.tasks_per_node:
+    if request.min_nodes is None and node_count > 1 and not request.tasks_per_node:
         return True
-    if each is not None and each != (request.tasks_per_node or 0):
+    if tasks_per_node is not None and tasks_per_node != (request.tasks_per_node or 0):
         return True
-    if request.tasks is not None and "num_tasks" in counts and tasks != request.tasks:
+    if request.tasks is not None and "num_tasks" in counts and task_count != request.tasks:
         return True
-    sized = request.tasks or request.min_nodes or request.tasks_per_node or request.tasks_per_gpu
-    if not sized and tasks > 1:
+    has_counts = (
+        request.tasks or request.min_nodes or request.tasks_per_node or request.tasks_per_gpu
+    )
+    if not has_counts and task_count > 1:
         return True
     return _gpus_differ(request, fields)
 
 
 def _gpus_differ(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
-    ours = {
+    requested_gpus = {
         "tres_per_job": request.per_job,
         "tres_per_node": request.per_node,
         "tres_per_socket": request.per_socket,
@@ -72,13 +82,13 @@ def _gpus_differ(request: SlurmRequest, fields: Mapping[str, str]) -> bool:
     }
     try:
         return any(
-            _total(fields.get(name, "")) != (gpus.count if gpus else 0)
-            for name, gpus in ours.items()
+            _total(fields.get(field_name, "")) != (gpu_request.count if gpu_request else 0)
+            for field_name, gpu_request in requested_gpus.items()
         )
     except InvalidRequest:
         return True
 
 
-def _total(text: str) -> int:
-    gpus: list[Gpus] = parse_gres(text)
-    return sum(entry.count for entry in gpus)
+def _total(gres_text: str) -> int:
+    gpus: list[Gpus] = parse_gres(gres_text)
+    return sum(gres_entry.count for gres_entry in gpus)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.gpu.configure import Kind, SiteInventory, plan_topology, racked, units
+from podwright.gpu.configure import Kind, SiteInventory, nodes_in_racks, plan_topology, units
 from podwright.gpu.requests import NodeHardware
 from podwright.slurm.reader import NetworkSwitch, SlurmConfig, SlurmNode
 from podwright.slurm.site.releases import OLDEST, Version
@@ -54,72 +54,96 @@ def of_inventory(
 ) -> Fit:
     """The fit for an inventory: its commonest kind of node that satisfies the options."""
     partition_nodes = next(
-        (set(p.nodes) for p in inventory.partitions if p.name == options.partition), None
+        (
+            set(partition.nodes)
+            for partition in inventory.partitions
+            if partition.name == options.partition
+        ),
+        None,
     )
     nodes_by_type = {
-        kind: [name for name in names if partition_nodes is None or name in partition_nodes]
-        for kind, names in inventory.kinds().items()
+        node_kind: [
+            node_name
+            for node_name in node_names
+            if partition_nodes is None or node_name in partition_nodes
+        ]
+        for node_kind, node_names in inventory.kinds().items()
     }
-    fitting = {
-        kind: names
-        for kind, names in nodes_by_type.items()
-        if names
-        and (not options.type or any(gpu.type == options.type for gpu in kind.gpus))
-        and all(gpu.memory >= options.memory for gpu in kind.gpus)
+    fitting_kinds = {
+        node_kind: node_names
+        for node_kind, node_names in nodes_by_type.items()
+        if node_names
+        and (not options.type or any(gpu.type == options.type for gpu in node_kind.gpus))
+        and all(gpu.memory >= options.memory for gpu in node_kind.gpus)
     }
-    if not fitting:
+    if not fitting_kinds:
         raise InvalidRequest(
             "no node of the inventory has such GPUs",
             operation=_requested_options(options),
             would_work=f"there are {_available_types(inventory)}",
         )
-    kind = max(fitting, key=lambda k: len(fitting[k]))
-    suitable = set(fitting[kind])
-    topology, groups, base = _network(inventory, suitable, partition_nodes, slurm_version)
-    sizes = {gpu.memory for kind_of_node in inventory.kinds() for gpu in kind_of_node.gpus} - {0}
-    rails = sorted((nic for nic in kind.nics if nic.device), key=lambda nic: nic.rail)
-    plain = [nic.interface for nic in kind.nics if nic.interface]
+    node_kind = max(fitting_kinds, key=lambda candidate_kind: len(fitting_kinds[candidate_kind]))
+    suitable_nodes = set(fitting_kinds[node_kind])
+    topology, group_sizes, base_block_nodes = _network(
+        inventory, suitable_nodes, partition_nodes, slurm_version
+    )
+    memory_sizes = {
+        gpu.memory for kind_of_node in inventory.kinds() for gpu in kind_of_node.gpus
+    } - {0}
+    rail_adapters = sorted((nic for nic in node_kind.nics if nic.device), key=lambda nic: nic.rail)
+    interface_names = [nic.interface for nic in node_kind.nics if nic.interface]
     return Fit(
-        gpus=len(kind.gpus),
-        cores=kind.sockets * kind.cores_per_socket,
+        gpus=len(node_kind.gpus),
+        cores=node_kind.sockets * node_kind.cores_per_socket,
         topology=topology,
         slurm_version=slurm_version,
-        nodes=len(suitable),
-        groups=groups,
-        base=base,
-        adapters=tuple(nic.device for nic in rails),
-        interface=plain[0] if plain else "",
-        sizes=tuple(sorted(sizes)),
+        nodes=len(suitable_nodes),
+        groups=group_sizes,
+        base=base_block_nodes,
+        adapters=tuple(nic.device for nic in rail_adapters),
+        interface=interface_names[0] if interface_names else "",
+        sizes=tuple(sorted(memory_sizes)),
     )
 
 
 def _network(
     inventory: SiteInventory,
-    suitable: set[str],
-    partition: set[str] | None,
+    suitable_nodes: set[str],
+    partition_nodes: set[str] | None,
     slurm_version: Version | None,
 ) -> tuple[str, tuple[int, ...], int]:
     """Return (tree, block or nothing; how many of these nodes are on each leaf or in each block;
     the nodes of Slurm's base block).
     """
     # Without a release, only what every release has is used.
-    plan = plan_topology(inventory, slurm_version or OLDEST, "auto")
-    kind, base = plan.kind, min(plan.block_sizes, default=0)
-    if kind == "both":
-        wide = racked(inventory)
-        kind = "block" if partition is not None and partition <= wide else "tree"
-    if kind == "block":
-        members = list(inventory.domains.values())
+    topology_plan = plan_topology(inventory, slurm_version or OLDEST, "auto")
+    topology_kind, base_block_nodes = topology_plan.kind, min(topology_plan.block_sizes, default=0)
+    if topology_kind == "both":
+        racked_nodes = nodes_in_racks(inventory)
+        topology_kind = (
+            "block" if partition_nodes is not None and partition_nodes <= racked_nodes else "tree"
+        )
+    if topology_kind == "block":
+        node_groups = list(inventory.domains.values())
     else:
-        members = [switch.nodes for switch in units(inventory.switches) if switch.nodes]
-    counts = [len(suitable.intersection(names)) for names in members]
-    if kind not in ("tree", "block") or not any(counts):
+        node_groups = [switch.nodes for switch in units(inventory.switches) if switch.nodes]
+    suitable_counts = [len(suitable_nodes.intersection(group_nodes)) for group_nodes in node_groups]
+    if topology_kind not in ("tree", "block") or not any(suitable_counts):
         return "", (), 0
-    return kind, tuple(sorted((count for count in counts if count), reverse=True)), base
+    return (
+        topology_kind,
+        tuple(
+            sorted(
+                (suitable_count for suitable_count in suitable_counts if suitable_count),
+                reverse=True,
+            )
+        ),
+        base_block_nodes,
+    )
 
 
 def of_slurm(
-    shape: NodeHardware | None,
+    node_hardware: NodeHardware | None,
     config: SlurmConfig,
     nodes: Sequence[SlurmNode],
     switches: Sequence[NetworkSwitch] = (),
@@ -129,49 +153,66 @@ def of_slurm(
     nodes: those that a job may get; a switch counts only those with as many GPUs as the shape.
     Raises FieldNotKnown.
     """
-    words = {word for node in nodes for word in node.features}
-    sizes = {int(size[1]) << 30 for word in words if (size := _MEMORY.fullmatch(word))}
-    alike = {node.name for node in nodes if _gpus(node) == (shape.gpus if shape else _gpus(node))}
-    leaves = [set(switch.nodes) & alike for switch in switches if switch.leaf]
-    groups = [len(names) for names in leaves if names]
-    common = Fit(
+    features = {feature for node in nodes for feature in node.features}
+    memory_sizes = {
+        int(memory_match[1]) << 30
+        for feature in features
+        if (memory_match := _MEMORY.fullmatch(feature))
+    }
+    alike_nodes = {
+        node.name
+        for node in nodes
+        if _gpus(node) == (node_hardware.gpus if node_hardware else _gpus(node))
+    }
+    leaf_nodes = [set(switch.nodes) & alike_nodes for switch in switches if switch.leaf]
+    nodes_per_leaf = [len(node_names) for node_names in leaf_nodes if node_names]
+    common_fit = Fit(
         topology=config.topology if config.topology in ("tree", "block") else "",
-        sizes=tuple(sorted(sizes)),
-        groups=tuple(sorted(groups, reverse=True)),
+        sizes=tuple(sorted(memory_sizes)),
+        groups=tuple(sorted(nodes_per_leaf, reverse=True)),
         base=min((switch.size for switch in switches if switch.size), default=0),
     )
-    if shape is None:
-        return common
-    return common._replace(gpus=shape.gpus, cores=shape.cores, nodes=shape.nodes)
+    if node_hardware is None:
+        return common_fit
+    return common_fit._replace(
+        gpus=node_hardware.gpus, cores=node_hardware.cores, nodes=node_hardware.nodes
+    )
 
 
 def _gpus(node: SlurmNode) -> int:
-    return sum(gpus.amount for gpus in node.gpus)
+    return sum(gpu_group.amount for gpu_group in node.gpus)
 
 
-def nodes_with(type: str, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
+def nodes_with(gpu_type: str, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
     """Return the nodes with GPUs of this type. Raises InvalidRequest if no node has them, and
     FieldNotKnown.
     """
-    types = {node.name: {gpus.type for gpus in node.gpus if gpus.type} for node in nodes}
-    if matching := [node for node in nodes if type in types[node.name]]:
-        return matching
-    available = ", ".join(sorted(set().union(*types.values()))) or "none with a type"
+    types_by_node = {
+        node.name: {gpu_group.type for gpu_group in node.gpus if gpu_group.type} for node in nodes
+    }
+    if matching_nodes := [node for node in nodes if gpu_type in types_by_node[node.name]]:
+        return matching_nodes
+    available_types = ", ".join(sorted(set().union(*types_by_node.values()))) or "none with a type"
     raise InvalidRequest(
         "no node of this Slurm has such GPUs",
-        operation=f"--gpu-type={type}",
-        would_work=f"the nodes have: {available}",
+        operation=f"--gpu-type={gpu_type}",
+        would_work=f"the nodes have: {available_types}",
     )
 
 
 def _requested_options(options: TemplateOptions) -> str:
-    words = [f"--gpu-type={options.type}"] if options.type else []
-    return " ".join([*words, *([f"--gpu-memory={options.memory >> 30}"] if options.memory else [])])
+    option_texts = [f"--gpu-type={options.type}"] if options.type else []
+    return " ".join(
+        [*option_texts, *([f"--gpu-memory={options.memory >> 30}"] if options.memory else [])]
+    )
 
 
 def _available_types(inventory: SiteInventory) -> str:
-    def words(kind: Kind) -> str:
-        counted = Counter((gpu.type, gpu.memory) for gpu in kind.gpus)
-        return ", ".join(f"{n} {t} of {m >> 30} GiB" for (t, m), n in counted.items())
+    def words(node_kind: Kind) -> str:
+        gpu_counts = Counter((gpu.type, gpu.memory) for gpu in node_kind.gpus)
+        return ", ".join(
+            f"{gpu_count} {gpu_type} of {memory_bytes >> 30} GiB"
+            for (gpu_type, memory_bytes), gpu_count in gpu_counts.items()
+        )
 
-    return "; ".join(f"nodes with {words(kind)}" for kind in inventory.kinds())
+    return "; ".join(f"nodes with {words(node_kind)}" for node_kind in inventory.kinds())

@@ -41,27 +41,35 @@ class Template(NamedTuple):
     one_node: bool = False
 
 
-_ON_ONE = ("sweep", "inference", "pipeline", "vllm")
+_ONE_NODE_TEMPLATES = ("sweep", "inference", "pipeline", "vllm")
 
 
-def render(name: str, fit: Fit, options: TemplateOptions) -> str:
+def render(template_name: str, fit: Fit, options: TemplateOptions) -> str:
     """The script. Raises InvalidRequest for options that the site cannot satisfy."""
-    added = None if name in TEMPLATES else plugins.load(plugins.TEMPLATES, name, Template)
-    nodes = 1 if name in _ON_ONE or (added and added.one_node) else options.nodes
-    if fit.nodes and nodes > fit.nodes:
+    added_template = (
+        None
+        if template_name in TEMPLATES
+        else plugins.load(plugins.TEMPLATES, template_name, Template)
+    )
+    node_count = (
+        1
+        if template_name in _ONE_NODE_TEMPLATES or (added_template and added_template.one_node)
+        else options.nodes
+    )
+    if fit.nodes and node_count > fit.nodes:
         raise InvalidRequest(
             f"there are {fit.nodes} such nodes",
-            operation=f"--nodes={nodes}",
+            operation=f"--nodes={node_count}",
             would_work=f"--nodes={fit.nodes} or fewer",
         )
-    words = {
+    replacements = {
         "RAY": _text("parts/ray.sh"),
         "TORCHRUN": _text("parts/torchrun.sh"),
         "EXIT": _text("parts/exit.sh"),
-        "HEAD": _head(fit, options, nodes),
-        "FABRIC": _fabric(fit) if nodes > 1 else "",
-        "MEMORY": _memory(options, nodes),
-        "NODES": str(nodes),
+        "HEAD": _head(fit, options, node_count),
+        "FABRIC": _fabric(fit) if node_count > 1 else "",
+        "MEMORY": _memory(options, node_count),
+        "NODES": str(node_count),
         "GPUS": str(fit.gpus),
         "TYPE": f"{options.type}:" if options.type else "",
         "CPUS": str(fit.cores),
@@ -69,70 +77,83 @@ def render(name: str, fit: Fit, options: TemplateOptions) -> str:
         "PARTITION": f"--partition={options.partition} " if options.partition else "",
         "IMAGE": options.image,
     }
-    text = added.text if added else _text(f"{name}.sh")
-    for word, value in words.items():
-        if not value:
-            text = text.replace(f"@{word}@\n", "")
-        text = text.replace(f"@{word}@", value.rstrip("\n"))
-    return text
+    script = added_template.text if added_template else _text(f"{template_name}.sh")
+    for placeholder, replacement in replacements.items():
+        if not replacement:
+            script = script.replace(f"@{placeholder}@\n", "")
+        script = script.replace(f"@{placeholder}@", replacement.rstrip("\n"))
+    return script
 
 
 def all_templates() -> dict[str, str]:
     """The purpose of each template, by name: ours, and those that other packages add."""
-    added = plugins.load_all(plugins.TEMPLATES, Template)
-    return TEMPLATES | {name: template.says for name, template in added.items()}
+    added_templates = plugins.load_all(plugins.TEMPLATES, Template)
+    return TEMPLATES | {
+        template_name: template.says for template_name, template in added_templates.items()
+    }
 
 
-def _text(name: str) -> str:
-    return files("podwright.gpu.templates").joinpath(name).read_text()
+def _text(file_name: str) -> str:
+    return files("podwright.gpu.templates").joinpath(file_name).read_text()
 
 
-def _head(fit: Fit, options: TemplateOptions, nodes: int) -> str:
+def _head(fit: Fit, options: TemplateOptions, node_count: int) -> str:
     lines = []
     if options.partition:
         lines.append(f"#SBATCH --partition={options.partition}")
     if options.memory:
         lines += _constraint(fit, options)
-    if nodes > 1:
-        lines += _together(fit, nodes)
+    if node_count > 1:
+        lines += _together(fit, node_count)
     return "\n".join(lines)
 
 
-def _together(fit: Fit, nodes: int) -> list[str]:
+def _together(fit: Fit, node_count: int) -> list[str]:
     """Return the options that keep a job's nodes close together.
 
     They request as few switches as hold the job, or parts that fit into a block.
     """
     release = release_of(fit.slurm_version or OLDEST)
     if fit.topology == "block" and release.has_segments:
-        largest_segment = nodes if release.has_large_segments else min(nodes, fit.base or nodes)
-        part = next(
-            size
-            for size in range(largest_segment, 0, -1)
-            if nodes % size == 0 and _hold(fit, nodes, size)
+        largest_segment = (
+            node_count if release.has_large_segments else min(node_count, fit.base or node_count)
         )
-        if part == 1:
+        segment_nodes = next(
+            part_nodes
+            for part_nodes in range(largest_segment, 0, -1)
+            if node_count % part_nodes == 0 and _hold(fit, node_count, part_nodes)
+        )
+        if segment_nodes == 1:
             return []
-        arrangement = "in one block" if part == nodes else f"{part} and {part} in a block"
-        return [f"# Its nodes lie {arrangement}, or it waits.", f"#SBATCH --segment={part}"]
+        arrangement = (
+            "in one block"
+            if segment_nodes == node_count
+            else f"{segment_nodes} and {segment_nodes} in a block"
+        )
+        return [
+            f"# Its nodes lie {arrangement}, or it waits.",
+            f"#SBATCH --segment={segment_nodes}",
+        ]
     if fit.topology != "tree":
         return []
-    least, reached = 0, 0
-    while reached < nodes and least < len(fit.groups):
-        reached += fit.groups[least]
-        least += 1
-    least = max(least, 1)
-    where = "one switch" if least == 1 else f"{least} switches, as few as hold it"
+    switch_count, reached_nodes = 0, 0
+    while reached_nodes < node_count and switch_count < len(fit.groups):
+        reached_nodes += fit.groups[switch_count]
+        switch_count += 1
+    switch_count = max(switch_count, 1)
+    switches_text = (
+        "one switch" if switch_count == 1 else f"{switch_count} switches, as few as hold it"
+    )
     return [
-        f"# Under {where}; after an hour of waiting, wherever there is room.",
-        f"#SBATCH --switches={least}@01:00:00",
+        f"# Under {switches_text}; after an hour of waiting, wherever there is room.",
+        f"#SBATCH --switches={switch_count}@01:00:00",
     ]
 
 
-def _hold(fit: Fit, nodes: int, size: int) -> bool:
+def _hold(fit: Fit, node_count: int, part_nodes: int) -> bool:
     """Return whether the blocks together hold that many nodes in parts of this size."""
-    parts = sum(group // size for group in fit.groups)
-    return size == 1 or not fit.groups or parts * size >= nodes
+    part_count = sum(group_nodes // part_nodes for group_nodes in fit.groups)
+    return part_nodes == 1 or not fit.groups or part_count * part_nodes >= node_count
 
 
 def _constraint(fit: Fit, options: TemplateOptions) -> list[str]:
@@ -140,40 +161,43 @@ def _constraint(fit: Fit, options: TemplateOptions) -> list[str]:
 
     Slurm does not count GPU memory, so a feature stands for it, or a type of GPU that has it.
     """
-    enough = [size for size in fit.sizes if size >= options.memory]
-    least = options.memory >> 30
-    if options.type and not enough:
+    sufficient_sizes = [memory_size for memory_size in fit.sizes if memory_size >= options.memory]
+    least_gib = options.memory >> 30
+    if options.type and not sufficient_sizes:
         return []  # the type determines it; the job checks it
-    if not enough:
-        sizes = ", ".join(f"{size >> 30} GiB" for size in fit.sizes) or "none"
+    if not sufficient_sizes:
+        sizes_text = ", ".join(f"{memory_size >> 30} GiB" for memory_size in fit.sizes) or "none"
         raise InvalidRequest(
-            f"the sizes that nodes name in a feature are: {sizes}",
-            operation=f"--gpu-memory={least}",
+            f"the sizes that nodes name in a feature are: {sizes_text}",
+            operation=f"--gpu-memory={least_gib}",
             would_work="--gpu-type names a kind of GPU instead; podwright slurm configure --gpus "
             "writes such features",
         )
-    either = "|".join(f"gpumem{size >> 30}g" for size in enough)
+    feature_alternatives = "|".join(
+        f"gpumem{memory_size >> 30}g" for memory_size in sufficient_sizes
+    )
     return [
-        f"# Slurm counts GPUs and not their memory. A feature stands for at least {least} GiB:",
-        f'#SBATCH --constraint="{either}"',
+        f"# Slurm counts GPUs and not their memory. A feature stands for at least {least_gib} GiB:",
+        f'#SBATCH --constraint="{feature_alternatives}"',
     ]
 
 
-def _memory(options: TemplateOptions, nodes: int) -> str:
+def _memory(options: TemplateOptions, node_count: int) -> str:
     if not options.memory:
         return ""
     # nvidia-smi counts MiB, of which a part is the driver's own.
-    least = (options.memory >> 20) * 9 // 10
+    least_mib = (options.memory >> 20) * 9 // 10
     # The next srun may come before slurmctld knows that this one has ended. If that step then needs
     # all CPUs, Slurm 22.05 refuses it for ever: Invalid generic resource (gres).
     srun_command = (
-        f"srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
+        f"srun --overlap --nodes={node_count} --ntasks={node_count} --ntasks-per-node=1 "
+        "--cpus-per-task=1 "
     )
     return f"""\
 # A feature is only a word in slurm.conf: check that the GPUs have the requested memory.
-{srun_command if nodes > 1 else ""}bash -c '
+{srun_command if node_count > 1 else ""}bash -c '
     for size in $(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits); do
-        [ "$size" -ge {least} ] && continue
+        [ "$size" -ge {least_mib} ] && continue
         echo "$(hostname): a GPU of $size MiB, and {options.memory >> 30} GiB were asked for" >&2
         exit 1
     done'
@@ -188,14 +212,14 @@ def _fabric(fit: Fit) -> str:
         )
     lines = []
     if fit.adapters:
-        names = ",".join(fit.adapters)
-        ports = ",".join(f"{name}:1" for name in fit.adapters)
+        adapter_names = ",".join(fit.adapters)
+        adapter_ports = ",".join(f"{adapter_name}:1" for adapter_name in fit.adapters)
         lines += [
             "# The adapters of the training network and no others: = takes the names as they are.",
-            f"export NCCL_IB_HCA=={names}",
+            f"export NCCL_IB_HCA=={adapter_names}",
             "# GPUs and adapters exchange data without the host's memory, however far apart.",
             "export NCCL_NET_GDR_LEVEL=SYS",
-            f"export UCX_NET_DEVICES={ports}",
+            f"export UCX_NET_DEVICES={adapter_ports}",
         ]
     if fit.interface:
         lines += [

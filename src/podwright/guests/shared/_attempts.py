@@ -23,19 +23,25 @@ class FailedStart(NamedTuple):
 
 
 def failed(
-    before: int, most: int, problem: str, release: str, *, final: bool = False
+    earlier_attempts: int,
+    attempt_limit: int,
+    problem: str,
+    release_hint: str,
+    *,
+    final: bool = False,
 ) -> FailedStart:
-    """Another attempt failed. before: how many had. most: with which one the job is held.
+    """Another attempt failed. earlier_attempts: how many had. attempt_limit: with which one the job
+    is held.
 
-    release: what one does to have it tried again. final: trying again cannot help.
+    release_hint: what one does to have it tried again. final: trying again cannot help.
     """
-    count = before + 1
-    hold = final or count >= most
-    words = problem if final else f"try {count} of {most} failed: {problem}"
-    return FailedStart(f"{words} {HELD}, {release}" if hold else words, hold)
+    attempt_count = earlier_attempts + 1
+    is_held = final or attempt_count >= attempt_limit
+    message = problem if final else f"try {attempt_count} of {attempt_limit} failed: {problem}"
+    return FailedStart(f"{message} {HELD}, {release_hint}" if is_held else message, is_held)
 
 
-def attempts(words: str) -> int:
+def attempts(record_text: str) -> int:
     """How many failed, by the job's record."""
-    match = _TRIED.match(words)
-    return int(match[1]) if match else 0
+    attempt_match = _TRIED.match(record_text)
+    return int(attempt_match[1]) if attempt_match else 0

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from podwright.guests.shared._guest_server import GuestServer
 from podwright.guests.shared._pod_places import PodPlaces
-from podwright.placement.buddy_blocks import Blocks, block
+from podwright.placement.buddy_blocks import BuddyBlocks, block
 from podwright.wire import PartitionInfo
 
 K = TypeVar("K", bound=Hashable)
@@ -70,7 +70,7 @@ class Book(ABC, Generic[K, H]):
         self.cluster, self.allocation = cluster, allocation
         self.holdings: dict[K, H] = {}
         self.line = PodPlaces([])
-        self.blocks = Blocks(0)
+        self.blocks = BuddyBlocks(0)
         self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
         self.unusable = 0  #: devices that nobody can have now
         self.closed = 0  #: blocks that are being emptied for a large job
@@ -98,30 +98,30 @@ class Book(ABC, Generic[K, H]):
 
     # -- changes -----------------------------------------------------------------------------
 
-    def find(self, order: int, group: K | None = None) -> int | None:
+    def find(self, order: int, job_group: K | None = None) -> int | None:
         """The place where a block of 2**order devices is free; None where none is.
 
-        group: what the job is a part of. Blocks that are closed for that group are free for it.
+        job_group: what the job is a part of. Blocks that are closed for that group are free for it.
 
         What was started before the guest knew of a block that is closed finds its place as if
         nothing were; where that is in the way, nobody moves, and nothing is closed.
         """
-        if self.unsettled and group is None:
+        if self.unsettled and job_group is None:
             self.blocks.free = self.unheld()
-            start = self.blocks.find(order)
-            if start is not None and block(start, order) & self._reserved_devices():
+            first_place = self.blocks.find(order)
+            if first_place is not None and block(first_place, order) & self._reserved_devices():
                 self.moves = {}
                 self.close(0)
             else:
                 self.count()
-            return start
-        reserved = group is not None and group == self.closed_for
-        if reserved:
+            return first_place
+        is_reserved = job_group is not None and job_group == self.closed_for
+        if is_reserved:
             self.blocks.free |= self.closed & self.unheld()
-        start = self.blocks.find(order)
-        if reserved:
+        first_place = self.blocks.find(order)
+        if is_reserved:
             self.blocks.free &= ~self.closed
-        return start
+        return first_place
 
     def add(self, holding: H) -> H:
         """Record that the block belongs to the holding's job. Returns the holding."""
@@ -137,29 +137,29 @@ class Book(ABC, Generic[K, H]):
             self._released[job] = self.tick()
             self.count()
 
-    def close(self, devices: int, job: K | None = None, *, alone: bool = False) -> None:
+    def close(self, device_bits: int, job: K | None = None, *, alone: bool = False) -> None:
         """Give these devices to nobody until all of them are free. alone: give them to that job's
-        parts only, also then. devices: as bits; 0: none are closed."""
-        self.closed, self.closed_for, self._alone = devices, job, alone
-        self._emptied, self.unsettled = False, bool(devices) and self.starts_by_counts
+        parts only, also then. device_bits: as bits; 0: none are closed."""
+        self.closed, self.closed_for, self._alone = device_bits, job, alone
+        self._emptied, self.unsettled = False, bool(device_bits) and self.starts_by_counts
         self.count()
 
-    def empty(self, devices: int, job: K, moves: Iterable[tuple[K, int]]) -> None:
+    def empty(self, device_bits: int, job: K, moves: Iterable[tuple[K, int]]) -> None:
         """The same, of a block that those who hold it are to leave. moves: who, and the order of
         its block, as `plan_moves` says it: where each goes is closed to all others as well."""
-        self.close(devices, job)
+        self.close(device_bits, job)
         self._emptied = self.unsettled = True
-        for who, order in moves:
-            start = self.blocks.find(order)
-            assert start is not None
-            self.blocks.take(start, order)
-            self.moves[who] = block(start, order)
+        for moving_job, order in moves:
+            first_place = self.blocks.find(order)
+            assert first_place is not None
+            self.blocks.take(first_place, order)
+            self.moves[moving_job] = block(first_place, order)
 
-    def keep(self, own: int, for_others: int) -> bool:
+    def keep(self, own_bits: int, others_bits: int) -> bool:
         """Record the places that the server keeps, as bits. Returns whether they have changed."""
-        if (own, for_others) == (self.own_place, self.others_places):
+        if (own_bits, others_bits) == (self.own_place, self.others_places):
             return False
-        self.own_place, self.others_places = own, for_others
+        self.own_place, self.others_places = own_bits, others_bits
         self.count()
         return True
 
@@ -183,10 +183,10 @@ class Book(ABC, Generic[K, H]):
 
     def count(self) -> None:
         """Compute which devices are free from those that are held, away and closed."""
-        free = self.unheld()
-        if not self.closed & ~free and not self._alone:
+        unheld_bits = self.unheld()
+        if not self.closed & ~unheld_bits and not self._alone:
             self.closed, self.closed_for = 0, None  # all of it is free: it counts again
-        self.blocks.free = free & ~self._reserved_devices()
+        self.blocks.free = unheld_bits & ~self._reserved_devices()
 
     def unheld(self) -> int:
         """Devices that nobody holds and that are kept for no other guest, as bits. Those that are
@@ -194,79 +194,90 @@ class Book(ABC, Generic[K, H]):
         return self.blocks.capacity & ~self.unusable & ~self.others_places & ~self.held_devices()
 
     def _reserved_devices(self) -> int:
-        out = self.closed
-        for target in self.moves.values():
-            out |= target
-        return out
+        device_bits = self.closed
+        for target_bits in self.moves.values():
+            device_bits |= target_bits
+        return device_bits
 
     def held_devices(self) -> int:
         """Devices that jobs hold, as bits."""
-        out = 0
+        device_bits = 0
         for holding in self.holdings.values():
-            out |= holding.bits
-        return out
+            device_bits |= holding.bits
+        return device_bits
 
     # -- what the server says ----------------------------------------------------------------
 
     async def refresh(self, server: GuestServer) -> None:
         """Take over the server's state, except for holdings that changed while it was asked."""
-        began = self.tick()
+        began_at = self.tick()
         devices = await server.devices(self.cluster, self.allocation)
-        line = PodPlaces(devices)
-        seen: dict[str, int] = {}
-        unusable = resetting = 0
-        broken: set[K] = set()
+        pod_places = PodPlaces(devices)
+        bits_by_partition: dict[str, int] = {}
+        unusable_bits = resetting_bits = 0
+        broken_jobs: set[K] = set()
         for device in devices:
-            bit = 1 << line.place(device)
+            device_bit = 1 << pod_places.place(device)
             if device.partition:
-                seen[device.partition] = seen.get(device.partition, 0) | bit
+                bits_by_partition[device.partition] = (
+                    bits_by_partition.get(device.partition, 0) | device_bit
+                )
                 job = self.job_of(device.partition)
                 if job is not None and device.state in ("DOWN", "DRAINED"):
-                    broken.add(job)
+                    broken_jobs.add(job)
             elif device.state != "FREE" and not (
-                device.state == "RESERVED" and self.own_place & bit
+                device.state == "RESERVED" and self.own_place & device_bit
             ):
-                unusable |= bit
-                resetting |= bit if device.state == "RESETTING" else 0
-        unknown = {}
-        for name, bits in seen.items():
-            job = self.job_of(name)
-            if job is None or not (job in self.holdings or self._released.get(job, 0) > began):
-                unknown[name] = bits
-        if line.capacity != self.blocks.capacity:
-            self.line, self.blocks = line, Blocks(line.capacity)
-        if unknown:
-            infos = await server.partitions(self.cluster, self.allocation)
-            for info in infos:
-                bits = unknown.get(info.name, 0)
-                if bits and not self._adopt(info, bits, began):
-                    unusable |= bits
+                unusable_bits |= device_bit
+                resetting_bits |= device_bit if device.state == "RESETTING" else 0
+        unknown_partitions = {}
+        for partition_name, device_bits in bits_by_partition.items():
+            job = self.job_of(partition_name)
+            if job is None or not (job in self.holdings or self._released.get(job, 0) > began_at):
+                unknown_partitions[partition_name] = device_bits
+        if pod_places.capacity != self.blocks.capacity:
+            self.line, self.blocks = pod_places, BuddyBlocks(pod_places.capacity)
+        if unknown_partitions:
+            partition_infos = await server.partitions(self.cluster, self.allocation)
+            for partition_info in partition_infos:
+                device_bits = unknown_partitions.get(partition_info.name, 0)
+                if device_bits and not self._adopt(partition_info, device_bits, began_at):
+                    unusable_bits |= device_bits
         for holding in list(self.holdings.values()):
-            if not holding.created or holding.changed >= began:
+            if not holding.created or holding.changed >= began_at:
                 continue
-            if holding.name not in seen:
+            if holding.name not in bits_by_partition:
                 del self.holdings[holding.job]
                 self.moves.pop(holding.job, None)
             else:
-                place = seen[holding.name]
-                holding.moved = place if place != block(holding.start, holding.order) else 0
-                if self.moves.get(holding.job) == place:
+                placed_bits = bits_by_partition[holding.name]
+                holding.moved = (
+                    placed_bits if placed_bits != block(holding.start, holding.order) else 0
+                )
+                if self.moves.get(holding.job) == placed_bits:
                     del self.moves[holding.job]  # it is there
-        self._released = {job: place for job, place in self._released.items() if place > began}
-        self.broken = broken & self.holdings.keys()
-        self.unusable, self.resetting = unusable, resetting
+        self._released = {
+            job: placed_bits
+            for job, placed_bits in self._released.items()
+            if placed_bits > began_at
+        }
+        self.broken = broken_jobs & self.holdings.keys()
+        self.unusable, self.resetting = unusable_bits, resetting_bits
         self.count()
 
-    def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
+    def _adopt(self, partition_info: PartitionInfo, device_bits: int, began_at: int) -> bool:
         """Record an unknown partition, if it is a job's. False: it is not a job's."""
-        job = self.job_of(info.name)
-        start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
-        holding = self.adopted(info, start, order)
+        job = self.job_of(partition_info.name)
+        first_place, order = (
+            (device_bits & -device_bits).bit_length() - 1,
+            device_bits.bit_count().bit_length() - 1,
+        )
+        holding = self.adopted(partition_info, first_place, order)
         if job is None or holding is None or holding.job != job:
             return False
-        if job in self.holdings or self._released.get(job, 0) > began:
+        if job in self.holdings or self._released.get(job, 0) > began_at:
             return True
-        if bits != block(start, order) or start % (1 << order):
+        if device_bits != block(first_place, order) or first_place % (1 << order):
             return False
         self.add(holding)
         return True

@@ -91,11 +91,15 @@ class ThreadedServer:
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
         """All devices of a pod."""
-        return await self._run(lambda c: c.list_devices(cluster=cluster, allocation=allocation))
+        return await self._run(
+            lambda client: client.list_devices(cluster=cluster, allocation=allocation)
+        )
 
     async def partitions(self, cluster: str, allocation: str) -> list[PartitionInfo]:
         """All partitions of a pod."""
-        return await self._run(lambda c: c.list_partitions(cluster=cluster, allocation=allocation))
+        return await self._run(
+            lambda client: client.list_partitions(cluster=cluster, allocation=allocation)
+        )
 
     async def create(self, spec: PartitionSpec, uid: int, user: str, job: str) -> PartitionInfo:
         """A partition of that user's, for that job; ACTIVE or in ERROR."""
@@ -133,9 +137,9 @@ class ThreadedServer:
         """Any call of podwright.v1."""
 
         def ask(client: Client) -> _V:
-            answer = client.call(method, request)
-            assert isinstance(answer, reply)
-            return answer
+            reply_value = client.call(method, request)
+            assert isinstance(reply_value, reply)
+            return reply_value
 
         return await self._run(ask)
 
@@ -145,12 +149,12 @@ class ThreadedServer:
         for client in self._clients:
             client.close()
 
-    async def _run(self, work: Callable[[Client], _T]) -> _T:
+    async def _run(self, client_call: Callable[[Client], _T]) -> _T:
         def call() -> _T:
             client: Client | None = getattr(self._local, "client", None)
             if client is None:
                 client = self._local.client = self._connect()
                 self._clients.append(client)
-            return work(client)
+            return client_call(client)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -11,8 +11,8 @@ class PodPlaces:
     """Devices stand link domain after link domain, each at a multiple of a power of two."""
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
-        widest = max((d.device.offset for d in devices), default=0) + 1
-        self.stride = 1 << (widest - 1).bit_length()
+        domain_width = max((any_device.device.offset for any_device in devices), default=0) + 1
+        self.stride = 1 << (domain_width - 1).bit_length()
         self.capacity = 0
         for device in devices:
             self.capacity |= 1 << self.place(device)
@@ -23,11 +23,13 @@ class PodPlaces:
 
     def bits(self, devices: Iterable[tuple[int, int]]) -> int:
         """Devices by (link domain, offset), as bits, one for each place."""
-        out = 0
-        for domain, offset in devices:
-            out |= 1 << domain * self.stride + offset
-        return out & self.capacity
+        device_bits = 0
+        for domain_index, device_offset in devices:
+            device_bits |= 1 << domain_index * self.stride + device_offset
+        return device_bits & self.capacity
 
-    def devices(self, start: int, order: int) -> list[tuple[int, int]]:
+    def devices(self, first_slot: int, size_order: int) -> list[tuple[int, int]]:
         """The (link domain, offset) of each device of a block."""
-        return [divmod(slot, self.stride) for slot in range(start, start + (1 << order))]
+        return [
+            divmod(slot, self.stride) for slot in range(first_slot, first_slot + (1 << size_order))
+        ]

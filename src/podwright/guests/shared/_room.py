@@ -71,12 +71,12 @@ class Room(Generic[K]):
     def __init__(
         self,
         books: Mapping[str, Book[K, Any]],
-        seconds: float,
+        patience_s: float,
         clock: Callable[[], float],
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
-        self._books, self._seconds = books, seconds
-        self._clock, self._changed = clock, changed
+        self._books, self._seconds = books, patience_s
+        self._clock, self._changed = clock, on_change
         self._shared: set[str] = set()  # pods whose server chooses the blocks
         self._refusal = ""
         self._first: dict[str, tuple[Waits, bool]] = {}  # pod -> its first job; is room due
@@ -90,15 +90,20 @@ class Room(Generic[K]):
         return bool(self._shared)
 
     def update(
-        self, waiting: Iterable[Waits], end_times: Mapping[K, str], declined: Collection[K] = ()
+        self,
+        waiting: Iterable[Waits],
+        end_times: Mapping[K, str],
+        declined_jobs: Collection[K] = (),
     ) -> None:
         """Close and open blocks as the queue is now.
 
-        end_times: when each job that is known ends, as text that sorts; empty: not known. declined:
-        those that since the last look did not take what they were offered.
+        end_times: when each job that is known ends, as text that sorts; empty: not known.
+        declined_jobs: those that since the last look did not take what they were offered.
         """
-        firsts = first_in_line(waiting)
-        first_jobs = {pod: first.job for first in firsts for pod in first.orders}
+        first_waits = first_in_line(waiting)
+        first_jobs = {
+            pod: first_wait.job for first_wait in first_waits for pod in first_wait.orders
+        }
         for pod, book in self._books.items():
             if book.emptied or pod in self._shared:
                 continue  # whoever moves jobs opens it, or the server's reply does
@@ -106,34 +111,50 @@ class Room(Generic[K]):
                 # Another job is first now, or a machine of the block failed.
                 self._open(book)
         now = self._clock()
-        counts = {job: self._declined.get(job, 0) + (job in declined) for job in end_times}
-        self._declined = {job: count for job, count in counts.items() if count}
-        known = {job: since for job, since in self._since.items() if job not in declined}
-        self._since = {first.job: known.get(first.job, now) for first in firsts}
+        decline_counts = {
+            job: self._declined.get(job, 0) + (job in declined_jobs) for job in end_times
+        }
+        self._declined = {
+            job: decline_count for job, decline_count in decline_counts.items() if decline_count
+        }
+        known_since = {
+            job: waiting_since
+            for job, waiting_since in self._since.items()
+            if job not in declined_jobs
+        }
+        self._since = {
+            first_wait.job: known_since.get(first_wait.job, now) for first_wait in first_waits
+        }
         self._first, self._end_times = {}, end_times
-        for first in firsts:
-            books = [self._books[pod] for pod in first.orders]
-            doubled = min(self._declined.get(first.job, 0), _DOUBLED)
-            waited = now - self._since[first.job]
-            is_due = first.started or waited >= self._seconds * 2**doubled
+        for first_wait in first_waits:
+            books = [self._books[pod] for pod in first_wait.orders]
+            doublings = min(self._declined.get(first_wait.job, 0), _DOUBLED)
+            waited_s = now - self._since[first_wait.job]
+            is_due = first_wait.started or waited_s >= self._seconds * 2**doublings
             is_due = is_due and self._seconds > 0
             if not any(book.emptied or book.moves for book in books):
-                self._first |= dict.fromkeys(first.orders, (first, is_due))
-            if not self._shared.isdisjoint(first.orders):
+                self._first |= dict.fromkeys(first_wait.orders, (first_wait, is_due))
+            if not self._shared.isdisjoint(first_wait.orders):
                 continue
             if not is_due:
                 for book in books:
                     if not book.emptied:
                         self._open(book)
-            elif not (first.served or any(b.moves for b in books) or all(b.closed for b in books)):
-                self._close(first, end_times)
+            elif not (
+                first_wait.served
+                or any(pod_book.moves for pod_book in books)
+                or all(pod_book.closed for pod_book in books)
+            ):
+                self._close(first_wait, end_times)
 
     async def exchange(self, servers: Mapping[str, GuestServer]) -> None:
         """Name the jobs that are to get room, and take over what the servers keep.
 
         servers: by pod. Raises PodwrightError; then the books are as before.
         """
-        for server in {id(entry): entry for entry in servers.values()}.values():
+        for server in {
+            id(guest_server): guest_server for guest_server in servers.values()
+        }.values():
             pods = [pod for pod in servers if servers[pod] is server]
             try:
                 reply = await server.enqueue(self._request(pods))
@@ -144,71 +165,82 @@ class Room(Generic[K]):
             self._shared = self._shared.difference(pods)
             if reply.sharing:
                 self._shared |= set(pods)
-            changed = [pod for pod in pods if self._take_over(pod, reply)]
-            if changed:
+            changed_pods = [pod for pod in pods if self._take_over(pod, reply)]
+            if changed_pods:
                 self._changed()
 
     def _request(self, pods: Sequence[str]) -> EnqueueRequest:
-        heads = []
+        pool_heads = []
         for pod in pods:
             book = self._books[pod]
-            first, is_due = self._first.get(pod, (None, False))
-            head = PoolHead(cluster=book.cluster, allocation=book.allocation)
-            if first is not None:
-                sizes = [1 << order for order in first.orders[pod]]
-                head = msgspec.structs.replace(
-                    head, job=first.title, owner=first.owner, sizes=sizes, due=is_due
+            first_wait, is_due = self._first.get(pod, (None, False))
+            pool_head = PoolHead(cluster=book.cluster, allocation=book.allocation)
+            if first_wait is not None:
+                sizes = [1 << order for order in first_wait.orders[pod]]
+                pool_head = msgspec.structs.replace(
+                    pool_head, job=first_wait.title, owner=first_wait.owner, sizes=sizes, due=is_due
                 )
-            heads.append(head)
+            pool_heads.append(pool_head)
         now = datetime.now().timestamp()
         end_times = [
-            PartitionEnd(partition=holding.name, seconds=seconds)
+            PartitionEnd(partition=holding.name, seconds=seconds_left)
             for pod in pods
             for job, holding in self._books[pod].holdings.items()
-            if (seconds := _timestamp(self._end_times.get(job, "")) - now) > 0
+            if (seconds_left := _timestamp(self._end_times.get(job, "")) - now) > 0
         ]
-        return EnqueueRequest(pools=heads, end_times=end_times)
+        return EnqueueRequest(pools=pool_heads, end_times=end_times)
 
     def _take_over(self, pod: str, reply: EnqueueReply) -> bool:
         """Close and open blocks as the server says. Returns whether anything has changed."""
         book = self._books[pod]
-        first, _ = self._first.get(pod, (None, False))
-        own = for_others = 0
-        offered = False
-        for place in reply.places:
-            if (place.cluster, place.allocation) != (book.cluster, book.allocation):
+        first_wait, _ = self._first.get(pod, (None, False))
+        own_bits = others_bits = 0
+        is_offered = False
+        for kept_place in reply.places:
+            if (kept_place.cluster, kept_place.allocation) != (book.cluster, book.allocation):
                 continue
-            devices = book.line.bits(place.devices)
-            if first is not None and place.job == first.title:
-                own, offered = own | devices, place.offered
+            device_bits = book.line.bits(kept_place.devices)
+            if first_wait is not None and kept_place.job == first_wait.title:
+                own_bits, is_offered = own_bits | device_bits, kept_place.offered
             else:
-                for_others |= devices
-        changed = book.keep(own, for_others)
+                others_bits |= device_bits
+        has_changed = book.keep(own_bits, others_bits)
         if book.emptied or pod not in self._shared:
-            return changed
-        closes = bool(own) and first is not None and (not offered or first.alone)
-        if not closes:
-            changed = changed or bool(book.closed)
+            return has_changed
+        is_to_close = (
+            bool(own_bits) and first_wait is not None and (not is_offered or first_wait.alone)
+        )
+        if not is_to_close:
+            has_changed = has_changed or bool(book.closed)
             book.close(0)
-        elif first is not None and (book.closed, book.closed_for) != (own, first.job):
-            _log.info("job %s waits: %d devices of %s are kept", first.job, own.bit_count(), pod)
-            book.close(own, first.job, alone=first.alone)
-            changed = True
-        return changed
+        elif first_wait is not None and (book.closed, book.closed_for) != (
+            own_bits,
+            first_wait.job,
+        ):
+            _log.info(
+                "job %s waits: %d devices of %s are kept", first_wait.job, own_bits.bit_count(), pod
+            )
+            book.close(own_bits, first_wait.job, alone=first_wait.alone)
+            has_changed = True
+        return has_changed
 
-    def _close(self, first: Waits, end_times: Mapping[K, str]) -> None:
-        books = {pod: self._books[pod] for pod in first.orders}
-        if all(fit(book.blocks, first.orders[pod]) for pod, book in books.items()):
+    def _close(self, first_wait: Waits, end_times: Mapping[K, str]) -> None:
+        books = {pod: self._books[pod] for pod in first_wait.orders}
+        if all(fit(book.blocks, first_wait.orders[pod]) for pod, book in books.items()):
             return  # the guest knows, or it is kept for it, and it starts
-        chosen = {pod: _soonest(book, first.orders[pod], end_times) for pod, book in books.items()}
-        if not all(chosen.values()):
+        chosen_blocks = {
+            pod: _soonest(book, first_wait.orders[pod], end_times) for pod, book in books.items()
+        }
+        if not all(chosen_blocks.values()):
             for book in books.values():
                 self._open(book)  # with what failed or was drained it cannot be
             return
         for pod, book in books.items():
-            wanted = " and ".join(str(1 << order) for order in first.orders[pod])
-            _log.info("job %s waits for %s devices of %s: room is made", first.job, wanted, pod)
-            book.close(chosen[pod], first.job, alone=first.alone)
+            sizes_text = " and ".join(str(1 << order) for order in first_wait.orders[pod])
+            _log.info(
+                "job %s waits for %s devices of %s: room is made", first_wait.job, sizes_text, pod
+            )
+            book.close(chosen_blocks[pod], first_wait.job, alone=first_wait.alone)
         self._changed()
 
     def _open(self, book: Book[K, Any]) -> None:
@@ -217,21 +249,21 @@ class Room(Generic[K]):
             self._changed()
 
 
-def first_in_line(waiting: Iterable[Waits]) -> list[Waits]:
+def first_in_line(waiting_jobs: Iterable[Waits]) -> list[Waits]:
     """Who is first in the queue for each pod that it wants devices of."""
-    firsts: list[Waits] = []
-    claimed: set[str] = set()
-    for candidate in sorted(waiting, key=lambda wait: (-wait.priority, wait.job)):
-        if claimed.isdisjoint(candidate.orders):
-            firsts.append(candidate)
-            claimed |= candidate.orders.keys()
-    return firsts
+    first_waits: list[Waits] = []
+    claimed_pods: set[str] = set()
+    for candidate in sorted(waiting_jobs, key=lambda wait: (-wait.priority, wait.job)):
+        if claimed_pods.isdisjoint(candidate.orders):
+            first_waits.append(candidate)
+            claimed_pods |= candidate.orders.keys()
+    return first_waits
 
 
-def _timestamp(end: str) -> float:
+def _timestamp(end_time: str) -> float:
     """Seconds since 1970 of a time as text; 0 where it is not known or unlimited."""
     try:
-        return datetime.fromisoformat(end).timestamp()
+        return datetime.fromisoformat(end_time).timestamp()
     except ValueError:
         return 0.0
 

@@ -28,13 +28,15 @@ async def sweep(
     A holding that changed after the jobs were asked for is left to the next sweep.
     Raises wire.PodwrightError; what is left over is the next one's, too.
     """
-    since = {pod: book.tick() for pod, book in books.items()}
+    ticks_by_pod = {pod: book.tick() for pod, book in books.items()}
     in_progress = guest.in_progress()
     jobs = await guest.jobs()
     ended_count = 0
     for pod, book in books.items():
         for holding in list(book.holdings.values()):
-            if holding.changed >= since[pod] or not guest.is_over(holding, jobs, in_progress):
+            if holding.changed >= ticks_by_pod[pod] or not guest.is_over(
+                holding, jobs, in_progress
+            ):
                 continue
             was_made = holding.created
             async with locks(holding.job):

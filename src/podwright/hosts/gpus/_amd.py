@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from podwright.hosts.gpus._holders import holder
 from podwright.hosts.gpus._library import (
-    AMDSMI_STANDIN,
+    AMDSMI_STANDIN_VARIABLE,
     Condition,
     GpuUser,
     Health,
@@ -19,14 +19,14 @@ from podwright.hosts.gpus._library import (
     Sample,
     stand_in,
 )
-from podwright.hosts.gpus._nvml import short_type
-from podwright.hosts.gpus._pci import short_bus
+from podwright.hosts.gpus._nvml import slurm_gpu_type
+from podwright.hosts.gpus._pci import short_pci_address
 from podwright.hosts.gpus._values import Gpu
 
 _T = TypeVar("_T")
 
-_XGMI = 2  #: AMDSMI_LINK_TYPE_XGMI
-_PENDING = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
+_XGMI_LINK_TYPE = 2  #: AMDSMI_LINK_TYPE_XGMI
+_PENDING_PAGE_STATUS = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
 #: Fields of amdsmi_get_violation_status. The power limit is not a fault, since a loaded GPU always
 #: reaches it.
 _SLOWED = {
@@ -37,32 +37,32 @@ _SLOWED = {
 }
 
 
-def open_amd(environ: Mapping[str, str], root: str = "/") -> AmdSmi | None:
+def open_amd_library(environ: Mapping[str, str], root_folder: str = "/") -> AmdSmi | None:
     """Return the library, initialised; None where it is not installed.
 
     Raises LibraryError if it fails.
     """
-    described = environ.get(AMDSMI_STANDIN, "")
-    if not described and not os.path.exists(os.path.join(root, "dev/kfd")):
+    standin_description = environ.get(AMDSMI_STANDIN_VARIABLE, "")
+    if not standin_description and not os.path.exists(os.path.join(root_folder, "dev/kfd")):
         return None
-    module: Any
-    if described:
-        module = stand_in("AmdStandIn", described)
+    amdsmi_module: Any
+    if standin_description:
+        amdsmi_module = stand_in("AmdStandIn", standin_description)
     else:
         try:
             import amdsmi
 
-            module = amdsmi
+            amdsmi_module = amdsmi
         except ImportError:
             raise LibraryError("the package amdsmi is not installed (it comes with ROCm)") from None
         except Exception as error:  # any error that a library that does not load may raise
             raise LibraryError(f"the package amdsmi fails: {error}") from None
     try:
-        module.amdsmi_init()
-        return AmdSmi(module, simulated=bool(described), root=root)
+        amdsmi_module.amdsmi_init()
+        return AmdSmi(amdsmi_module, simulated=bool(standin_description), root_folder=root_folder)
     except OSError as error:
-        raise LibraryError(f"{described}: {error.strerror}") from None
-    except module.AmdSmiException as error:
+        raise LibraryError(f"{standin_description}: {error.strerror}") from None
+    except amdsmi_module.AmdSmiException as error:
         raise LibraryError(str(error)) from None
 
 
@@ -71,18 +71,26 @@ class AmdSmi:
 
     vendor = "amd"
 
-    def __init__(self, amdsmi: Any, *, simulated: bool = False, root: str = "/") -> None:
+    def __init__(
+        self, amdsmi_module: Any, *, simulated: bool = False, root_folder: str = "/"
+    ) -> None:
         self.simulated = simulated
-        self._lib = amdsmi
-        self._root = root
+        self._lib = amdsmi_module
+        self._root = root_folder
         self._violations: dict[int, Any] = {}
-        handles = [
-            (short_bus(self._must(amdsmi.amdsmi_get_gpu_device_bdf, handle)), handle)
-            for handle in self._must(amdsmi.amdsmi_get_processor_handles)
+        addresses_and_handles = [
+            (
+                short_pci_address(self._must(amdsmi_module.amdsmi_get_gpu_device_bdf, gpu_handle)),
+                gpu_handle,
+            )
+            for gpu_handle in self._must(amdsmi_module.amdsmi_get_processor_handles)
         ]
-        order = sorted(range(len(handles)), key=lambda i: handles[i][0])
-        self._buses = [handles[i][0] for i in order]
-        self._handles = [handles[i][1] for i in order]
+        address_order = sorted(
+            range(len(addresses_and_handles)),
+            key=lambda handle_index: addresses_and_handles[handle_index][0],
+        )
+        self._buses = [addresses_and_handles[handle_index][0] for handle_index in address_order]
+        self._handles = [addresses_and_handles[handle_index][1] for handle_index in address_order]
 
     def version(self) -> str:
         """See `Library.version`."""
@@ -100,52 +108,62 @@ class AmdSmi:
         return tuple(self._gpu(index) for index in range(len(self._handles)))
 
     def _gpu(self, index: int) -> Gpu:
-        lib, handle = self._lib, self._handles[index]
-        asic = self._must(lib.amdsmi_get_gpu_asic_info, handle)
-        vram = self._try(lib.amdsmi_get_gpu_vram_info, handle) or {}
-        files = self._try(lib.amdsmi_get_gpu_enumeration_info, handle) or {}
-        node = self._try(lib.amdsmi_topo_get_numa_node_number, handle)
-        vbios = self._try(lib.amdsmi_get_gpu_vbios_info, handle) or {}
-        name, render = str(asic["market_name"]), files.get("drm_render")
+        amd_library, gpu_handle = self._lib, self._handles[index]
+        asic_info = self._must(amd_library.amdsmi_get_gpu_asic_info, gpu_handle)
+        vram_info = self._try(amd_library.amdsmi_get_gpu_vram_info, gpu_handle) or {}
+        enumeration_info = self._try(amd_library.amdsmi_get_gpu_enumeration_info, gpu_handle) or {}
+        numa_node = self._try(amd_library.amdsmi_topo_get_numa_node_number, gpu_handle)
+        vbios_info = self._try(amd_library.amdsmi_get_gpu_vbios_info, gpu_handle) or {}
+        market_name, render_number = (
+            str(asic_info["market_name"]),
+            enumeration_info.get("drm_render"),
+        )
         return Gpu(
             index=index,
             vendor=self.vendor,
-            uuid=f"GPU-{str(asic['asic_serial']).removeprefix('0x').lower():0>16}",
-            name=name,
-            type=short_type(name),
+            uuid=f"GPU-{str(asic_info['asic_serial']).removeprefix('0x').lower():0>16}",
+            name=market_name,
+            type=slurm_gpu_type(market_name),
             bus=self._buses[index],
-            memory=int(vram.get("vram_size", 0)) << 20,  # the library reports MiB
-            node=-1 if node is None else int(node),
-            files=(f"/dev/dri/renderD{render}",) if isinstance(render, int) else (),
-            links=tuple(self._links(handle, other) for other in self._handles),
-            firmware=str(vbios.get("version", "")),
+            memory=int(vram_info.get("vram_size", 0)) << 20,  # the library reports MiB
+            node=-1 if numa_node is None else int(numa_node),
+            files=(f"/dev/dri/renderD{render_number}",) if isinstance(render_number, int) else (),
+            links=tuple(self._links(gpu_handle, other_handle) for other_handle in self._handles),
+            firmware=str(vbios_info.get("version", "")),
         )
 
-    def _links(self, handle: Any, other: Any) -> int:
-        if handle is other:
+    def _links(self, gpu_handle: Any, other_handle: Any) -> int:
+        if gpu_handle is other_handle:
             return -1
-        link = self._try(self._lib.amdsmi_topo_get_link_type, handle, other) or {}
-        return int(link.get("type") == _XGMI)
+        link_info = self._try(self._lib.amdsmi_topo_get_link_type, gpu_handle, other_handle) or {}
+        return int(link_info.get("type") == _XGMI_LINK_TYPE)
 
     def health(self, index: int) -> Health:
         """See `Library.health`."""
-        lib, handle = self._lib, self._handles[index]
+        amd_library, gpu_handle = self._lib, self._handles[index]
         problems = []
         try:
-            count = lib.amdsmi_get_gpu_total_ecc_count(handle)
-        except lib.AmdSmiException:
-            count = {}
-        if self._try(lib.amdsmi_get_gpu_asic_info, handle) is None:
+            ecc_counts = amd_library.amdsmi_get_gpu_total_ecc_count(gpu_handle)
+        except amd_library.AmdSmiException:
+            ecc_counts = {}
+        if self._try(amd_library.amdsmi_get_gpu_asic_info, gpu_handle) is None:
             problems.append("does not answer")
-        corrected, wrong = count.get("correctable_count"), count.get("uncorrectable_count")
-        if wrong:
-            problems.append(f"{wrong} memory errors that could not be corrected")
-        pages = self._try(lib.amdsmi_get_gpu_bad_page_info, handle)
-        pending = [page for page in pages or () if int(page["status"]) == _PENDING]
-        if pending:
+        corrected, uncorrected = (
+            ecc_counts.get("correctable_count"),
+            ecc_counts.get("uncorrectable_count"),
+        )
+        if uncorrected:
+            problems.append(f"{uncorrected} memory errors that could not be corrected")
+        bad_pages = self._try(amd_library.amdsmi_get_gpu_bad_page_info, gpu_handle)
+        pending_pages = [
+            bad_page
+            for bad_page in bad_pages or ()
+            if int(bad_page["status"]) == _PENDING_PAGE_STATUS
+        ]
+        if pending_pages:
             problems.append("replacing pages of its memory waits for a reset")
-        remap = "" if pages is None else "pending" if pending else "none"
-        return Health(tuple(problems), corrected, wrong, remap)
+        row_remap_state = "" if bad_pages is None else "pending" if pending_pages else "none"
+        return Health(tuple(problems), corrected, uncorrected, row_remap_state)
 
     def forget(self, index: int) -> None:
         """See `Library.forget`. Nothing from before is kept."""
@@ -154,36 +172,43 @@ class AmdSmi:
         """See `Library.holders`."""
         process_list = self._try(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
         return tuple(
-            holder(p["pid"], int(p["memory_usage"]["vram_mem"]), root=self._root)
-            for p in process_list
+            holder(
+                process_info["pid"], int(process_info["memory_usage"]["vram_mem"]), root=self._root
+            )
+            for process_info in process_list
         )
 
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
-        lib, handle = self._lib, self._handles[index]
-        activity = self._try(lib.amdsmi_get_gpu_activity, handle) or {}
-        power = self._try(lib.amdsmi_get_power_info, handle) or {}
-        used = sum(holder.memory or 0 for holder in self.holders(index))
+        amd_library, gpu_handle = self._lib, self._handles[index]
+        activity = self._try(amd_library.amdsmi_get_gpu_activity, gpu_handle) or {}
+        power = self._try(amd_library.amdsmi_get_power_info, gpu_handle) or {}
+        used_bytes = sum(gpu_user.memory or 0 for gpu_user in self.holders(index))
         return Sample(
             load=_number(activity.get("gfx_activity")),
-            memory=used,
+            memory=used_bytes,
             watts=_number(power.get("current_socket_power")),
-            celsius=self._celsius(handle),
+            celsius=self._celsius(gpu_handle),
         )
 
-    def _celsius(self, handle: Any) -> int | None:
+    def _celsius(self, gpu_handle: Any) -> int | None:
         """Return the temperature of the hottest point, which limits the clocks, or of the edge."""
-        lib = self._lib
-        for sensor in (lib.AmdSmiTemperatureType.HOTSPOT, lib.AmdSmiTemperatureType.EDGE):
-            now = lib.AmdSmiTemperatureMetric.CURRENT
-            celsius = _number(self._try(lib.amdsmi_get_temp_metric, handle, sensor, now))
+        amd_library = self._lib
+        for sensor in (
+            amd_library.AmdSmiTemperatureType.HOTSPOT,
+            amd_library.AmdSmiTemperatureType.EDGE,
+        ):
+            current_metric = amd_library.AmdSmiTemperatureMetric.CURRENT
+            celsius = _number(
+                self._try(amd_library.amdsmi_get_temp_metric, gpu_handle, sensor, current_metric)
+            )
             if celsius is not None:
                 return celsius
         return None
 
     def condition(self, index: int) -> Condition:
         """See `Library.condition`."""
-        return Condition(nvlinks=self._xgmi(index), slowed=self._slowed(index))
+        return Condition(nvlinks=self._xgmi_links_up(index), slowed=self._slowed(index))
 
     def _slowed(self, index: int) -> tuple[str, ...]:
         """Return what lowers the clocks, except for the power limit, as MI300 and newer report it.
@@ -191,38 +216,48 @@ class AmdSmi:
         AMD SMI measures for 0.1 s before it answers, so all GPUs are asked at once, for one reading
         of each.
         """
-        ask = getattr(self._lib, "amdsmi_get_violation_status", None)
-        if ask and index not in self._violations:
+        read_violations = getattr(self._lib, "amdsmi_get_violation_status", None)
+        if read_violations and index not in self._violations:
             from concurrent.futures import ThreadPoolExecutor
 
-            with ThreadPoolExecutor(len(self._handles)) as pool:
-                answers = pool.map(lambda handle: self._try(ask, handle), self._handles)
-                self._violations = dict(enumerate(answers))
+            with ThreadPoolExecutor(len(self._handles)) as thread_pool:
+                violation_answers = thread_pool.map(
+                    lambda gpu_handle: self._try(read_violations, gpu_handle), self._handles
+                )
+                self._violations = dict(enumerate(violation_answers))
         violations = self._violations.pop(index, None) or {}
-        return tuple(word for key, word in _SLOWED.items() if violations.get(key) is True)
+        return tuple(
+            violation_name
+            for violation_field, violation_name in _SLOWED.items()
+            if violations.get(violation_field) is True
+        )
 
-    def _xgmi(self, index: int) -> tuple[bool, ...]:
+    def _xgmi_links_up(self, index: int) -> tuple[bool, ...]:
         """Return whether each Infinity Fabric link is up.
 
         Links that are switched off are not counted. Older packages cannot tell.
         """
-        ask = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
-        xgmi_info = self._try(ask, self._handles[index]) if ask else None
-        return tuple(state == "U" for state in (xgmi_info or {}).get("status", ()) if state != "X")
+        read_xgmi_status = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
+        xgmi_info = self._try(read_xgmi_status, self._handles[index]) if read_xgmi_status else None
+        return tuple(
+            link_state == "U"
+            for link_state in (xgmi_info or {}).get("status", ())
+            if link_state != "X"
+        )
 
-    def _must(self, call: Callable[..., _T], *arguments: Any) -> _T:
+    def _must(self, library_call: Callable[..., _T], *arguments: Any) -> _T:
         try:
-            return call(*arguments)
+            return library_call(*arguments)
         except self._lib.AmdSmiException as error:
-            raise LibraryError(f"{call.__name__}: {error}") from None
+            raise LibraryError(f"{library_call.__name__}: {error}") from None
 
-    def _try(self, call: Callable[..., _T], *arguments: Any) -> _T | None:
+    def _try(self, library_call: Callable[..., _T], *arguments: Any) -> _T | None:
         try:
-            return call(*arguments)
+            return library_call(*arguments)
         except self._lib.AmdSmiException:
             return None
 
 
-def _number(value: Any) -> int | None:
+def _number(amdsmi_value: Any) -> int | None:
     """Return a number; None for amdsmi's text N/A."""
-    return value if isinstance(value, int) else None
+    return amdsmi_value if isinstance(amdsmi_value, int) else None

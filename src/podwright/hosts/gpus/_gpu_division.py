@@ -26,12 +26,12 @@ class Device(NamedTuple):
     part: str = ""
 
 
-def divided(gpus: Iterable[Gpu]) -> tuple[Device, ...]:
+def divided(whole_or_sliced_gpus: Iterable[Gpu]) -> tuple[Device, ...]:
     """Return the devices: whole ones, then slices, so that devices on one switch are neighbours.
 
     A GPU in MIG mode without any slice is not a device.
     """
-    whole_gpus = list(gpus)
+    whole_gpus = list(whole_or_sliced_gpus)
     devices: list[Device] = []
     for undivided in whole_gpus:
         if undivided.mig != "on":
@@ -39,21 +39,25 @@ def divided(gpus: Iterable[Gpu]) -> tuple[Device, ...]:
                 Device(msgspec.structs.replace(undivided, index=len(devices)), undivided)
             )
     for undivided in whole_gpus:
-        for piece in undivided.slices:
-            gpu = msgspec.structs.replace(
+        for gpu_slice in undivided.slices:
+            slice_gpu = msgspec.structs.replace(
                 undivided,
                 index=len(devices),
-                uuid=piece.uuid,
-                name=f"{undivided.name} MIG {piece.profile}",
-                memory=piece.memory,
-                files=tuple(file for file in piece.files if file not in undivided.files),
+                uuid=gpu_slice.uuid,
+                name=f"{undivided.name} MIG {gpu_slice.profile}",
+                memory=gpu_slice.memory,
+                files=tuple(
+                    device_file
+                    for device_file in gpu_slice.files
+                    if device_file not in undivided.files
+                ),
                 links=(),
                 paths=(),
                 fabric="",
                 slices=(),
                 module=-1,
-                profile=piece.profile,
+                profile=gpu_slice.profile,
                 shared=undivided.files,
             )
-            devices.append(Device(gpu, undivided, str(piece.number)))
+            devices.append(Device(slice_gpu, undivided, str(gpu_slice.number)))
     return tuple(devices)

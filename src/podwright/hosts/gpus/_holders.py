@@ -8,14 +8,16 @@ from podwright.hosts.gpus._library import GpuUser
 from podwright.hosts.gpus._pci import read_line
 
 
-def holder(pid: int, memory: int | None, part: str = "", root: str = "/") -> GpuUser:
+def holder(pid: int, used_bytes: int | None, slice_name: str = "", root: str = "/") -> GpuUser:
     """Return the process with what is known of it."""
-    folder = os.path.join(root, "proc", str(pid))
+    process_folder = os.path.join(root, "proc", str(pid))
     try:
-        uid = os.stat(folder).st_uid
+        uid = os.stat(process_folder).st_uid
     except OSError:
-        return GpuUser(pid, "", "", memory, part)
-    return GpuUser(pid, _name(uid), read_line(os.path.join(folder, "comm")), memory, part)
+        return GpuUser(pid, "", "", used_bytes, slice_name)
+    return GpuUser(
+        pid, _name(uid), read_line(os.path.join(process_folder, "comm")), used_bytes, slice_name
+    )
 
 
 def _name(uid: int) -> str:

@@ -11,7 +11,7 @@ from podwright.tables import card, table
 def inventory_text(inventory: Inventory) -> str:
     """Return a card of the machine, and a table each of GPUs, slices, links and adapters."""
     drivers = ", ".join(f"{vendor} {version}" for vendor, version in inventory.drivers.items())
-    parts = [
+    text_blocks = [
         card(
             (
                 ("Host", inventory.host),
@@ -28,8 +28,18 @@ def inventory_text(inventory: Inventory) -> str:
         )
     ]
     if inventory.gpus:
-        header = ("GPU", "Name", "Memory", "Bus", "NUMA", "Near threads", "Links", "MIG", "UUID")
-        rows = [
+        gpu_header = (
+            "GPU",
+            "Name",
+            "Memory",
+            "Bus",
+            "NUMA",
+            "Near threads",
+            "Links",
+            "MIG",
+            "UUID",
+        )
+        gpu_rows = [
             (
                 gpu.index,
                 gpu.name,
@@ -39,34 +49,41 @@ def inventory_text(inventory: Inventory) -> str:
                 gpu.cpus,
                 max(gpu.links, default=0) if len(gpu.links) > 1 else "",
                 ", ".join(
-                    f"{count} of {profile}"
-                    for profile, count in Counter(s.profile for s in gpu.slices).items()
+                    f"{slice_count} of {profile}"
+                    for profile, slice_count in Counter(
+                        mig_slice.profile for mig_slice in gpu.slices
+                    ).items()
                 )
                 or gpu.mig,
                 gpu.uuid,
             )
             for gpu in inventory.gpus
         ]
-        parts.append(table(header, rows))
-    slices = [
-        (gpu.index, piece.profile, f"{piece.memory >> 20} MiB", piece.uuid)
+        text_blocks.append(table(gpu_header, gpu_rows))
+    slice_rows = [
+        (gpu.index, gpu_slice.profile, f"{gpu_slice.memory >> 20} MiB", gpu_slice.uuid)
         for gpu in inventory.gpus
-        for piece in gpu.slices
+        for gpu_slice in gpu.slices
     ]
-    if slices:
-        parts.append(table(("GPU", "Slice", "Memory", "UUID"), slices))
+    if slice_rows:
+        text_blocks.append(table(("GPU", "Slice", "Memory", "UUID"), slice_rows))
     if len(inventory.gpus) > 1:
-        ways = [
+        link_rows = [
             (
                 f"GPU {gpu.index}",
-                *(_connection(*pair) for pair in zip(gpu.links, gpu.paths, strict=True)),
+                *(
+                    _connection(*links_and_path)
+                    for links_and_path in zip(gpu.links, gpu.paths, strict=True)
+                ),
             )
             for gpu in inventory.gpus
         ]
-        parts.append(table(("Ways", *(f"GPU {gpu.index}" for gpu in inventory.gpus)), ways))
+        text_blocks.append(
+            table(("Ways", *(f"GPU {gpu.index}" for gpu in inventory.gpus)), link_rows)
+        )
     if inventory.nics:
-        columns = ("Adapter", "Interface", "Kind", "Gb/s", "Up", "NUMA", "Rail", "Near GPUs")
-        nics = [
+        nic_header = ("Adapter", "Interface", "Kind", "Gb/s", "Up", "NUMA", "Rail", "Near GPUs")
+        nic_rows = [
             (
                 nic.name,
                 nic.interface,
@@ -79,9 +96,9 @@ def inventory_text(inventory: Inventory) -> str:
             )
             for nic in inventory.nics
         ]
-        parts.append(table(columns, nics))
-    return "\n\n".join(parts)
+        text_blocks.append(table(nic_header, nic_rows))
+    return "\n\n".join(text_blocks)
 
 
-def _connection(links: int, path: str) -> str:
-    return f"NV{links}" if links > 0 else path
+def _connection(link_count: int, pci_path: str) -> str:
+    return f"NV{link_count}" if link_count > 0 else pci_path

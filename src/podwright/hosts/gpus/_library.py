@@ -13,9 +13,9 @@ import msgspec
 from podwright.hosts.gpus._values import Gpu
 
 #: Environment variables that name descriptions of stand-ins, which replace the real libraries.
-NVML_STANDIN = "PODWRIGHT_STANDIN_NVML"
-AMDSMI_STANDIN = "PODWRIGHT_STANDIN_AMDSMI"
-STANDINS = (NVML_STANDIN, AMDSMI_STANDIN)
+NVML_STANDIN_VARIABLE = "PODWRIGHT_STANDIN_NVML"
+AMDSMI_STANDIN_VARIABLE = "PODWRIGHT_STANDIN_AMDSMI"
+STANDINS = (NVML_STANDIN_VARIABLE, AMDSMI_STANDIN_VARIABLE)
 
 
 class Health(NamedTuple):
@@ -120,34 +120,34 @@ class Library(Protocol):
         ...
 
 
-def renumbered(gpus: list[Gpu]) -> tuple[Gpu, ...]:
+def renumbered_gpus(gpus: list[Gpu]) -> tuple[Gpu, ...]:
     """Return GPUs of several vendors, renumbered as one machine's.
 
     Links lead only to the vendor's own.
     """
-    out: list[Gpu] = []
-    total = len(gpus)
-    start = 0
+    numbered_gpus: list[Gpu] = []
+    gpu_count = len(gpus)
+    first_index = 0
     for vendor in dict.fromkeys(gpu.vendor for gpu in gpus):
-        own = [gpu for gpu in gpus if gpu.vendor == vendor]
-        after = total - start - len(own)
-        out += [
+        vendor_gpus = [gpu for gpu in gpus if gpu.vendor == vendor]
+        gpus_after = gpu_count - first_index - len(vendor_gpus)
+        numbered_gpus += [
             msgspec.structs.replace(
                 gpu,
-                index=start + i,
-                links=(0,) * start + gpu.links + (0,) * after,
-                paths=gpu.paths if total == len(own) else (),
+                index=first_index + vendor_index,
+                links=(0,) * first_index + gpu.links + (0,) * gpus_after,
+                paths=gpu.paths if gpu_count == len(vendor_gpus) else (),
             )
-            for i, gpu in enumerate(own)
+            for vendor_index, gpu in enumerate(vendor_gpus)
         ]
-        start += len(own)
-    return tuple(out)
+        first_index += len(vendor_gpus)
+    return tuple(numbered_gpus)
 
 
-def stand_in(name: str, described: str) -> Any:
+def stand_in(class_name: str, standin_description: str) -> Any:
     """Return the stand-in for a vendor's library, a class of `podwright.testing`.
 
     It is loaded by name, and only when a description is given, so this floor imports nothing from
     above.
     """
-    return getattr(import_module("podwright.testing"), name)(described)
+    return getattr(import_module("podwright.testing"), class_name)(standin_description)

@@ -16,90 +16,99 @@ from podwright.hosts.gpus._pci import numa_node, pci_folder, pci_path, read_line
 from podwright.hosts.gpus._values import PATHS, Gpu, Nic
 
 #: An adapter that is further away than this serves no GPU in particular.
-_NEAR = PATHS.index("NODE")
+_FARTHEST_SERVING_PATH = PATHS.index("NODE")
 
 
-def read_nics(gpus: Sequence[Gpu], root: str = "/") -> tuple[Nic, ...]:
+def read_nics(gpus: Sequence[Gpu], root_folder: str = "/") -> tuple[Nic, ...]:
     """Return the adapters that the kernel lists, with their paths to these GPUs; rails first."""
-    folders = [pci_folder(gpu.bus, root) for gpu in gpus]
-    nics = [_rdma(root, name) for name in _names(root, "infiniband")]
-    seen = {nic.interface for nic in nics}
+    gpu_folders = [pci_folder(gpu.bus, root_folder) for gpu in gpus]
+    nics = [_rdma(root_folder, nic_name) for nic_name in _names(root_folder, "infiniband")]
+    rdma_interfaces = {nic.interface for nic in nics}
     nics += [
-        nic for name in _names(root, "net") if name not in seen and (nic := _plain(root, name))
+        nic
+        for nic_name in _names(root_folder, "net")
+        if nic_name not in rdma_interfaces and (nic := _plain(root_folder, nic_name))
     ]
-    placed = [_place(nic, folders, root) for nic in nics]
-    return tuple(_number(placed))
+    placed_nics = [_place(nic, gpu_folders, root_folder) for nic in nics]
+    return tuple(_number(placed_nics))
 
 
-def _names(root: str, kind: str) -> list[str]:
+def _names(root_folder: str, device_class: str) -> list[str]:
     try:
-        return sorted(os.listdir(os.path.join(root, "sys/class", kind)))
+        return sorted(os.listdir(os.path.join(root_folder, "sys/class", device_class)))
     except OSError:
         return []
 
 
-def _rdma(root: str, name: str) -> Nic:
-    folder = os.path.join(root, "sys/class/infiniband", name)
-    ports = os.path.join(folder, "ports")
-    numbers = sorted(os.listdir(ports)) if os.path.isdir(ports) else []
-    port = os.path.join(ports, numbers[0]) if numbers else ports
-    nets = os.path.join(folder, "device/net")
-    interfaces = sorted(os.listdir(nets)) if os.path.isdir(nets) else [""]
-    layer = read_line(os.path.join(port, "link_layer"))
+def _rdma(root_folder: str, rdma_device: str) -> Nic:
+    device_folder = os.path.join(root_folder, "sys/class/infiniband", rdma_device)
+    ports_folder = os.path.join(device_folder, "ports")
+    port_numbers = sorted(os.listdir(ports_folder)) if os.path.isdir(ports_folder) else []
+    port_folder = os.path.join(ports_folder, port_numbers[0]) if port_numbers else ports_folder
+    interfaces_folder = os.path.join(device_folder, "device/net")
+    interfaces = sorted(os.listdir(interfaces_folder)) if os.path.isdir(interfaces_folder) else [""]
+    link_layer = read_line(os.path.join(port_folder, "link_layer"))
     return Nic(
-        name=name,
+        name=rdma_device,
         interface=interfaces[0],
-        kind="infiniband" if layer == "InfiniBand" else "ethernet",
-        bus=_bus(folder),
+        kind="infiniband" if link_layer == "InfiniBand" else "ethernet",
+        bus=_bus(device_folder),
         rdma=True,
-        up=read_line(os.path.join(port, "state")).endswith("ACTIVE"),
-        gbps=_leading(read_line(os.path.join(port, "rate"))),
+        up=read_line(os.path.join(port_folder, "state")).endswith("ACTIVE"),
+        gbps=_leading_number(read_line(os.path.join(port_folder, "rate"))),
     )
 
 
-def _plain(root: str, name: str) -> Nic | None:
+def _plain(root_folder: str, interface_name: str) -> Nic | None:
     """Return an adapter without RDMA; None for an interface that is not a hardware."""
-    folder = os.path.join(root, "sys/class/net", name)
-    if not _bus(folder):
+    interface_folder = os.path.join(root_folder, "sys/class/net", interface_name)
+    if not _bus(interface_folder):
         return None
     return Nic(
-        name=name,
-        interface=name,
+        name=interface_name,
+        interface=interface_name,
         kind="ethernet",
-        bus=_bus(folder),
-        up=read_line(os.path.join(folder, "operstate")) == "up",
-        gbps=max(_leading(read_line(os.path.join(folder, "speed"))), 0) // 1000,
+        bus=_bus(interface_folder),
+        up=read_line(os.path.join(interface_folder, "operstate")) == "up",
+        gbps=max(_leading_number(read_line(os.path.join(interface_folder, "speed"))), 0) // 1000,
     )
 
 
-def _bus(folder: str) -> str:
+def _bus(class_folder: str) -> str:
     """Return the PCI address of the device behind a class's folder, or empty."""
-    device = os.path.realpath(os.path.join(folder, "device"))
-    addresses = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device)
+    device_path = os.path.realpath(os.path.join(class_folder, "device"))
+    addresses = re.findall(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device_path)
     return addresses[-1] if addresses else ""
 
 
-def _leading(text: str) -> int:
-    match = re.match(r"-?\d+", text)
+def _leading_number(number_text: str) -> int:
+    match = re.match(r"-?\d+", number_text)
     return int(match[0]) if match else 0
 
 
-def _place(nic: Nic, folders: Sequence[str], root: str) -> Nic:
-    folder = pci_folder(nic.bus, root)
-    paths = tuple(pci_path(folder, gpu) for gpu in folders)
-    best = min((PATHS.index(path) for path in paths), default=len(PATHS))
-    near = tuple(i for i, path in enumerate(paths) if PATHS.index(path) == best < _NEAR)
-    return msgspec.structs.replace(nic, node=numa_node(folder), paths=paths, gpus=near)
+def _place(nic: Nic, gpu_folders: Sequence[str], root_folder: str) -> Nic:
+    nic_folder = pci_folder(nic.bus, root_folder)
+    paths_to_gpus = tuple(pci_path(nic_folder, gpu_folder) for gpu_folder in gpu_folders)
+    nearest_rank = min((PATHS.index(gpu_path) for gpu_path in paths_to_gpus), default=len(PATHS))
+    nearest_gpus = tuple(
+        gpu_index
+        for gpu_index, gpu_path in enumerate(paths_to_gpus)
+        if PATHS.index(gpu_path) == nearest_rank < _FARTHEST_SERVING_PATH
+    )
+    return msgspec.structs.replace(
+        nic, node=numa_node(nic_folder), paths=paths_to_gpus, gpus=nearest_gpus
+    )
 
 
 def _number(nics: Sequence[Nic]) -> list[Nic]:
     """Number the rails in the order of the GPUs that they serve."""
-    serving = [nic for nic in nics if nic.rdma and nic.gpus]
-    fastest = max((nic.gbps for nic in serving), default=0)
-    rails = sorted(
-        (nic for nic in serving if nic.gbps == fastest), key=lambda nic: (nic.gpus, nic.bus)
+    serving_nics = [nic for nic in nics if nic.rdma and nic.gpus]
+    fastest_gbps = max((nic.gbps for nic in serving_nics), default=0)
+    rail_nics = sorted(
+        (nic for nic in serving_nics if nic.gbps == fastest_gbps),
+        key=lambda nic: (nic.gpus, nic.bus),
     )
-    names = [nic.name for nic in rails]
-    return [msgspec.structs.replace(nic, rail=i) for i, nic in enumerate(rails)] + [
-        nic for nic in nics if nic.name not in names
-    ]
+    rail_names = [nic.name for nic in rail_nics]
+    return [
+        msgspec.structs.replace(nic, rail=rail_number) for rail_number, nic in enumerate(rail_nics)
+    ] + [nic for nic in nics if nic.name not in rail_names]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from podwright.hosts._cores import write_list
 from podwright.hosts.gpus._holders import holder
 from podwright.hosts.gpus._library import (
-    NVML_STANDIN,
+    NVML_STANDIN_VARIABLE,
     Condition,
     GpuUser,
     Health,
@@ -23,7 +23,7 @@ from podwright.hosts.gpus._library import (
 )
 from podwright.hosts.gpus._nvml_condition import read_condition
 from podwright.hosts.gpus._nvml_place import read_place
-from podwright.hosts.gpus._pci import read_line, short_bus
+from podwright.hosts.gpus._pci import read_line, short_pci_address
 from podwright.hosts.gpus._values import Gpu, Slice
 
 _T = TypeVar("_T")
@@ -32,24 +32,24 @@ _T = TypeVar("_T")
 _WAYS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 #: Errors of a program, not of a GPU: the GPU may still be used (NVIDIA's list of Xid errors).
 _PROGRAM_XIDS = frozenset((13, 31, 43, 45, 68))
-_CPU_WORDS, _NODE_WORDS = 64, 4
+_CPU_MASK_WORDS, _NODE_MASK_WORDS = 64, 4
 _NONE = 0xFFFFFFFF
 
 
-def open_nvml(environ: Mapping[str, str], root: str = "/") -> Nvml | None:
+def open_nvml(environ: Mapping[str, str], root_folder: str = "/") -> Nvml | None:
     """Return the library, initialised; None where it is not installed.
 
     Raises LibraryError if it fails.
     """
-    described = environ.get(NVML_STANDIN, "")
+    standin_description = environ.get(NVML_STANDIN_VARIABLE, "")
     try:
         import pynvml
     except ImportError:
-        if described or os.path.exists(os.path.join(root, "dev/nvidiactl")):
+        if standin_description or os.path.exists(os.path.join(root_folder, "dev/nvidiactl")):
             raise LibraryError("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
         return None
-    if described or getattr(pynvml.nvmlLib, "stands_in", False):
-        pynvml.nvmlLib = stand_in("StandIn", described) if described else None
+    if standin_description or getattr(pynvml.nvmlLib, "stands_in", False):
+        pynvml.nvmlLib = stand_in("StandIn", standin_description) if standin_description else None
         pynvml._nvmlGetFunctionPointer_cache.clear()
     try:
         pynvml.nvmlInit()
@@ -58,8 +58,8 @@ def open_nvml(environ: Mapping[str, str], root: str = "/") -> Nvml | None:
             return None
         raise LibraryError(str(error)) from None
     except OSError as error:
-        raise LibraryError(f"{described}: {error.strerror}") from None
-    return Nvml(pynvml, simulated=bool(described), root=root)
+        raise LibraryError(f"{standin_description}: {error.strerror}") from None
+    return Nvml(pynvml, simulated=bool(standin_description), root_folder=root_folder)
 
 
 class Nvml:
@@ -67,16 +67,22 @@ class Nvml:
 
     vendor = "nvidia"
 
-    def __init__(self, pynvml: Any, *, simulated: bool = False, root: str = "/") -> None:
+    def __init__(self, pynvml: Any, *, simulated: bool = False, root_folder: str = "/") -> None:
         self.simulated = simulated
         self._lib = pynvml
-        self._root = root
-        count = self._must(pynvml.nvmlDeviceGetCount)
-        handles = [self._must(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(count)]
-        buses = [short_bus(self._must(pynvml.nvmlDeviceGetPciInfo, h).busId) for h in handles]
-        order = sorted(range(count), key=lambda i: buses[i])
-        self._handles = [handles[i] for i in order]
-        self._buses = [buses[i] for i in order]
+        self._root = root_folder
+        gpu_count = self._must(pynvml.nvmlDeviceGetCount)
+        gpu_handles = [
+            self._must(pynvml.nvmlDeviceGetHandleByIndex, nvml_index)
+            for nvml_index in range(gpu_count)
+        ]
+        pci_addresses = [
+            short_pci_address(self._must(pynvml.nvmlDeviceGetPciInfo, gpu_handle).busId)
+            for gpu_handle in gpu_handles
+        ]
+        address_order = sorted(range(gpu_count), key=lambda nvml_index: pci_addresses[nvml_index])
+        self._handles = [gpu_handles[nvml_index] for nvml_index in address_order]
+        self._buses = [pci_addresses[nvml_index] for nvml_index in address_order]
         self._xids: dict[int, int] = {}
         self._events = self._listen()
 
@@ -92,142 +98,187 @@ class Nvml:
 
     def gpus(self) -> tuple[Gpu, ...]:
         """See `Library.gpus`."""
-        links = self._links()
-        return tuple(self._gpu(index, links[index]) for index in range(len(self._handles)))
+        links_by_gpu = self._links()
+        return tuple(self._gpu(index, links_by_gpu[index]) for index in range(len(self._handles)))
 
-    def _gpu(self, index: int, links: tuple[int, ...]) -> Gpu:
-        lib, handle = self._lib, self._handles[index]
-        name = str(self._try(lib.nvmlDeviceGetName, handle) or "unknown")
-        memory = self._try(lib.nvmlDeviceGetMemoryInfo, handle)
-        minor = self._try(lib.nvmlDeviceGetMinorNumber, handle)
-        near = self._try(lib.nvmlDeviceGetCpuAffinity, handle, _CPU_WORDS)
-        nodes = self._bits(self._try(lib.nvmlDeviceGetMemoryAffinity, handle, _NODE_WORDS, 0))
-        mig = self._try(lib.nvmlDeviceGetMigMode, handle)
-        files = (f"/dev/nvidia{minor}",) if minor is not None else ()
+    def _gpu(self, index: int, link_counts: tuple[int, ...]) -> Gpu:
+        nvml_library, gpu_handle = self._lib, self._handles[index]
+        product_name = str(self._try(nvml_library.nvmlDeviceGetName, gpu_handle) or "unknown")
+        memory_info = self._try(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
+        minor_number = self._try(nvml_library.nvmlDeviceGetMinorNumber, gpu_handle)
+        cpu_mask = self._try(nvml_library.nvmlDeviceGetCpuAffinity, gpu_handle, _CPU_MASK_WORDS)
+        numa_nodes = self._bits(
+            self._try(nvml_library.nvmlDeviceGetMemoryAffinity, gpu_handle, _NODE_MASK_WORDS, 0)
+        )
+        mig_mode = self._try(nvml_library.nvmlDeviceGetMigMode, gpu_handle)
+        device_files = (f"/dev/nvidia{minor_number}",) if minor_number is not None else ()
         return Gpu(
             index=index,
             vendor=self.vendor,
-            uuid=str(self._must(lib.nvmlDeviceGetUUID, handle)),
-            name=name,
-            type=short_type(name),
+            uuid=str(self._must(nvml_library.nvmlDeviceGetUUID, gpu_handle)),
+            name=product_name,
+            type=slurm_gpu_type(product_name),
             bus=self._buses[index],
-            memory=memory.total >> 20 << 20 if memory else 0,
-            node=nodes[0] if nodes else -1,
-            cpus=write_list(self._bits(near)),
-            files=files,
-            links=links,
+            memory=memory_info.total >> 20 << 20 if memory_info else 0,
+            node=numa_nodes[0] if numa_nodes else -1,
+            cpus=write_list(self._bits(cpu_mask)),
+            files=device_files,
+            links=link_counts,
             paths=self._paths(index),
-            fabric=self._fabric(handle),
-            mig="" if mig is None else "on" if mig[0] else "off",
-            slices=self._slices(handle, minor, files) if mig and mig[0] else (),
+            fabric=self._fabric(gpu_handle),
+            mig="" if mig_mode is None else "on" if mig_mode[0] else "off",
+            slices=self._slices(gpu_handle, minor_number, device_files)
+            if mig_mode and mig_mode[0]
+            else (),
             module=-1
-            if (module := self._try(lib.nvmlDeviceGetModuleId, handle)) is None
-            else module,
-            firmware=str(self._try(lib.nvmlDeviceGetVbiosVersion, handle) or ""),
-            place=read_place(lib, handle, self._try),
+            if (module_id := self._try(nvml_library.nvmlDeviceGetModuleId, gpu_handle)) is None
+            else module_id,
+            firmware=str(self._try(nvml_library.nvmlDeviceGetVbiosVersion, gpu_handle) or ""),
+            place=read_place(nvml_library, gpu_handle, self._try),
         )
 
     def _paths(self, index: int) -> tuple[str, ...]:
-        out = []
-        for other, handle in enumerate(self._handles):
-            level: int | None = 0
-            if other != index:
-                level = self._try(
-                    self._lib.nvmlDeviceGetTopologyCommonAncestor, self._handles[index], handle
+        paths_by_gpu = []
+        for other_index, other_handle in enumerate(self._handles):
+            ancestor_level: int | None = 0
+            if other_index != index:
+                ancestor_level = self._try(
+                    self._lib.nvmlDeviceGetTopologyCommonAncestor,
+                    self._handles[index],
+                    other_handle,
                 )
-            if level is None:
+            if ancestor_level is None:
                 return ()  # the kernel's answer is used
-            out.append("X" if other == index else _WAYS.get(level, "SYS"))
-        return tuple(out)
+            paths_by_gpu.append("X" if other_index == index else _WAYS.get(ancestor_level, "SYS"))
+        return tuple(paths_by_gpu)
 
     def _links(self) -> list[tuple[int, ...]]:
         """Return the number of NVLinks of each two GPUs; through switches, as many as both have."""
-        count = len(self._handles)
-        direct = [[0] * count for _ in range(count)]
-        switched = [0] * count
-        for index, handle in enumerate(self._handles):
-            for link in range(self._lib.NVML_NVLINK_MAX_LINKS):
-                if not self._try(self._lib.nvmlDeviceGetNvLinkState, handle, link):
+        gpu_count = len(self._handles)
+        direct_links = [[0] * gpu_count for _ in range(gpu_count)]
+        switched_links = [0] * gpu_count
+        for gpu_index, gpu_handle in enumerate(self._handles):
+            for link_number in range(self._lib.NVML_NVLINK_MAX_LINKS):
+                if not self._try(self._lib.nvmlDeviceGetNvLinkState, gpu_handle, link_number):
                     continue
-                info = self._try(self._lib.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-                bus = short_bus(info.busId) if info and info.busId else ""
-                if bus in self._buses:
-                    direct[index][self._buses.index(bus)] += 1
+                remote_pci_info = self._try(
+                    self._lib.nvmlDeviceGetNvLinkRemotePciInfo, gpu_handle, link_number
+                )
+                remote_address = (
+                    short_pci_address(remote_pci_info.busId)
+                    if remote_pci_info and remote_pci_info.busId
+                    else ""
+                )
+                if remote_address in self._buses:
+                    direct_links[gpu_index][self._buses.index(remote_address)] += 1
                 else:
-                    switched[index] += 1
+                    switched_links[gpu_index] += 1
         return [
             tuple(
-                -1 if a == b else direct[a][b] or min(switched[a], switched[b])
-                for b in range(count)
+                -1
+                if from_gpu == to_gpu
+                else direct_links[from_gpu][to_gpu]
+                or min(switched_links[from_gpu], switched_links[to_gpu])
+                for to_gpu in range(gpu_count)
             )
-            for a in range(count)
+            for from_gpu in range(gpu_count)
         ]
 
-    def _fabric(self, handle: Any) -> str:
+    def _fabric(self, gpu_handle: Any) -> str:
         import ctypes
         import uuid
 
-        info = self._lib.c_nvmlGpuFabricInfoV_t()
-        info.version = self._lib.nvmlGpuFabricInfo_v2
-        status = self._try(self._lib.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
-        if status is None or info.state != 3 or not any(info.clusterUuid):
+        fabric_info = self._lib.c_nvmlGpuFabricInfoV_t()
+        fabric_info.version = self._lib.nvmlGpuFabricInfo_v2
+        fabric_status = self._try(
+            self._lib.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(fabric_info)
+        )
+        if fabric_status is None or fabric_info.state != 3 or not any(fabric_info.clusterUuid):
             return ""
-        return f"{uuid.UUID(bytes=bytes(info.clusterUuid))}:{info.cliqueId}"
+        return f"{uuid.UUID(bytes=bytes(fabric_info.clusterUuid))}:{fabric_info.cliqueId}"
 
-    def _slices(self, handle: Any, minor: int | None, files: tuple[str, ...]) -> tuple[Slice, ...]:
-        lib, slices = self._lib, []
-        for i in range(self._try(lib.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-            part = self._try(lib.nvmlDeviceGetMigDeviceHandleByIndex, handle, i)
-            if part is None:
+    def _slices(
+        self, gpu_handle: Any, minor_number: int | None, gpu_files: tuple[str, ...]
+    ) -> tuple[Slice, ...]:
+        nvml_library, mig_slices = self._lib, []
+        for slice_index in range(
+            self._try(nvml_library.nvmlDeviceGetMaxMigDeviceCount, gpu_handle) or 0
+        ):
+            slice_handle = self._try(
+                nvml_library.nvmlDeviceGetMigDeviceHandleByIndex, gpu_handle, slice_index
+            )
+            if slice_handle is None:
                 continue
-            memory = self._try(lib.nvmlDeviceGetMemoryInfo, part)
-            name = str(self._try(lib.nvmlDeviceGetName, part) or "")
-            instance = self._try(lib.nvmlDeviceGetGpuInstanceId, part)
-            compute = self._try(lib.nvmlDeviceGetComputeInstanceId, part)
-            slices.append(
+            memory_info = self._try(nvml_library.nvmlDeviceGetMemoryInfo, slice_handle)
+            slice_name = str(self._try(nvml_library.nvmlDeviceGetName, slice_handle) or "")
+            gpu_instance_id = self._try(nvml_library.nvmlDeviceGetGpuInstanceId, slice_handle)
+            compute_instance_id = self._try(
+                nvml_library.nvmlDeviceGetComputeInstanceId, slice_handle
+            )
+            mig_slices.append(
                 Slice(
-                    uuid=str(self._must(lib.nvmlDeviceGetUUID, part)),
-                    profile=name.rpartition("MIG ")[2],
-                    memory=memory.total >> 20 << 20 if memory else 0,
-                    files=files + self._caps(minor, instance, compute),
-                    number=-1 if instance is None else int(instance),
+                    uuid=str(self._must(nvml_library.nvmlDeviceGetUUID, slice_handle)),
+                    profile=slice_name.rpartition("MIG ")[2],
+                    memory=memory_info.total >> 20 << 20 if memory_info else 0,
+                    files=gpu_files
+                    + self._capability_files(minor_number, gpu_instance_id, compute_instance_id),
+                    number=-1 if gpu_instance_id is None else int(gpu_instance_id),
                 )
             )
-        return tuple(slices)
+        return tuple(mig_slices)
 
-    def _caps(self, minor: Any, instance: Any, compute: Any) -> tuple[str, ...]:
+    def _capability_files(
+        self, minor_number: Any, gpu_instance_id: Any, compute_instance_id: Any
+    ) -> tuple[str, ...]:
         """Return the files that open a slice, in addition to those of its GPU."""
-        base = f"proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
-        paths = []
-        for path in (f"{base}/access", f"{base}/ci{compute}/access"):
-            words = read_line(os.path.join(self._root, path)).split()
-            if len(words) == 2 and words[1].isdigit():
-                paths.append(f"/dev/nvidia-caps/nvidia-cap{words[1]}")
-        return tuple(paths)
+        capability_folder = (
+            f"proc/driver/nvidia/capabilities/gpu{minor_number}/mig/gi{gpu_instance_id}"
+        )
+        device_files = []
+        for capability_path in (
+            f"{capability_folder}/access",
+            f"{capability_folder}/ci{compute_instance_id}/access",
+        ):
+            access_fields = read_line(os.path.join(self._root, capability_path)).split()
+            if len(access_fields) == 2 and access_fields[1].isdigit():
+                device_files.append(f"/dev/nvidia-caps/nvidia-cap{access_fields[1]}")
+        return tuple(device_files)
 
     def health(self, index: int) -> Health:
         """See `Library.health`."""
-        lib, handle = self._lib, self._handles[index]
+        nvml_library, gpu_handle = self._lib, self._handles[index]
         self._hear()
         problems = []
-        lost = self._code(lib.nvmlDeviceGetMemoryInfo, handle)
-        if lost in (lib.NVML_ERROR_GPU_IS_LOST, lib.NVML_ERROR_RESET_REQUIRED):
-            fell = lost == lib.NVML_ERROR_GPU_IS_LOST
-            problems.append("has fallen off the bus" if fell else "must be reset")
-        corrected = self._try(lib.nvmlDeviceGetTotalEccErrors, handle, 0, 0)
-        uncorrected = self._try(lib.nvmlDeviceGetTotalEccErrors, handle, 1, 0)
-        if uncorrected:
-            problems.append(f"{uncorrected} memory errors that could not be corrected")
-        rows = self._try(lib.nvmlDeviceGetRemappedRows, handle)
-        remap = "" if rows is None else "failed" if rows[3] else "pending" if rows[2] else "none"
-        if rows and remap in ("failed", "pending"):
+        error_code = self._code(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
+        if error_code in (
+            nvml_library.NVML_ERROR_GPU_IS_LOST,
+            nvml_library.NVML_ERROR_RESET_REQUIRED,
+        ):
+            fell_off_bus = error_code == nvml_library.NVML_ERROR_GPU_IS_LOST
+            problems.append("has fallen off the bus" if fell_off_bus else "must be reset")
+        corrected_errors = self._try(nvml_library.nvmlDeviceGetTotalEccErrors, gpu_handle, 0, 0)
+        uncorrected_errors = self._try(nvml_library.nvmlDeviceGetTotalEccErrors, gpu_handle, 1, 0)
+        if uncorrected_errors:
+            problems.append(f"{uncorrected_errors} memory errors that could not be corrected")
+        remapped_rows = self._try(nvml_library.nvmlDeviceGetRemappedRows, gpu_handle)
+        remap_state = (
+            ""
+            if remapped_rows is None
+            else "failed"
+            if remapped_rows[3]
+            else "pending"
+            if remapped_rows[2]
+            else "none"
+        )
+        if remapped_rows and remap_state in ("failed", "pending"):
             problems.append(
-                f"replacing rows of its memory {'has failed' if rows[3] else 'waits for a reset'}"
+                "replacing rows of its memory "
+                f"{'has failed' if remapped_rows[3] else 'waits for a reset'}"
             )
-        xid = self._xids.get(index, 0)
-        if xid and xid not in _PROGRAM_XIDS:
-            problems.append(f"XID {xid}")
-        return Health(tuple(problems), corrected, uncorrected, remap, xid)
+        last_xid = self._xids.get(index, 0)
+        if last_xid and last_xid not in _PROGRAM_XIDS:
+            problems.append(f"XID {last_xid}")
+        return Health(tuple(problems), corrected_errors, uncorrected_errors, remap_state, last_xid)
 
     def forget(self, index: int) -> None:
         """See `Library.forget`."""
@@ -236,30 +287,34 @@ class Nvml:
 
     def holders(self, index: int) -> tuple[GpuUser, ...]:
         """See `Library.holders`."""
-        lib, handle = self._lib, self._handles[index]
-        by_process = {}
-        for ask in (
-            lib.nvmlDeviceGetComputeRunningProcesses,
-            lib.nvmlDeviceGetGraphicsRunningProcesses,
+        nvml_library, gpu_handle = self._lib, self._handles[index]
+        users_by_pid = {}
+        for list_processes in (
+            nvml_library.nvmlDeviceGetComputeRunningProcesses,
+            nvml_library.nvmlDeviceGetGraphicsRunningProcesses,
         ):
-            for process in self._try(ask, handle) or ():
-                used = process.usedGpuMemory
-                part = "" if process.gpuInstanceId == _NONE else str(process.gpuInstanceId)
-                by_process[process.pid] = holder(process.pid, used, part, self._root)
-        return tuple(by_process.values())
+            for gpu_process in self._try(list_processes, gpu_handle) or ():
+                used_bytes = gpu_process.usedGpuMemory
+                slice_number = (
+                    "" if gpu_process.gpuInstanceId == _NONE else str(gpu_process.gpuInstanceId)
+                )
+                users_by_pid[gpu_process.pid] = holder(
+                    gpu_process.pid, used_bytes, slice_number, self._root
+                )
+        return tuple(users_by_pid.values())
 
     def sample(self, index: int) -> Sample:
         """See `Library.sample`."""
-        lib, handle = self._lib, self._handles[index]
-        rates = self._try(lib.nvmlDeviceGetUtilizationRates, handle)
-        memory = self._try(lib.nvmlDeviceGetMemoryInfo, handle)
-        power = self._try(lib.nvmlDeviceGetPowerUsage, handle)
+        nvml_library, gpu_handle = self._lib, self._handles[index]
+        utilization_rates = self._try(nvml_library.nvmlDeviceGetUtilizationRates, gpu_handle)
+        memory_info = self._try(nvml_library.nvmlDeviceGetMemoryInfo, gpu_handle)
+        milliwatts = self._try(nvml_library.nvmlDeviceGetPowerUsage, gpu_handle)
         return Sample(
-            load=rates.gpu if rates else None,
-            memory=memory.used if memory else None,
-            watts=None if power is None else power // 1000,
-            celsius=self._try(lib.nvmlDeviceGetTemperature, handle, 0),
-            mhz=self._try(lib.nvmlDeviceGetClockInfo, handle, 1),
+            load=utilization_rates.gpu if utilization_rates else None,
+            memory=memory_info.used if memory_info else None,
+            watts=None if milliwatts is None else milliwatts // 1000,
+            celsius=self._try(nvml_library.nvmlDeviceGetTemperature, gpu_handle, 0),
+            mhz=self._try(nvml_library.nvmlDeviceGetClockInfo, gpu_handle, 1),
         )
 
     def condition(self, index: int) -> Condition:
@@ -268,67 +323,76 @@ class Nvml:
 
     def _listen(self) -> Any:
         """Let the library keep the driver's errors from now on, until they are read."""
-        lib = self._lib
-        events = self._try(lib.nvmlEventSetCreate)
-        if events is None:
+        nvml_library = self._lib
+        xid_event_set = self._try(nvml_library.nvmlEventSetCreate)
+        if xid_event_set is None:
             return None
-        for handle in self._handles:
+        for gpu_handle in self._handles:
             self._try(
-                lib.nvmlDeviceRegisterEvents, handle, lib.nvmlEventTypeXidCriticalError, events
+                nvml_library.nvmlDeviceRegisterEvents,
+                gpu_handle,
+                nvml_library.nvmlEventTypeXidCriticalError,
+                xid_event_set,
             )
-        return events
+        return xid_event_set
 
     def _hear(self) -> None:
-        lib = self._lib
-        places = {self._address(handle): i for i, handle in enumerate(self._handles)}
+        nvml_library = self._lib
+        index_by_address = {
+            self._address(gpu_handle): gpu_index
+            for gpu_index, gpu_handle in enumerate(self._handles)
+        }
         while self._events is not None:
-            event = self._try(lib.nvmlEventSetWait, self._events, 0)
-            if event is None:
+            xid_event = self._try(nvml_library.nvmlEventSetWait, self._events, 0)
+            if xid_event is None:
                 return
-            index = places.get(self._address(event.device))
-            if index is not None:
-                self._xids[index] = int(event.eventData)
+            failed_gpu = index_by_address.get(self._address(xid_event.device))
+            if failed_gpu is not None:
+                self._xids[failed_gpu] = int(xid_event.eventData)
 
     @staticmethod
-    def _address(handle: Any) -> int | None:
+    def _address(gpu_handle: Any) -> int | None:
         import ctypes
 
-        return ctypes.cast(handle, ctypes.c_void_p).value
+        return ctypes.cast(gpu_handle, ctypes.c_void_p).value
 
     @staticmethod
-    def _bits(words: Any) -> list[int]:
-        if words is None:
+    def _bits(mask_words: Any) -> list[int]:
+        if mask_words is None:
             return []
         return [
-            64 * i + bit for i, word in enumerate(words) for bit in range(64) if word >> bit & 1
+            64 * word_index + bit_index
+            for word_index, mask_word in enumerate(mask_words)
+            for bit_index in range(64)
+            if mask_word >> bit_index & 1
         ]
 
-    def _must(self, call: Callable[..., _T], *arguments: Any) -> _T:
+    def _must(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T:
         try:
-            return call(*arguments)
+            return nvml_call(*arguments)
         except self._lib.NVMLError as error:
-            raise LibraryError(f"{call.__name__}: {error}") from None
+            raise LibraryError(f"{nvml_call.__name__}: {error}") from None
 
-    def _try(self, call: Callable[..., _T], *arguments: Any) -> _T | None:
+    def _try(self, nvml_call: Callable[..., _T], *arguments: Any) -> _T | None:
         try:
-            return call(*arguments)
+            return nvml_call(*arguments)
         except self._lib.NVMLError:
             return None
 
-    def _code(self, call: Callable[..., Any], *arguments: Any) -> int:
+    def _code(self, nvml_call: Callable[..., Any], *arguments: Any) -> int:
         try:
-            call(*arguments)
-        except self._lib.NVMLError as error:
-            return int(error.value)
+            nvml_call(*arguments)
+        except self._lib.NVMLError as nvml_error:
+            return int(nvml_error.value)
         return 0
 
 
-def short_type(name: str) -> str:
+def slurm_gpu_type(product_name: str) -> str:
     """Return the type for Slurm: the model alone, a part of the name that its AutoDetect makes.
 
     `NVIDIA H100 80GB HBM3` is h100, `NVIDIA GeForce RTX 4090` rtx_4090, `NVIDIA GB200` gb200.
     """
-    lead = r"(?:RTX[ _](?:PRO[ _]|A)?|GTX[ _]|[A-Z]{1,3})"
-    match = re.search(rf"\b{lead}\d{{1,4}}[A-Z]{{0,2}}\b", name.upper())
-    word = match[0] if match else name
-    return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_")
+    model_prefix = r"(?:RTX[ _](?:PRO[ _]|A)?|GTX[ _]|[A-Z]{1,3})"
+    model_match = re.search(rf"\b{model_prefix}\d{{1,4}}[A-Z]{{0,2}}\b", product_name.upper())
+    model_name = model_match[0] if model_match else product_name
+    return re.sub(r"[^a-z0-9]+", "_", model_name.lower()).strip("_")

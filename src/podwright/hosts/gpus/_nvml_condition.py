@@ -18,47 +18,64 @@ _FABRIC = {1: "not started", 2: "in progress", 3: "completed"}
 _RECOVERY = {0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain"}
 
 
-def read_condition(lib: Any, handle: Any, ask: Callable[..., Any]) -> Condition:
-    """Return the condition of a GPU. lib: pynvml.
+def read_condition(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> Condition:
+    """Return the condition of a GPU. pynvml_module: pynvml.
 
-    ask: calls one of its functions; returns None where the GPU or the driver does not have it.
+    call_nvml: calls one of its functions; returns None where the GPU or the driver does not have
+    it.
     """
-    ecc = ask(lib.nvmlDeviceGetEccMode, handle)
-    persistence = ask(lib.nvmlDeviceGetPersistenceMode, handle)
-    reasons = ask(lib.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
-    fields = _fields(lib, handle, ask)
-    action = fields.get(lib.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
+    ecc_modes = call_nvml(pynvml_module.nvmlDeviceGetEccMode, gpu_handle)
+    persistence_mode = call_nvml(pynvml_module.nvmlDeviceGetPersistenceMode, gpu_handle)
+    throttle_reason_bits = (
+        call_nvml(pynvml_module.nvmlDeviceGetCurrentClocksThrottleReasons, gpu_handle) or 0
+    )
+    field_values = _fields(pynvml_module, gpu_handle, call_nvml)
+    recovery_action = field_values.get(pynvml_module.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
     return Condition(
-        persistence=None if persistence is None else bool(persistence),
-        ecc=None if ecc is None else bool(ecc[0]),
-        nvlinks=_links(lib, handle, ask),
-        mbps=fields.get(lib.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON),
-        slowed=tuple(word for bit, word in _SLOWED.items() if reasons & bit),
-        fabric=_fabric(lib, handle, ask),
-        recovery="" if action is None else _RECOVERY.get(action, ""),
+        persistence=None if persistence_mode is None else bool(persistence_mode),
+        ecc=None if ecc_modes is None else bool(ecc_modes[0]),
+        nvlinks=_links(pynvml_module, gpu_handle, call_nvml),
+        mbps=field_values.get(pynvml_module.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON),
+        slowed=tuple(
+            reason_name
+            for reason_bit, reason_name in _SLOWED.items()
+            if throttle_reason_bits & reason_bit
+        ),
+        fabric=_fabric(pynvml_module, gpu_handle, call_nvml),
+        recovery="" if recovery_action is None else _RECOVERY.get(recovery_action, ""),
     )
 
 
-def _links(lib: Any, handle: Any, ask: Callable[..., Any]) -> tuple[bool, ...]:
-    links = []
-    for link in range(lib.NVML_NVLINK_MAX_LINKS):
-        state = ask(lib.nvmlDeviceGetNvLinkState, handle, link)
-        if state is None:
+def _links(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> tuple[bool, ...]:
+    link_states = []
+    for link_number in range(pynvml_module.NVML_NVLINK_MAX_LINKS):
+        link_state = call_nvml(pynvml_module.nvmlDeviceGetNvLinkState, gpu_handle, link_number)
+        if link_state is None:
             break
-        links.append(bool(state))
-    return tuple(links)
+        link_states.append(bool(link_state))
+    return tuple(link_states)
 
 
-def _fields(lib: Any, handle: Any, ask: Callable[..., Any]) -> dict[int, int]:
-    wanted = [lib.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, lib.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
-    values = ask(lib.nvmlDeviceGetFieldValues, handle, wanted) or ()
-    return {v.fieldId: int(v.value.uiVal) for v in values if v.nvmlReturn == 0}
+def _fields(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> dict[int, int]:
+    field_ids = [
+        pynvml_module.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON,
+        pynvml_module.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+    ]
+    field_values = call_nvml(pynvml_module.nvmlDeviceGetFieldValues, gpu_handle, field_ids) or ()
+    return {
+        field_value.fieldId: int(field_value.value.uiVal)
+        for field_value in field_values
+        if field_value.nvmlReturn == 0
+    }
 
 
-def _fabric(lib: Any, handle: Any, ask: Callable[..., Any]) -> str:
-    info = lib.c_nvmlGpuFabricInfoV_t()
-    info.version = lib.nvmlGpuFabricInfo_v2
-    if ask(lib.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+def _fabric(pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]) -> str:
+    fabric_info = pynvml_module.c_nvmlGpuFabricInfoV_t()
+    fabric_info.version = pynvml_module.nvmlGpuFabricInfo_v2
+    if (
+        call_nvml(pynvml_module.nvmlDeviceGetGpuFabricInfoV, gpu_handle, ctypes.byref(fabric_info))
+        is None
+    ):
         return ""
-    state = _FABRIC.get(info.state, "")
-    return "failed" if state == "completed" and info.status else state
+    fabric_state = _FABRIC.get(fabric_info.state, "")
+    return "failed" if fabric_state == "completed" and fabric_info.status else fabric_state

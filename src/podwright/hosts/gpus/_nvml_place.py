@@ -18,23 +18,32 @@ from podwright.hosts.gpus._values import RackPlace
 _GUID_BYTES = 8
 
 
-def read_place(library: Any, handle: Any, attempt: Callable[..., Any]) -> RackPlace | None:
+def read_place(
+    pynvml_module: Any, gpu_handle: Any, call_nvml: Callable[..., Any]
+) -> RackPlace | None:
     """Return the place of a GPU; None where its driver knows of none.
 
-    attempt: calls a function of the library; returns None if it fails.
+    call_nvml: calls a function of the library; returns None if it fails.
     """
-    information = library.c_nvmlPlatformInfo_v2_t()
-    if attempt(library.nvmlDeviceGetPlatformInfo, handle, ctypes.byref(information)) is None:
+    platform_info = pynvml_module.c_nvmlPlatformInfo_v2_t()
+    if (
+        call_nvml(pynvml_module.nvmlDeviceGetPlatformInfo, gpu_handle, ctypes.byref(platform_info))
+        is None
+    ):
         return None
 
-    def raw(name: str) -> bytes:
+    def raw(field_name: str) -> bytes:
         """Return all bytes of a field, since pynvml's texts end at the first zero."""
-        field = getattr(type(information), name)
-        return ctypes.string_at(ctypes.addressof(information) + field.offset, field.size)
+        struct_field = getattr(type(platform_info), field_name)
+        return ctypes.string_at(
+            ctypes.addressof(platform_info) + struct_field.offset, struct_field.size
+        )
 
     guid = raw("ibGuid")[:_GUID_BYTES]
     if not any(guid):
         return None
-    chassis = raw("chassisSerialNumber").rstrip(b"\0").decode("ascii", "replace").strip()
-    number = int.from_bytes(guid, "little")
-    return RackPlace(f"0x{number:016x}", chassis, raw("slotNumber")[0], raw("trayIndex")[0])
+    chassis_serial = raw("chassisSerialNumber").rstrip(b"\0").decode("ascii", "replace").strip()
+    guid_number = int.from_bytes(guid, "little")
+    return RackPlace(
+        f"0x{guid_number:016x}", chassis_serial, raw("slotNumber")[0], raw("trayIndex")[0]
+    )

@@ -11,7 +11,7 @@ import msgspec
 
 from podwright.hosts._cores import Cores, cores_of_sys, read_list, write_list
 from podwright.hosts._local import host_name
-from podwright.hosts.gpus._library import Library, LibraryError, renumbered
+from podwright.hosts.gpus._library import Library, LibraryError, renumbered_gpus
 from podwright.hosts.gpus._nics import read_nics
 from podwright.hosts.gpus._open_libraries import open_libraries
 from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, pci_path, read_line
@@ -31,80 +31,94 @@ class TakenInventory(NamedTuple):
 
 
 def take_gpus(
-    environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
+    environ: Mapping[str, str], root_folder: str = "/", libraries: Sequence[Library] | None = None
 ) -> TakenInventory:
     """Return the GPUs, and the libraries that report them.
 
     libraries: used instead of the installed ones.
     """
     notes: list[str] = []
-    opened = list(libraries or ())
+    opened_libraries = list(libraries or ())
     if libraries is None:
-        opened, notes = open_libraries(environ)
+        opened_libraries, notes = open_libraries(environ)
     gpus: list[Gpu] = []
-    drivers = {}
-    for library in opened:
+    driver_versions = {}
+    for vendor_library in opened_libraries:
         try:
-            drivers[library.vendor] = library.version()
-            gpus += library.gpus()
+            driver_versions[vendor_library.vendor] = vendor_library.version()
+            gpus += vendor_library.gpus()
         except LibraryError as error:
-            notes.append(f"{library.vendor}: {error}")
-    cores = cores_of_sys(root) or Cores(())
-    return TakenInventory(locate(renumbered(gpus), cores, root), opened, drivers, notes)
-
-
-def take_inventory(
-    environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
-) -> Inventory:
-    """Return what this machine has. libraries: to ask; by default those that answer here."""
-    inventory = take_gpus(environ, root, libraries)
-    if libraries is None:
-        for library in inventory.libraries:
-            library.close()
-    cores = cores_of_sys(root) or Cores(())
-    sockets = max(len({core.socket for core in cores.cores}), 1)
-    return Inventory(
-        host=host_name(),
-        sockets=sockets,
-        cores_per_socket=len(cores.cores) // sockets,
-        threads_per_core=max((len(core.cpus) for core in cores.cores), default=1),
-        memory=_memory(root),
-        gpus=inventory.gpus,
-        nics=read_nics(inventory.gpus, root),
-        drivers=inventory.drivers,
-        simulated=any(library.simulated for library in inventory.libraries),
-        notes=tuple(inventory.notes),
+            notes.append(f"{vendor_library.vendor}: {error}")
+    machine_cores = cores_of_sys(root_folder) or Cores(())
+    return TakenInventory(
+        locate(renumbered_gpus(gpus), machine_cores, root_folder),
+        opened_libraries,
+        driver_versions,
+        notes,
     )
 
 
-def locate(gpus: Sequence[Gpu], cores: Cores, root: str = "/") -> tuple[Gpu, ...]:
+def take_inventory(
+    environ: Mapping[str, str], root_folder: str = "/", libraries: Sequence[Library] | None = None
+) -> Inventory:
+    """Return what this machine has. libraries: to ask; by default those that answer here."""
+    taken_inventory = take_gpus(environ, root_folder, libraries)
+    if libraries is None:
+        for vendor_library in taken_inventory.libraries:
+            vendor_library.close()
+    machine_cores = cores_of_sys(root_folder) or Cores(())
+    socket_count = max(len({cpu_core.socket for cpu_core in machine_cores.cores}), 1)
+    return Inventory(
+        host=host_name(),
+        sockets=socket_count,
+        cores_per_socket=len(machine_cores.cores) // socket_count,
+        threads_per_core=max((len(cpu_core.cpus) for cpu_core in machine_cores.cores), default=1),
+        memory=_memory(root_folder),
+        gpus=taken_inventory.gpus,
+        nics=read_nics(taken_inventory.gpus, root_folder),
+        drivers=taken_inventory.drivers,
+        simulated=any(vendor_library.simulated for vendor_library in taken_inventory.libraries),
+        notes=tuple(taken_inventory.notes),
+    )
+
+
+def locate(gpus: Sequence[Gpu], machine_cores: Cores, root_folder: str = "/") -> tuple[Gpu, ...]:
     """Return these GPUs with the values that the libraries did not report, from the kernel."""
-    folders = [pci_folder(gpu.bus, root) for gpu in gpus]
-    out = []
-    for gpu, folder in zip(gpus, folders, strict=True):
-        node = gpu.node if gpu.node >= 0 or not folder else numa_node(folder)
-        cpus = gpu.cpus or (near_cpus(folder) if folder else "")
-        paths = gpu.paths or tuple(
-            "X" if i == gpu.index else pci_path(folder, other) for i, other in enumerate(folders)
+    gpu_folders = [pci_folder(gpu.bus, root_folder) for gpu in gpus]
+    located_gpus = []
+    for gpu, gpu_folder in zip(gpus, gpu_folders, strict=True):
+        numa_node_of = gpu.node if gpu.node >= 0 or not gpu_folder else numa_node(gpu_folder)
+        cpu_list = gpu.cpus or (near_cpus(gpu_folder) if gpu_folder else "")
+        pci_paths = gpu.paths or tuple(
+            "X" if other_index == gpu.index else pci_path(gpu_folder, other_folder)
+            for other_index, other_folder in enumerate(gpu_folders)
         )
-        out.append(
+        located_gpus.append(
             msgspec.structs.replace(
-                gpu, node=node, cpus=cpus, cores=_cores(cpus, cores), paths=paths
+                gpu,
+                node=numa_node_of,
+                cpus=cpu_list,
+                cores=_cores(cpu_list, machine_cores),
+                paths=pci_paths,
             )
         )
-    return tuple(out)
+    return tuple(located_gpus)
 
 
-def _cores(cpus: str, cores: Cores) -> str:
+def _cores(cpu_list: str, machine_cores: Cores) -> str:
     """Return hardware threads as cores, counted socket after socket."""
     with contextlib.suppress(ValueError):
-        near = set(read_list(cpus))
-        ordered = sorted(cores.cores, key=lambda core: (core.socket, core.cpus))
-        return write_list(i for i, core in enumerate(ordered) if near.issuperset(core.cpus))
+        near_threads = set(read_list(cpu_list))
+        cores_by_socket = sorted(machine_cores.cores, key=lambda core: (core.socket, core.cpus))
+        return write_list(
+            core_index
+            for core_index, core in enumerate(cores_by_socket)
+            if near_threads.issuperset(core.cpus)
+        )
     return ""
 
 
-def _memory(root: str) -> int:
+def _memory(root_folder: str) -> int:
     with contextlib.suppress(ValueError, IndexError):
-        return int(read_line(os.path.join(root, "proc/meminfo")).split()[1]) >> 10 << 20
+        return int(read_line(os.path.join(root_folder, "proc/meminfo")).split()[1]) >> 10 << 20
     return 0

@@ -128,66 +128,79 @@ class Inventory(msgspec.Struct, frozen=True):
     @property
     def rails(self) -> tuple[str, ...]:
         """The adapters of the rails, in their order."""
-        return tuple(n.name for n in sorted(self.nics, key=lambda n: n.rail) if n.rail >= 0)
+        return tuple(
+            network_adapter.name
+            for network_adapter in sorted(
+                self.nics, key=lambda network_adapter: network_adapter.rail
+            )
+            if network_adapter.rail >= 0
+        )
 
     def to_json(self) -> str:
         """Return the inventory as one line of JSON."""
-        return msgspec.json.encode(_with_memory(self, lambda size: size >> 20)).decode()
+        return msgspec.json.encode(
+            _with_memory_unit(self, lambda memory_bytes: memory_bytes >> 20)
+        ).decode()
 
 
 class BadInventory(ValueError):
     """A text is not an inventory; the message says where."""
 
 
-def read_inventories(text: str, source: str = "the inventory") -> list[Inventory]:
+def read_inventories(inventories_text: str, source_name: str = "the inventory") -> list[Inventory]:
     """Return the inventories in a text: one after the other, or in a list. Raises BadInventory.
 
     Lines of other programs between them, as `srun` may print, are ignored if they do not begin like
     JSON.
     """
     inventories = []
-    for line, value in _values(text, source):
+    for line_number, json_value in _values(inventories_text, source_name):
         try:
-            entries = value if isinstance(value, list) else [value]
+            json_entries = json_value if isinstance(json_value, list) else [json_value]
             inventories += [
-                _with_memory(msgspec.convert(entry, Inventory), lambda size: size << 20)
-                for entry in entries
+                _with_memory_unit(
+                    msgspec.convert(json_entry, Inventory), lambda memory_mib: memory_mib << 20
+                )
+                for json_entry in json_entries
             ]
         except msgspec.ValidationError as error:
-            raise BadInventory(f"{source}, line {line}: {error}") from None
+            raise BadInventory(f"{source_name}, line {line_number}: {error}") from None
     if not inventories:
-        raise BadInventory(f"{source}: there is none in it")
+        raise BadInventory(f"{source_name}: there is none in it")
     return inventories
 
 
-def _with_memory(machine: Inventory, unit: Callable[[int], int]) -> Inventory:
+def _with_memory_unit(machine: Inventory, convert_memory: Callable[[int], int]) -> Inventory:
     """Return the same machine with all memory in another unit."""
     replace = msgspec.structs.replace
     gpus = [
         replace(
             gpu,
-            memory=unit(gpu.memory),
-            slices=tuple(replace(piece, memory=unit(piece.memory)) for piece in gpu.slices),
+            memory=convert_memory(gpu.memory),
+            slices=tuple(
+                replace(gpu_slice, memory=convert_memory(gpu_slice.memory))
+                for gpu_slice in gpu.slices
+            ),
         )
         for gpu in machine.gpus
     ]
-    return replace(machine, memory=unit(machine.memory), gpus=tuple(gpus))
+    return replace(machine, memory=convert_memory(machine.memory), gpus=tuple(gpus))
 
 
-def _values(text: str, source: str) -> Iterator[tuple[int, object]]:
-    decoder = json.JSONDecoder()
-    position, line = 0, 1
-    while position < len(text):
-        if text[position] in "[{":
+def _values(json_text: str, source_name: str) -> Iterator[tuple[int, object]]:
+    json_decoder = json.JSONDecoder()
+    text_position, line_number = 0, 1
+    while text_position < len(json_text):
+        if json_text[text_position] in "[{":
             try:
-                value, end = decoder.raw_decode(text, position)
+                json_value, value_end = json_decoder.raw_decode(json_text, text_position)
             except json.JSONDecodeError as error:
-                raise BadInventory(f"{source}, line {error.lineno}: {error.msg}") from None
-            yield line, value
+                raise BadInventory(f"{source_name}, line {error.lineno}: {error.msg}") from None
+            yield line_number, json_value
         else:
-            end = text.find("\n", position) + 1 or len(text)
-        line += text.count("\n", position, end)
-        position = end
-        while position < len(text) and text[position].isspace():
-            line += text[position] == "\n"
-            position += 1
+            value_end = json_text.find("\n", text_position) + 1 or len(json_text)
+        line_number += json_text.count("\n", text_position, value_end)
+        text_position = value_end
+        while text_position < len(json_text) and json_text[text_position].isspace():
+            line_number += json_text[text_position] == "\n"
+            text_position += 1

@@ -17,7 +17,7 @@ from podwright.hosts.gpus._values import Gpu
 VARIABLES = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"}
 
 
-class Located(Protocol):
+class HasNearCores(Protocol):
     """A thing that has near cores."""
 
     @property
@@ -31,10 +31,10 @@ class Located(Protocol):
         ...
 
 
-def shut(file: str) -> bool:
+def shut(device_file: str) -> bool:
     """Return whether a device file exists and may not be opened, by permission or by cgroup."""
     try:
-        os.close(os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+        os.close(os.open(device_file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except PermissionError:
         return True
     except OSError:
@@ -51,28 +51,45 @@ def visible(
     """
     visible_gpus: list[Gpu] = []
     for vendor in dict.fromkeys(gpu.vendor for gpu in gpus):
-        own = [g for g in gpus if g.vendor == vendor and not any(shut(file) for file in g.files)]
-        text = environ.get(VARIABLES.get(vendor, ""))
-        if text is None:
-            visible_gpus += own
+        openable_gpus = [
+            vendor_gpu
+            for vendor_gpu in gpus
+            if vendor_gpu.vendor == vendor
+            and not any(shut(device_file) for device_file in vendor_gpu.files)
+        ]
+        variable_value = environ.get(VARIABLES.get(vendor, ""))
+        if variable_value is None:
+            visible_gpus += openable_gpus
             continue
-        for word in filter(None, text.split(",")):
-            if word.isdigit():
-                named = own[int(word) : int(word) + 1]
+        for number_or_uuid in filter(None, variable_value.split(",")):
+            if number_or_uuid.isdigit():
+                matching_gpus = openable_gpus[int(number_or_uuid) : int(number_or_uuid) + 1]
             else:
-                named = [g for g in own if g.uuid.startswith(word)] or [
-                    g for g in own if any(s.uuid.startswith(word) for s in g.slices)
+                matching_gpus = [
+                    vendor_gpu
+                    for vendor_gpu in openable_gpus
+                    if vendor_gpu.uuid.startswith(number_or_uuid)
+                ] or [
+                    vendor_gpu
+                    for vendor_gpu in openable_gpus
+                    if any(
+                        mig_slice.uuid.startswith(number_or_uuid) for mig_slice in vendor_gpu.slices
+                    )
                 ]
-            if len(named) != 1:
+            if len(matching_gpus) != 1:
                 break
-            visible_gpus += named
+            visible_gpus += matching_gpus
     return tuple(visible_gpus)
 
 
-def near_cores(gpus: Sequence[Located], cores: Cores) -> tuple[CpuCore, ...]:
+def near_cores(gpus: Sequence[HasNearCores], machine_cores: Cores) -> tuple[CpuCore, ...]:
     """Return the cores beside these GPUs; all cores where it is not known."""
-    cpus = {cpu for gpu in gpus for cpu in read_list(gpu.cpus)}
-    nodes = {gpu.node for gpu in gpus if gpu.node >= 0}
-    by_cpu = tuple(core for core in cores.cores if cpus.issuperset(core.cpus))
-    by_node = tuple(core for core in cores.cores if core.node in nodes)
-    return by_cpu or by_node or cores.cores
+    near_cpus = {cpu_number for gpu in gpus for cpu_number in read_list(gpu.cpus)}
+    numa_nodes = {gpu.node for gpu in gpus if gpu.node >= 0}
+    cores_by_cpu = tuple(
+        cpu_core for cpu_core in machine_cores.cores if near_cpus.issuperset(cpu_core.cpus)
+    )
+    cores_by_numa_node = tuple(
+        cpu_core for cpu_core in machine_cores.cores if cpu_core.node in numa_nodes
+    )
+    return cores_by_cpu or cores_by_numa_node or machine_cores.cores

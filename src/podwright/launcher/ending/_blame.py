@@ -12,9 +12,9 @@ Two rules find the cause:
 - A stronger report counts only if it may be older than the weaker one. When the first failure is
   read, every party is asked to answer, and its answer comes after everything that it had reported.
   A party that answers was alive after the failure, so its later death did not cause the failure. A
-  party that never answers was already gone. Within SETTLE seconds of the failure, a report counts
-  in any case: a process closes its connections a moment before its parent learns of its end, and
-  the parent may answer in between.
+  party that never answers was already gone. Within SETTLE_SECONDS seconds of the failure, a report
+  counts in any case: a process closes its connections a moment before its parent learns of its end,
+  and the parent may answer in between.
 
 Of two instances, one that a signal ended outranks one that ended with a code of its own, because
 peers that lose a connection end with codes of their own. Across hosts it is not known which of two
@@ -34,12 +34,12 @@ from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.watchers._launch_events import GUARDIAN
 
 #: Seconds after a failure in which the death of a launcher's process still counts as its cause.
-SETTLE = 1.0
+SETTLE_SECONDS = 1.0
 #: The codes with which mpirun ends the instances of other hosts once one of its daemons is gone.
 BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
 
-class Rank(IntEnum):
+class ReportRank(IntEnum):
     """The strength of a report. A stronger report explains a weaker one."""
 
     INSTANCE = 0
@@ -51,7 +51,7 @@ class Rank(IntEnum):
     FINAL = 6
 
 
-class Blame:
+class LaunchBlame:
     """Keeps the cause. parties: those who answer questions (GUARDIAN, KEEPER, hosts by name).
 
     by_mpirun: whether mpirun starts the instances, and ends the others once one of them has failed.
@@ -59,94 +59,116 @@ class Blame:
 
     def __init__(self, parties: Collection[str], *, by_mpirun: bool) -> None:
         self.cause: Cause | None = None
-        self._by_mpirun = by_mpirun
-        self._rank = Rank.INSTANCE
+        self._mpirun_starts_instances = by_mpirun
+        self._rank = ReportRank.INSTANCE
         #: The parties that have not answered since the first report.
         self._silent = set(parties)
-        self._settled_at = self._forced_at = 0.0
+        self._explanations_until = self._kill_due_at = 0.0
 
     def report(
-        self, rank: Rank, cause: Cause, party: str, now: float, *, early: bool = False
+        self,
+        rank: ReportRank,
+        cause: Cause,
+        answering_party: str,
+        now: float,
+        *,
+        early: bool = False,
     ) -> bool:
         """Take the report of a failure. Returns whether it is the first, which begins the end.
 
-        party: the party that answers for it. early: `may_explain` was true when the report arrived.
+        answering_party: the party that answers for it. early: `may_precede_failure` was true when
+        the report arrived.
         """
         if self.cause is None:
             self._take(rank, cause)
-            self._settled_at = now + SETTLE
+            self._explanations_until = now + SETTLE_SECONDS
             return True
-        if self._outranks(rank, cause, party, now, early):
+        if self._outranks_current(rank, cause, answering_party, now, early):
             self._take(rank, cause)
         return False
 
-    def may_explain(self, party: str, now: float) -> bool:
+    def may_precede_failure(self, answering_party: str, now: float) -> bool:
         """Whether what a party reports now may be older than the first report."""
-        return self.cause is None or party in self._silent or now <= self._settled_at
+        return (
+            self.cause is None or answering_party in self._silent or now <= self._explanations_until
+        )
 
-    def _take(self, rank: Rank, cause: Cause) -> None:
-        self.cause, self._rank = cause, rank
+    def _take(self, report_rank: ReportRank, cause: Cause) -> None:
+        self.cause, self._rank = cause, report_rank
 
-    def _outranks(self, rank: Rank, cause: Cause, party: str, now: float, early: bool) -> bool:
+    def _outranks_current(
+        self,
+        report_rank: ReportRank,
+        cause: Cause,
+        answering_party: str,
+        now: float,
+        arrived_early: bool,
+    ) -> bool:
         assert self.cause
-        if rank == Rank.FINAL:
+        if report_rank == ReportRank.FINAL:
             return False
-        ended_by_mpirun = self._by_mpirun and self.cause.code in BY_MPIRUN
-        if rank == self._rank == Rank.INSTANCE:
+        ended_by_mpirun = self._mpirun_starts_instances and self.cause.code in BY_MPIRUN
+        if report_rank == self._rank == ReportRank.INSTANCE:
             # Once a host has answered, its instances may fail because poprun ends them. A script
             # reports a SIGKILL a moment later than the instance's peers notice it. poprun itself
             # kills only when the grace period is over.
-            killed = cause.code == 128 + signal.SIGKILL and now <= self._settled_at
-            return (party in self._silent or killed) and self._weight(cause) > self._weight(
-                self.cause
-            )
-        if rank <= self._rank:
+            killed_early = cause.code == 128 + signal.SIGKILL and now <= self._explanations_until
+            return (answering_party in self._silent or killed_early) and self._weight(
+                cause
+            ) > self._weight(self.cause)
+        if report_rank <= self._rank:
             return False
-        if rank == Rank.ENGINE_ENDED and not ended_by_mpirun:
+        if report_rank == ReportRank.ENGINE_ENDED and not ended_by_mpirun:
             return False  # mpirun ends by itself after an instance that skipped MPI_Finalize
-        if rank == Rank.WATCHER and now >= self._forced_at > 0:
+        if report_rank == ReportRank.WATCHER and now >= self._kill_due_at > 0:
             return False  # from then on the keeper kills a late guardian
-        return early or self.may_explain(party, now)
+        return arrived_early or self.may_precede_failure(answering_party, now)
 
-    def _weight(self, cause: Cause) -> int:
+    def _weight(self, instance_cause: Cause) -> int:
         """Return how likely it is that the instance failed by itself.
 
         The end of an instance by SIGTERM explains no other end: poprun ends the other instances
         that way after the first failure, and mpirun does so before poprun has heard of the failure.
         """
-        if cause.code == 128 + signal.SIGTERM:
-            return 0 if self._by_mpirun else 1
-        return 2 if cause.code > 128 else 1
+        if instance_cause.code == 128 + signal.SIGTERM:
+            return 0 if self._mpirun_starts_instances else 1
+        return 2 if instance_cause.code > 128 else 1
 
-    def answered(self, party: str) -> None:
+    def answered(self, answering_party: str) -> None:
         """Record that a party answered after the first report, so it was alive then."""
         if self.cause:
-            self._silent.discard(party)
+            self._silent.discard(answering_party)
 
-    def begin_end(self, now: float, seconds: float, slack: float) -> None:
+    def begin_end(self, now: float, seconds_to_kill: float, guardian_slack_s: float) -> None:
         """Record that the end begins.
 
-        seconds: the time from now until poprun kills the instances and mpirun. slack: the further
-        time until it kills a guardian.
+        seconds_to_kill: the time from now until poprun kills the instances and mpirun.
+        guardian_slack_s: the further time until it kills a guardian.
         """
-        self._settled_at = min(self._settled_at, now + seconds)
-        deadline = now + seconds + slack
-        self._forced_at = min(self._forced_at or deadline, deadline)
+        self._explanations_until = min(self._explanations_until, now + seconds_to_kill)
+        deadline = now + seconds_to_kill + guardian_slack_s
+        self._kill_due_at = min(self._kill_due_at or deadline, deadline)
 
-    def named_by_mpirun(self, cause: Cause, now: float) -> None:
+    def named_by_mpirun(self, instance_cause: Cause, now: float) -> None:
         """Take mpirun's message that names the instance for which it ended all others."""
-        if not self.report(Rank.INSTANCE, cause, GUARDIAN, now) and self._rank == Rank.INSTANCE:
-            self._take(Rank.INSTANCE, cause)
+        if (
+            not self.report(ReportRank.INSTANCE, instance_cause, GUARDIAN, now)
+            and self._rank == ReportRank.INSTANCE
+        ):
+            self._take(ReportRank.INSTANCE, instance_cause)
 
-    def take_mpirun_notice(self, cause: Cause, now: float, *, early: bool) -> None:
+    def take_mpirun_notice(self, instance_cause: Cause, now: float, *, arrived_early: bool) -> None:
         """Take mpirun's message that names an instance whose script a signal ended.
 
-        early: see `report`. mpirun also names scripts that poprun itself has ended. The earlier
-        cause then stays. A process that mpirun has just forked does not yet ignore SIGTERM as the
-        script does, so its end by SIGTERM does not explain the failure of another instance.
+        arrived_early: see `report`. mpirun also names scripts that poprun itself has ended. The
+        earlier cause then stays. A process that mpirun has just forked does not yet ignore SIGTERM
+        as the script does, so its end by SIGTERM does not explain the failure of another instance.
         """
-        if self.report(Rank.INSTANCE, cause, GUARDIAN, now) or self._rank != Rank.INSTANCE:
+        if (
+            self.report(ReportRank.INSTANCE, instance_cause, GUARDIAN, now)
+            or self._rank != ReportRank.INSTANCE
+        ):
             return
         assert self.cause
-        if early and self._weight(cause) >= self._weight(self.cause):
-            self._take(Rank.INSTANCE, cause)
+        if arrived_early and self._weight(instance_cause) >= self._weight(self.cause):
+            self._take(ReportRank.INSTANCE, instance_cause)

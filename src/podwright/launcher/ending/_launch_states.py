@@ -10,13 +10,13 @@ from podwright.launcher.watchers import _launch_events as on
 
 #: Seconds in which mpirun starts its first instance; after them the user is warned. Open MPI 5 may
 #: hang before it starts any (open-mpi/ompi issue 10586).
-SLOW_START = 20.0
+SLOW_START_SECONDS = 20.0
 
 
-def slow_start_warning(seconds: float) -> str:
+def slow_start_warning(waited_seconds: float) -> str:
     """Return the warning that mpirun has started no instance for these seconds."""
     return (
-        f"mpirun has started no instance for {seconds:g} s. If this goes on, mpirun hangs: "
+        f"mpirun has started no instance for {waited_seconds:g} s. If this goes on, mpirun hangs: "
         "press Ctrl-C and start again, or add --launcher=local to do without mpirun."
     )
 
@@ -39,7 +39,7 @@ class LaunchFacts:
     timeout: float = 0.0
     deadline: float | None = None
     move: tuple[int, float] | None = None
-    slow_start: float = SLOW_START
+    slow_start: float = SLOW_START_SECONDS
 
 
 @dataclass
@@ -52,7 +52,7 @@ class InstanceStates:
 
 
 @dataclass
-class EngineState:
+class MpirunState:
     """mpirun's process, its last output, and its end while other hosts may still explain it."""
 
     pid: int = 0
@@ -65,7 +65,7 @@ class EngineState:
 
 
 @dataclass
-class LocalState:
+class LocalHostState:
     """The watchers of poprun's host, and what they have seen to its end."""
 
     ended_watchers: set[str] = field(default_factory=set)

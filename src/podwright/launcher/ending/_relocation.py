@@ -1,7 +1,7 @@
 """Decides how a launch moves: when instances are told, when the server is told, and when all must
 end.
 
-Pure: events in, actions out. The instances that catch the signal are counted every COUNT_EVERY
+Pure: events in, actions out. The instances that catch the signal are counted every COUNT_INTERVAL_S
 seconds until all catch it, and again once the server requests a move. If one instance ended while
 another had no handler any more, the launch would end. So a request is passed on only when all
 instances listen at that time.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from podwright.launcher.options._move_notice import TOGETHER
+from podwright.launcher.options._move_notice import ALL_MOVED_SECONDS
 from podwright.launcher.watchers._launch_events import (
     Action,
     CountListeners,
@@ -27,7 +27,7 @@ from podwright.launcher.watchers._launch_events import (
 )
 
 #: Seconds from one count of the instances that catch the signal to the next.
-COUNT_EVERY = 1.0
+COUNT_INTERVAL_S = 1.0
 #: Seconds within which all instances must be listening after the server's request.
 _ANSWER = 10.0
 
@@ -38,16 +38,16 @@ class Relocation:
     move: the number of the signal, and the seconds that a move loses; None: the launch cannot move.
     """
 
-    def __init__(self, move: tuple[int, float] | None, instances: int) -> None:
-        self._move, self._instances = move, instances
+    def __init__(self, move: tuple[int, float] | None, instance_count: int) -> None:
+        self._move, self._instances = move, instance_count
         self._listening: dict[str, int] = {}
         self._counts = 0  #: sent to each host
         self._answers: dict[str, int] = {}  #: received, by host
-        self._outdated = 0  #: so many counts were sent before the server's request
+        self._outdated_counts = 0  #: so many counts were sent before the server's request
         self._counting = move is not None
         self._count_at = 0.0
         self._request: MoveRequested | None = None
-        self._answer_by = math.inf
+        self._listen_deadline = math.inf
         #: The word of the last request that was passed on to the instances.
         self.word = ""
         #: When all must have ended, after one instance has ended in order to move.
@@ -56,53 +56,53 @@ class Relocation:
     @property
     def pause(self) -> float:
         """The seconds until something is due."""
-        return COUNT_EVERY if self._counting else math.inf
+        return COUNT_INTERVAL_S if self._counting else math.inf
 
-    def requested(self, request: MoveRequested, now: float) -> None:
+    def requested(self, move_request: MoveRequested, now: float) -> None:
         """Take the server's request to move. Each word counts once."""
-        if request.word == self.word or not self._move:
+        if move_request.word == self.word or not self._move:
             return
         if self._request is None:
             self._listening.clear()
-            self._outdated = self._counts
+            self._outdated_counts = self._counts
             self._counting, self._count_at = True, 0.0
-            self._answer_by = now + _ANSWER
-        self._request = request
+            self._listen_deadline = now + _ANSWER
+        self._request = move_request
 
-    def counted(self, counted: Listeners, ended_instances: int) -> list[Action]:
+    def counted(self, listeners: Listeners, ended_instances: int) -> list[Action]:
         """Take a host's answer to CountListeners. ended_instances: the number of ended
         instances.
         """
-        self._answers[counted.host] = answers = self._answers.get(counted.host, 0) + 1
-        if answers <= self._outdated:
+        self._answers[listeners.host] = answers_from_host = self._answers.get(listeners.host, 0) + 1
+        if answers_from_host <= self._outdated_counts:
             return []
-        self._listening[counted.host] = counted.number
-        done = ended_instances if self._request else 0
-        if not self._counting or sum(self._listening.values()) + done < self._instances:
+        self._listening[listeners.host] = listeners.number
+        ended_count = ended_instances if self._request else 0
+        if not self._counting or sum(self._listening.values()) + ended_count < self._instances:
             return []
         assert self._move
         self._counting = False
         if not self._request:
             return [Log("I", "all instances can be moved"), Movable(self._move[1])]
-        request, self._request, self._answer_by = self._request, None, math.inf
-        self.word = request.word
-        return [TellListeners(self._move[0], request.within)]
+        move_request, self._request, self._listen_deadline = self._request, None, math.inf
+        self.word = move_request.word
+        return [TellListeners(self._move[0], move_request.within)]
 
     def tick(self, now: float, *, started: bool) -> list[Action]:
         """Return the actions that are due. started: whether all instances have started."""
-        actions: list[Action] = []
+        due_actions: list[Action] = []
         if not self._counting:
-            return actions
-        if self._request and now >= self._answer_by:
-            self._request, self._answer_by = None, math.inf
-            actions += [Log("I", "not all instances can be moved any more"), Movable(0.0)]
+            return due_actions
+        if self._request and now >= self._listen_deadline:
+            self._request, self._listen_deadline = None, math.inf
+            due_actions += [Log("I", "not all instances can be moved any more"), Movable(0.0)]
         if now >= self._count_at and started:
             assert self._move
-            self._count_at = now + COUNT_EVERY
+            self._count_at = now + COUNT_INTERVAL_S
             self._counts += 1
-            actions.append(CountListeners(self._move[0]))
-        return actions
+            due_actions.append(CountListeners(self._move[0]))
+        return due_actions
 
-    def one_ended(self, now: float) -> None:
+    def instance_ended_to_move(self, now: float) -> None:
         """Take the end of an instance that ended in order to move. All others must follow."""
-        self.together_by = min(self.together_by, now + TOGETHER)
+        self.together_by = min(self.together_by, now + ALL_MOVED_SECONDS)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.launcher.instances._exit_cause import described
 
-_LAST_BYTES = 8192
+_STDERR_LIMIT_BYTES = 8192
 #: Seconds that the process has to end once the connection over it is closed.
 _LAST = 0.5
 #: Seconds from SIGKILL to its end.
@@ -30,35 +30,39 @@ class ConnectionProcess:
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.program = os.path.basename(argv[0])
-        theirs_in, self.writing = os.pipe()
-        self.reading, theirs_out = os.pipe()
-        self._errors, theirs_err = os.pipe()
+        child_stdin, self.writing = os.pipe()
+        self.reading, child_stdout = os.pipe()
+        self._errors, child_stderr = os.pipe()
         os.set_blocking(self._errors, False)
         self._stderr = b""
-        dup = os.POSIX_SPAWN_DUP2
+        dup2_action = os.POSIX_SPAWN_DUP2
         try:
             self._pid = os.posix_spawn(
                 argv[0],
                 list(argv),
                 dict(environ),
-                file_actions=[(dup, theirs_in, 0), (dup, theirs_out, 1), (dup, theirs_err, 2)],
+                file_actions=[
+                    (dup2_action, child_stdin, 0),
+                    (dup2_action, child_stdout, 1),
+                    (dup2_action, child_stderr, 2),
+                ],
                 setpgroup=0,
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
             )
         except OSError:
-            for handle in (self.reading, self.writing, self._errors):
-                os.close(handle)
+            for pipe_fd in (self.reading, self.writing, self._errors):
+                os.close(pipe_fd)
             raise
         finally:
-            for handle in (theirs_in, theirs_out, theirs_err):
-                os.close(handle)
+            for pipe_fd in (child_stdin, child_stdout, child_stderr):
+                os.close(pipe_fd)
 
     def stderr_text(self) -> str:
         """Return the end of what it wrote to standard error."""
         with contextlib.suppress(OSError):
-            while data := os.read(self._errors, _LAST_BYTES):
-                self._stderr = (self._stderr + data)[-_LAST_BYTES:]
+            while chunk := os.read(self._errors, _STDERR_LIMIT_BYTES):
+                self._stderr = (self._stderr + chunk)[-_STDERR_LIMIT_BYTES:]
         return self._stderr.decode(errors="replace")
 
     def forget_stderr(self) -> None:
@@ -67,29 +71,29 @@ class ConnectionProcess:
 
     def wait(self, seconds: float) -> int | None:
         """Return its exit code, negative for a signal. None: it does not end in this time."""
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while self._pid:
             try:
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                pid, wait_status = os.waitpid(self._pid, os.WNOHANG)
             except ChildProcessError:  # reaped with the others
                 self._pid = 0
                 break
             if pid:
                 self._pid = 0
-                return os.waitstatus_to_exitcode(status)
-            if time.monotonic() > until:
+                return os.waitstatus_to_exitcode(wait_status)
+            if time.monotonic() > deadline:
                 return None
             time.sleep(0.005)
         return 0
 
     def reason(self) -> str:
         """Return why the connection closed: the last line on standard error, or how it ended."""
-        code = self.wait(_LAST)
-        if code is not None and code < 0:
-            return f"its {self.program} {described(128 - code)}"
-        lines = [line for line in self.stderr_text().splitlines() if line.strip()]
-        if lines:
-            return lines[-1].strip()[:300]
+        exit_code = self.wait(_LAST)
+        if exit_code is not None and exit_code < 0:
+            return f"its {self.program} {described(128 - exit_code)}"
+        stderr_lines = [line for line in self.stderr_text().splitlines() if line.strip()]
+        if stderr_lines:
+            return stderr_lines[-1].strip()[:300]
         return "its relay process was ended, or the connection to it was cut"
 
     def close(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ from podwright.launcher.instances._exit_cause import Cause
 from podwright.launcher.watchers._guardian import ORPHAN_GRACE
 
 #: A later run may succeed after the loss of a host.
-LOST_HOST = 75
+LOST_HOST_EXIT_CODE = 75
 #: Seconds after the last message of a host, if it still runs, until it has ended its instances.
 FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
 
@@ -41,16 +41,19 @@ class HostState:
 
     def loss(self, reason: str) -> Cause:
         """Return the loss of this host as the cause of an end."""
-        left = ", ".join(map(str, self.ranks))
-        text = f"host {self.name} is lost (instances {left}): {reason}"
-        return Cause(LOST_HOST, text, restartable=True)
+        ranks_text = ", ".join(map(str, self.ranks))
+        loss_text = f"host {self.name} is lost (instances {ranks_text}): {reason}"
+        return Cause(LOST_HOST_EXIT_CODE, loss_text, restartable=True)
 
 
 class HostStates:
     """All other hosts. ranks: the instances of each, by its name."""
 
     def __init__(self, ranks: Mapping[str, Sequence[int]], now: float) -> None:
-        self.by_name = {name: HostState(name, tuple(own), now) for name, own in ranks.items()}
+        self.by_name = {
+            host_name: HostState(host_name, tuple(host_ranks), now)
+            for host_name, host_ranks in ranks.items()
+        }
         #: The time by which all must have ended.
         self.end_by = math.inf
 
@@ -76,19 +79,19 @@ class HostStates:
 
     def overdue(self, now: float) -> list[tuple[HostState, str]]:
         """Return the hosts that have to be given up now, each with the reason."""
-        late = []
+        overdue_hosts = []
         for state in self.by_name.values():
             if state.over:
                 continue
             if now - state.heard > SILENCE:
-                late.append((state, "it does not answer any more"))
+                overdue_hosts.append((state, "it does not answer any more"))
             elif now > self.end_by:
-                late.append((state, "it did not end in time"))
-        return late
+                overdue_hosts.append((state, "it did not end in time"))
+        return overdue_hosts
 
-    def all_answered(self, round: int) -> bool:
+    def all_answered(self, sync_round: int) -> bool:
         """Return whether every host has answered this round of questions."""
-        return all(state.over or state.answered >= round for state in self.by_name.values())
+        return all(state.over or state.answered >= sync_round for state in self.by_name.values())
 
     @property
     def quiet(self) -> bool:

@@ -29,9 +29,9 @@ from podwright.launcher.instances._folder import RUN_VARIABLE, group_in, places,
 from podwright.launcher.watchers._guardian import ORPHAN_GRACE
 
 #: The command of a sweep, as a host runs it.
-SWEEP = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "sweep")
+SWEEP_COMMAND = (sys.executable, "-P", "-m", "podwright.launcher.hosts._remote_main", "sweep")
 #: The confirmation that nothing is left.
-SWEPT = "podwright: nothing is left"
+SWEPT_MESSAGE = "podwright: nothing is left"
 #: Seconds that all hosts together have for a sweep.
 LIMIT = 10.0
 #: Seconds that the relay and the guardian have to end the run.
@@ -39,37 +39,50 @@ _PATIENCE = ORPHAN_GRACE + 1.0
 _POLL = 0.05
 
 
-def sweep_hosts(commands: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> list[str]:
+def sweep_hosts(
+    sweep_commands: Mapping[str, Sequence[str]], environ: Mapping[str, str]
+) -> list[str]:
     """Sweep hosts, each by its command. Returns those that did not confirm that nothing is left."""
     try:
-        answers = ask_all(list(commands.values()), environ, LIMIT)
+        answers = ask_all(list(sweep_commands.values()), environ, LIMIT)
     except OSError:
-        return [*commands]
-    return [host for host, answer in zip(commands, answers, strict=True) if SWEPT not in answer.out]
+        return [*sweep_commands]
+    return [
+        host
+        for host, answer in zip(sweep_commands, answers, strict=True)
+        if SWEPT_MESSAGE not in answer.out
+    ]
 
 
-def sweep_run(name: str, environ: Mapping[str, str]) -> None:
+def sweep_run(run_name: str, environ: Mapping[str, str]) -> None:
     """End all processes of a run on this host, and remove its folders."""
-    until = time.monotonic() + _PATIENCE
-    folders = places(name, environ)
-    group = next(filter(None, map(group_in, folders)), "")
+    grace_deadline = time.monotonic() + _PATIENCE
+    run_folders = places(run_name, environ)
+    process_group = next(filter(None, map(group_in, run_folders)), "")
     while True:
-        owners = _having_open(name)
-        left = [*marked(RUN_VARIABLE, name), *(in_group(group) if group else ())]
-        if not owners and not left and (not group or group_is_empty(group)):
+        owner_processes = _processes_holding_folder(run_name)
+        remaining_processes = [
+            *marked(RUN_VARIABLE, run_name),
+            *(in_group(process_group) if process_group else ()),
+        ]
+        if (
+            not owner_processes
+            and not remaining_processes
+            and (not process_group or group_is_empty(process_group))
+        ):
             break
-        if not owners or time.monotonic() > until:
-            if group:
-                kill_group(group)
-            kill_all([*owners, *left], signal.SIGKILL)
+        if not owner_processes or time.monotonic() > grace_deadline:
+            if process_group:
+                kill_group(process_group)
+            kill_all([*owner_processes, *remaining_processes], signal.SIGKILL)
         time.sleep(_POLL)
-    if group:
-        remove_group(group)
-    for folder in folders:
+    if process_group:
+        remove_group(process_group)
+    for folder in run_folders:
         remove_tree(folder)
 
 
-def _having_open(name: str) -> list[Process]:
+def _processes_holding_folder(folder_name: str) -> list[Process]:
     """Return our processes that have a folder of the run open: its relay, its guardian.
 
     The folder is found by its name, at any path, and also after its removal.
@@ -77,13 +90,15 @@ def _having_open(name: str) -> list[Process]:
     holders = []
     for process in processes().values():
         try:
-            opened = os.listdir(f"/proc/{process.pid}/fd")
+            open_fds = os.listdir(f"/proc/{process.pid}/fd")
         except OSError:
             continue
-        for handle in opened:
+        for open_fd in open_fds:
             try:
-                path = os.readlink(f"/proc/{process.pid}/fd/{handle}").removesuffix(" (deleted)")
-                if os.path.basename(path) == name:
+                fd_target = os.readlink(f"/proc/{process.pid}/fd/{open_fd}").removesuffix(
+                    " (deleted)"
+                )
+                if os.path.basename(fd_target) == folder_name:
                     holders.append(process)
                     break
             except OSError:
@@ -91,9 +106,9 @@ def _having_open(name: str) -> list[Process]:
     return holders
 
 
-def main(names: Sequence[str]) -> int:
+def main(run_names: Sequence[str]) -> int:
     """Sweep these runs. Returns the exit code."""
-    for name in names:
-        sweep_run(name, os.environ)
-    print(SWEPT, flush=True)
+    for run_name in run_names:
+        sweep_run(run_name, os.environ)
+    print(SWEPT_MESSAGE, flush=True)
     return 0

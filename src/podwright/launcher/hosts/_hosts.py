@@ -122,8 +122,8 @@ class Remotes:
         """Send the payload to every host, before anything is started there. Raises
         HostsUnusable.
         """
-        for piece in pieces(payload) if self._all else ():
-            self.send(PAYLOAD, piece)
+        for payload_piece in pieces(payload) if self._all else ():
+            self.send(PAYLOAD, payload_piece)
             while any(remote.line.waiting for remote in self._all):
                 poll = select.poll()
                 for remote in self._all:
@@ -136,19 +136,19 @@ class Remotes:
 
     # For the loop of Watch
 
-    def watch(self, watch: RemoteListener) -> None:
-        """Count all hosts as heard now, and report to `watch` from now on."""
-        self._watch = watch
+    def watch(self, listener: RemoteListener) -> None:
+        """Count all hosts as heard now, and report to `listener` from now on."""
+        self._watch = listener
         for remote in self._all:
             remote.heard = time.monotonic()
 
-    def keep_time(self, timed: Callable[[str, int, int, int], None]) -> None:
+    def keep_time(self, on_time_answer: Callable[[str, int, int, int], None]) -> None:
         """Ask all hosts for their time from now on.
 
-        timed: is called with the host, the time of the request, the time on the host, and the
-        time of the answer. Times are nanoseconds of CLOCK_BOOTTIME.
+        on_time_answer: is called with the host, the time of the request, the time on the host, and
+        the time of the answer. Times are nanoseconds of CLOCK_BOOTTIME.
         """
-        self._timed = timed
+        self._timed = on_time_answer
         self._ask_time(self._all)
 
     def _ask_time(self, remotes: Sequence[Remote]) -> None:
@@ -156,7 +156,7 @@ class Remotes:
             if self._timed and not remote.finished:
                 remote.line.send(CLOCK, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
-    def _time_said(self, remote: Remote, sent_at: int, remote_time: int) -> None:
+    def _time_answered(self, remote: Remote, sent_at: int, remote_time: int) -> None:
         if self._timed:
             self._timed(
                 remote.host, sent_at, remote_time, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -180,9 +180,9 @@ class Remotes:
 
     def beat(self) -> None:
         """Send all hosts a sign of life, and ask for their time, when that is due."""
-        before = self._beat
+        last_beat = self._beat
         self._beat = beat(self._all, self._beat)
-        if self._beat != before:
+        if self._beat != last_beat:
             self._ask_time(self._all)
 
     def register(self, poll: select.poll, *, reading: bool) -> None:
@@ -190,37 +190,37 @@ class Remotes:
         for remote in self._all:
             remote.register(poll, reading=reading)
 
-    def hear(self, ready: set[int]) -> None:
+    def hear(self, ready_fds: set[int]) -> None:
         """Read what the hosts have sent, and pass it on."""
         assert self._watch
         for remote in self._all:
-            if remote.line.writing in ready:
+            if remote.line.writing in ready_fds:
                 remote.line.pump()
-            if remote.line.handle in ready and not remote.line.closed:
+            if remote.line.handle in ready_fds and not remote.line.closed:
                 messages = remote.hear()
                 self._watch.happened(on.HostHeard(remote.host))
-                for kind, *values in messages:
-                    self._heard(remote, kind, values)
+                for message_kind, *message_values in messages:
+                    self._heard(remote, message_kind, message_values)
             if remote.line.closed and not remote.finished:
                 remote.finished = True
                 self._watch.happened(on.HostCut(remote.host, remote.reason()))
 
-    def _heard(self, remote: Remote, kind: str, values: list[Any]) -> None:
+    def _heard(self, remote: Remote, message_kind: str, message_values: list[Any]) -> None:
         assert self._watch
-        if kind == OUTPUT:
-            index, stream, data = values
-            if index in remote.ranks and stream in _NUMBERS:
-                self._watch.wrote(index, stream, data)
-        elif kind == SAID and values[0] in remote.ranks:
-            self._watch.last_message(values[0], values[1])
-        elif kind == CLOCK:
-            self._time_said(remote, *values)
-        elif kind == REPORT and values[0] in remote.ranks:
-            self._watch.reported(*values)
-        elif kind == WORDS:
-            self._watch.engine_wrote(values[0].encode())
+        if message_kind == OUTPUT:
+            rank, stream, output = message_values
+            if rank in remote.ranks and stream in _NUMBERS:
+                self._watch.wrote(rank, stream, output)
+        elif message_kind == SAID and message_values[0] in remote.ranks:
+            self._watch.last_message(message_values[0], message_values[1])
+        elif message_kind == CLOCK:
+            self._time_answered(remote, *message_values)
+        elif message_kind == REPORT and message_values[0] in remote.ranks:
+            self._watch.reported(*message_values)
+        elif message_kind == WORDS:
+            self._watch.engine_wrote(message_values[0].encode())
         else:
-            for event in _events(remote, kind, values):
+            for event in _events(remote, message_kind, message_values):
                 self._watch.happened(event)
 
     def hang_up(self, host: str) -> None:
@@ -241,8 +241,8 @@ class Remotes:
         """Stop the instances, and announce that poprun will be silent for a while."""
         self.send(SIGNAL, int(signal.SIGSTOP))
         self.send(PAUSE)  # holds until the next message
-        until = time.monotonic() + _PAUSE
-        while time.monotonic() < until and any(remote.line.waiting for remote in self._all):
+        deadline = time.monotonic() + _PAUSE
+        while time.monotonic() < deadline and any(remote.line.waiting for remote in self._all):
             for remote in self._all:
                 remote.line.pump()
             time.sleep(0.01)
@@ -253,15 +253,21 @@ class Remotes:
 
     def sweepers(self, *, lost: bool) -> dict[str, list[str]]:
         """Return the command that sweeps each host. lost: only those of lost hosts."""
-        return {r.host: r.sweeper for r in self._all if r.sweeper and (r.lost or not lost)}
+        return {
+            remote.host: remote.sweeper
+            for remote in self._all
+            if remote.sweeper and (remote.lost or not lost)
+        }
 
-    def launch(self, folder: RunFolder, number: int) -> str:
+    def launch(self, folder: RunFolder, daemon_number: int) -> str:
         """Start mpirun's daemon on a host, as a file in the run's folder describes it.
 
         Returns what is wrong with the file; empty if nothing is.
         """
-        with open(folder.local_path(folder.file(f"daemon.{number}")), encoding="utf-8") as file:
-            host, _, command = file.read().partition("\n")
+        with open(
+            folder.local_path(folder.file(f"daemon.{daemon_number}")), encoding="utf-8"
+        ) as daemon_file:
+            host, _, command = daemon_file.read().partition("\n")
         for remote in self._all:
             if remote.host == host:
                 remote.line.send(LAUNCH, DAEMON, command)
@@ -270,33 +276,33 @@ class Remotes:
 
     def close(self, seconds: float = 3.0) -> None:
         """Close all connections."""
-        started = [remote for remote in self._all if remote.started]
-        for remote in started:
+        started_remotes = [remote for remote in self._all if remote.started]
+        for remote in started_remotes:
             remote.line.close()
-        until = time.monotonic() + seconds
-        for remote in started:
-            remote.close(max(until - time.monotonic(), 0.0))
+        deadline = time.monotonic() + seconds
+        for remote in started_remotes:
+            remote.close(max(deadline - time.monotonic(), 0.0))
 
 
-def _events(remote: Remote, kind: str, values: list[Any]) -> Iterator[Event]:
+def _events(remote: Remote, message_kind: str, message_values: list[Any]) -> Iterator[Event]:
     """Convert a message of a relay into events of the state machine."""
-    if kind == EVENTS:
-        for rank, event_kind, number in values[0]:
+    if message_kind == EVENTS:
+        for rank, event_kind, event_value in message_values[0]:
             if rank in remote.ranks and event_kind in _OF_INSTANCES:
-                yield _OF_INSTANCES[event_kind](rank, number)
-    elif kind == GONE and values[0] == DAEMON:
-        yield on.DaemonEnded(remote.host, values[1], values[2])
-    elif kind == GONE and values[0] in remote.ranks:
-        yield on.ScriptEnded(*values)
-    elif kind == LISTENS:
-        yield on.Listeners(remote.host, values[0])
-    elif kind == SYNCED:
-        yield on.Answered(remote.host, values[0])
-    elif kind == LOST:
-        yield on.HostBroken(remote.host, values[0])
-    elif kind == QUIET:
+                yield _OF_INSTANCES[event_kind](rank, event_value)
+    elif message_kind == GONE and message_values[0] == DAEMON:
+        yield on.DaemonEnded(remote.host, message_values[1], message_values[2])
+    elif message_kind == GONE and message_values[0] in remote.ranks:
+        yield on.ScriptEnded(*message_values)
+    elif message_kind == LISTENS:
+        yield on.Listeners(remote.host, message_values[0])
+    elif message_kind == SYNCED:
+        yield on.Answered(remote.host, message_values[0])
+    elif message_kind == LOST:
+        yield on.HostBroken(remote.host, message_values[0])
+    elif message_kind == QUIET:
         yield on.HostQuiet(remote.host)
-    elif kind == ENDED:
+    elif message_kind == ENDED:
         yield on.HostFinished(remote.host)
 
 

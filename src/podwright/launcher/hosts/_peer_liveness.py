@@ -36,7 +36,7 @@ class PeerLiveness:
         self._turns = Turns(clock)
         self._turn_at = self._heard_at = clock()
         self._spoke_at = awake()
-        self._announced = False
+        self._silence_announced = False
 
     def begin_turn(self) -> None:
         """Begin a turn, at most BEAT_EVERY seconds after the one before."""
@@ -46,16 +46,16 @@ class PeerLiveness:
 
     def heard(self) -> None:
         """The other end has sent something. A silence that it announced is over."""
-        self._heard_at, self._announced = self._clock(), False
+        self._heard_at, self._silence_announced = self._clock(), False
 
     def announce_silence(self) -> None:
         """The other end will be silent until it says something more (poprun stops at Ctrl-Z)."""
-        self._announced = True
+        self._silence_announced = True
 
     @property
     def silent(self) -> bool:
         """Whether the other end has been silent for so long that it must be gone."""
-        return not self._announced and self._turn_at - self._heard_at > SILENCE
+        return not self._silence_announced and self._turn_at - self._heard_at > SILENCE
 
     def beat_due(self) -> bool:
         """Return whether to send a sign of life now. It counts as sent."""

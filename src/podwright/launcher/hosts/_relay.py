@@ -30,7 +30,7 @@ from podwright.hosts import (
 from podwright.launcher.hosts._peer_liveness import BEAT_EVERY, PeerLiveness
 from podwright.launcher.hosts._relay_protocol import HostTask, RelayConnection
 from podwright.launcher.instances._exchange import TRACE_STREAM, add_piece, streams
-from podwright.launcher.instances._failures import read_said
+from podwright.launcher.instances._failures import read_error_file
 from podwright.launcher.instances._folder import (
     RUN_VARIABLE,
     SESSION,
@@ -38,7 +38,7 @@ from podwright.launcher.instances._folder import (
     memory_settings,
     sweep,
 )
-from podwright.launcher.instances._gpus import OF_HOST, TooFewGpus
+from podwright.launcher.instances._gpus import HOST_GPU_VARIABLES, TooFewGpus
 from podwright.launcher.instances._instance_binding import bind
 from podwright.launcher.instances._instance_pipes import InstancePipes
 from podwright.launcher.instances._instance_wrapper import (
@@ -69,7 +69,7 @@ PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
 CLOCK, REPORT = "clock", "report"
 _CHUNK = 65536
 #: Bytes that may wait for the connection before the instances have to wait.
-_FULL = 1 << 20
+_BACKLOG_LIMIT_BYTES = 1 << 20
 #: Variables that belong to a host and not to the run: each host keeps its own.
 OWN_VARIABLES = frozenset(
     [
@@ -85,21 +85,27 @@ OWN_VARIABLES = frozenset(
 
 def main() -> int:
     """Run the relay until its end. Returns the exit code."""
-    line = RelayConnection(os.dup(0), os.dup(1), greets=__version__)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    connection = RelayConnection(os.dup(0), os.dup(1), greets=__version__)
+    null_fd = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null_fd, 0)
     os.dup2(2, 1)
-    os.close(null)
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    task = _hello(line)
-    if task is None:
+    os.close(null_fd)
+    for signal_number in (
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGQUIT,
+        signal.SIGPIPE,
+    ):
+        signal.signal(signal_number, signal.SIG_IGN)
+    host_task = _hello(connection)
+    if host_task is None:
         return 1
     try:
-        relay = _Relay(line, task)
+        relay = _Relay(connection, host_task)
     except (_Refused, OSError) as error:
-        line.send(REFUSED, *_reasons(error))
-        _flush(line)
+        connection.send(REFUSED, *_reasons(error))
+        _flush(connection)
         return 1
     return relay.run()
 
@@ -110,57 +116,57 @@ class _Refused(Exception):
 
 def _reasons(error: Exception) -> tuple[str, str, int]:
     if isinstance(error, OSError):
-        where = f": {error.filename}" if error.filename else ""
+        file_suffix = f": {error.filename}" if error.filename else ""
         hint = "Make room there, or set TMPDIR to a folder with room"
-        return f"{error.strerror or error}{where}", hint, 69
+        return f"{error.strerror or error}{file_suffix}", hint, 69
     return error.args[0], error.args[1], error.args[2]
 
 
-def _hello(line: RelayConnection) -> HostTask | None:
+def _hello(connection: RelayConnection) -> HostTask | None:
     """Return poprun's first message; None if poprun went away instead."""
-    until = time.monotonic() + 60
-    while not line.closed and time.monotonic() < until:
-        _wait(line, 1.0)
-        for kind, *values in line.receive():
-            if kind == HELLO and values and isinstance(values[0], dict):
-                return HostTask(**values[0])
+    deadline = time.monotonic() + 60
+    while not connection.closed and time.monotonic() < deadline:
+        _wait(connection, 1.0)
+        for message_kind, *message_values in connection.receive():
+            if message_kind == HELLO and message_values and isinstance(message_values[0], dict):
+                return HostTask(**message_values[0])
     return None
 
 
-def _wait(line: RelayConnection, seconds: float) -> None:
+def _wait(connection: RelayConnection, seconds: float) -> None:
     poll = select.poll()
-    poll.register(line.handle, select.POLLIN)
+    poll.register(connection.handle, select.POLLIN)
     poll.poll(seconds * 1000)
 
 
-def _flush(line: RelayConnection) -> None:
+def _flush(connection: RelayConnection) -> None:
     poll = select.poll()
-    poll.register(line.writing, select.POLLOUT)
-    until = time.monotonic() + 5
-    while line.waiting and not line.closed and time.monotonic() < until:
+    poll.register(connection.writing, select.POLLOUT)
+    deadline = time.monotonic() + 5
+    while connection.waiting and not connection.closed and time.monotonic() < deadline:
         poll.poll(1000)
-        line.pump()
+        connection.pump()
 
 
 class _Relay:
     """The relay between READY and the end."""
 
-    def __init__(self, line: RelayConnection, task: HostTask) -> None:
-        self._line, self._task = line, task
+    def __init__(self, connection: RelayConnection, host_task: HostTask) -> None:
+        self._line, self._task = connection, host_task
         self._started: dict[str, str] = {}
-        self._owns = dict(task.owns)
-        self._environ = _with_own_variables(task.environ, task)
-        _enter(task.folder)
-        _check(task.program, self._environ)
+        self._variables_by_rank = dict(host_task.owns)
+        self._environ = _with_own_variables(host_task.environ, host_task)
+        _enter(host_task.folder)
+        _check(host_task.program, self._environ)
         sweep(self._environ)
-        self._folder = make_folder(self._environ, task.name)
+        self._folder = make_folder(self._environ, host_task.name)
         try:
-            self._guard(task.in_pid_namespace)
+            self._guard(host_task.in_pid_namespace)
             self._begin()
         except BaseException:
             self._folder.remove()
             raise
-        line.send(
+        connection.send(
             READY,
             {
                 "wrapper": [*self._wrapper],
@@ -170,45 +176,61 @@ class _Relay:
             },
         )
 
-    def _guard(self, namespace: bool) -> None:
-        self._words, theirs = os.pipe()
+    def _guard(self, pid_namespace: bool) -> None:
+        self._words, output_write_fd = os.pipe()
         os.set_blocking(self._words, False)
         become_subreaper()
-        self._channel, guardians = Channel.pair()
-        errors = os.dup(2)
-        close = [self._words, self._line.handle, self._line.writing, *self._channel.handles, errors]
+        self._channel, guardian_channel = Channel.pair()
+        stderr_copy = os.dup(2)
+        fds_to_close = [
+            self._words,
+            self._line.handle,
+            self._line.writing,
+            *self._channel.handles,
+            stderr_copy,
+        ]
         # sshd or srun keeps the connection open until no process has its standard error open. The
         # guardian outlives a relay that was killed, and poprun would learn of that death too late.
-        for handle in (1, 2):
-            os.dup2(theirs, handle)
+        for fd in (1, 2):
+            os.dup2(output_write_fd, fd)
         try:
-            inner = fork_guardian(guardians, self._folder, theirs, close=close, namespace=namespace)
+            guardian = fork_guardian(
+                guardian_channel,
+                self._folder,
+                output_write_fd,
+                close=fds_to_close,
+                namespace=pid_namespace,
+            )
         finally:
-            for handle in (1, 2):
-                os.dup2(errors, handle)
-            os.close(errors)
-        self._guardian = inner.pid
-        self._folder = self._folder._replace(group=inner.group)
-        guardians.close()
-        os.close(theirs)
-        self._folder = placed(self._channel, self._folder, inner.pid)
+            for fd in (1, 2):
+                os.dup2(stderr_copy, fd)
+            os.close(stderr_copy)
+        self._guardian = guardian.pid
+        self._folder = self._folder._replace(group=guardian.group)
+        guardian_channel.close()
+        os.close(output_write_fd)
+        self._folder = placed(self._channel, self._folder, guardian.pid)
 
     def _begin(self) -> None:
-        folder = self._folder
-        instead = memory_settings(folder)
-        given = {"returns": self._task.returns, "traces": self._task.traces}
-        self._wrapper = make_wrapper(folder, self._bind(), instead, **given)
-        self._restore = restore(folder, self._environ)
-        self._status = StatusPipe(folder)
-        self._pipes = InstancePipes(folder, self._owns, streams(**given), self._line.send_output)
+        run_folder = self._folder
+        memory_variables = memory_settings(run_folder)
+        stream_options = {"returns": self._task.returns, "traces": self._task.traces}
+        self._wrapper = make_wrapper(run_folder, self._bind(), memory_variables, **stream_options)
+        self._restore = restore(run_folder, self._environ)
+        self._status = StatusPipe(run_folder)
+        self._pipes = InstancePipes(
+            run_folder, self._variables_by_rank, streams(**stream_options), self._line.send_output
+        )
         self._ending: Ending | None = None
-        self._done = self._cut = self._forced = False
+        self._done = self._cut = self._guardian_killed = False
         self._kill_at = math.inf
         self._poprun = PeerLiveness()
 
     def _bind(self) -> dict[int, Own]:
         try:
-            return bind(self._owns, self._task.placement, self._environ, self._task.gpus)
+            return bind(
+                self._variables_by_rank, self._task.placement, self._environ, self._task.gpus
+            )
         except TooFewGpus as error:
             raise _Refused(error.problem, error.would_work, error.exit_code) from None
 
@@ -217,7 +239,7 @@ class _Relay:
         while not self._done:
             self._turn()
         self._pipes.close(lambda: _flush(self._line))
-        self._read_words()
+        self._read_daemon_output()
         self._read_status()
         self._folder.remove()
         self._line.send(ENDED)
@@ -225,76 +247,78 @@ class _Relay:
         return 0
 
     def _turn(self) -> None:
-        line, channel = self._line, self._channel
-        ready = self._ready()
+        connection, channel = self._line, self._channel
+        ready_fds = self._ready()
         self._poprun.begin_turn()
-        if line.handle in ready and not line.closed:
+        if connection.handle in ready_fds and not connection.closed:
             self._poprun.heard()
             self._listen()
-        if line.writing in ready:
-            line.pump()
-        if not self._cut and (line.closed or self._poprun.silent):
-            self._cut = line.closed = True
+        if connection.writing in ready_fds:
+            connection.pump()
+        if not self._cut and (connection.closed or self._poprun.silent):
+            self._cut = connection.closed = True
             self._end(0.0, ORPHAN_GRACE, False)
-        if self._status.handle in ready:
+        if self._status.handle in ready_fds:
             self._read_status()
-        if self._words in ready:
-            self._read_words()
-        if self._pipes.handle in ready:
+        if self._words in ready_fds:
+            self._read_daemon_output()
+        if self._pipes.handle in ready_fds:
             self._pipes.read()
-        if not channel.closed and channel.handle in ready:
+        if not channel.closed and channel.handle in ready_fds:
             self._read_guardian()
         if time.monotonic() > self._kill_at and not channel.closed:
-            self._forced = True
+            self._guardian_killed = True
             os.kill(self._guardian, signal.SIGKILL)  # it may have been stopped
         if self._ending:
             reap(lambda pid, code: None)
             self._done = self._done or self._ending.step()
         if self._poprun.beat_due():
-            line.send(BEAT)
+            connection.send(BEAT)
 
     def _ready(self) -> set[int]:
-        line, channel = self._line, self._channel
+        connection, channel = self._line, self._channel
         poll = select.poll()
         poll.register(self._status.handle, select.POLLIN)
         poll.register(self._words, select.POLLIN)
-        if not line.closed:
-            poll.register(line.handle, select.POLLIN)
-            if line.waiting:
-                poll.register(line.writing, select.POLLOUT)
+        if not connection.closed:
+            poll.register(connection.handle, select.POLLIN)
+            if connection.waiting:
+                poll.register(connection.writing, select.POLLOUT)
         if not channel.closed:
             poll.register(channel.handle, select.POLLIN)
-        if line.waiting < _FULL:
+        if connection.waiting < _BACKLOG_LIMIT_BYTES:
             poll.register(self._pipes.handle, select.POLLIN)
-        pause = min(self._ending.pause if self._ending else BEAT_EVERY, BEAT_EVERY)
-        return {handle for handle, _ in poll.poll(pause * 1000)}
+        poll_timeout_s = min(self._ending.pause if self._ending else BEAT_EVERY, BEAT_EVERY)
+        return {fd for fd, _ in poll.poll(poll_timeout_s * 1000)}
 
     def _listen(self) -> None:
-        for kind, *values in self._line.receive():
-            if kind == START:
-                self._start(*values)
-            elif kind == PAYLOAD:
-                self._take(values[0])
-            elif kind == LAUNCH:
+        for message_kind, *message_values in self._line.receive():
+            if message_kind == START:
+                self._start(*message_values)
+            elif message_kind == PAYLOAD:
+                self._take(message_values[0])
+            elif message_kind == LAUNCH:
                 # mpirun's own daemon, as a line of shell
-                command = values[1].replace(self._task.session, self._folder.path)
-                words = [[values[0], ["/bin/sh", "-c", command], {}]]
-                self._channel.send(START, words, self._started)
-            elif kind == SYNC and self._channel.closed:
+                daemon_command = message_values[1].replace(self._task.session, self._folder.path)
+                start_entries = [[message_values[0], ["/bin/sh", "-c", daemon_command], {}]]
+                self._channel.send(START, start_entries, self._started)
+            elif message_kind == SYNC and self._channel.closed:
                 self._read_status()
-                self._line.send(SYNCED, values[0])
-            elif kind == END:
-                self._end(*values)
-            elif kind == PAUSE:
+                self._line.send(SYNCED, message_values[0])
+            elif message_kind == END:
+                self._end(*message_values)
+            elif message_kind == PAUSE:
                 self._poprun.announce_silence()
-            elif kind == CLOCK:
-                self._line.send(CLOCK, values[0], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-            elif kind not in (BEAT, HELLO):
-                self._channel.send(kind, *values)
+            elif message_kind == CLOCK:
+                self._line.send(
+                    CLOCK, message_values[0], time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                )
+            elif message_kind not in (BEAT, HELLO):
+                self._channel.send(message_kind, *message_values)
 
-    def _take(self, piece: str) -> None:
+    def _take(self, payload_piece: str) -> None:
         try:
-            add_piece(self._folder.local_path(self._folder.file("payload")), piece)
+            add_piece(self._folder.local_path(self._folder.file("payload")), payload_piece)
         except OSError as error:
             self._line.send(LOST, f"cannot keep what was sent: {error.strerror}")
 
@@ -302,17 +326,21 @@ class _Relay:
         self, ranks: Sequence[int], environ: Mapping[str, str], program: Sequence[str]
     ) -> None:
         """Start these instances. There are none when mpirun starts them."""
-        own = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
-        own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
-        self._started = {**_with_own_variables(environ, self._task), **own}
-        words = [
+        run_variables = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
+        run_variables |= {
+            variable: variable_value
+            for variable, variable_value in memory_settings(self._folder).items()
+            if variable in environ
+        }
+        self._started = {**_with_own_variables(environ, self._task), **run_variables}
+        start_entries = [
             [rank, [*self._wrapper, str(rank), *self._restore, *program], {}] for rank in ranks
         ]
-        self._channel.send(START, words, self._started)
+        self._channel.send(START, start_entries, self._started)
 
     def _end(self, patience: float, grace: float, hold: bool) -> None:
-        at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
-        self._kill_at = min(self._kill_at, at)
+        kill_at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
+        self._kill_at = min(self._kill_at, kill_at)
         if self._ending:
             self._ending.sooner(patience, grace)
         elif self._channel.closed:
@@ -323,50 +351,56 @@ class _Relay:
                 self._channel.send("release")
 
     def _read_guardian(self) -> None:
-        for kind, *values in self._channel.receive():
-            if kind == ENDED:
+        for message_kind, *message_values in self._channel.receive():
+            if message_kind == ENDED:
                 self._done = True
                 continue
             self._read_status()  # an instance's own messages come before how its process ended
-            self._line.send(kind, *values)
+            self._line.send(message_kind, *message_values)
         if self._channel.closed and not self._done:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian, 0)
             self._ending = Ending(os.getpid(), 0.0, ORPHAN_GRACE, group=self._folder.group)
-            if not self._forced:
+            if not self._guardian_killed:
                 self._line.send(LOST, "its guardian process was ended")
 
     def _read_status(self) -> None:
-        events = self._status.read()
-        for event in events:
-            path = self._folder.local_path(self._folder.stream(f"error.{event.rank}"))
-            text = read_said(path) if event.failed else ""
-            if text:
-                self._line.send(SAID, event.rank, text)
+        status_events = self._status.read()
+        for event in status_events:
+            error_path = self._folder.local_path(self._folder.stream(f"error.{event.rank}"))
+            last_message = read_error_file(error_path) if event.failed else ""
+            if last_message:
+                self._line.send(SAID, event.rank, last_message)
             if event.kind == "end" and self._task.traces:
                 self._last_records(event.rank)
-        if events:
-            self._line.send(EVENTS, [list(event) for event in events])
+        if status_events:
+            self._line.send(EVENTS, [list(event) for event in status_events])
 
     def _last_records(self, rank: int) -> None:
         """Send the error text and the reports of an instance before the message of its end."""
         self._pipes.read_rest(rank, streams(returns=True, traces=True)[TRACE_STREAM])
-        folder = report_folder({**self._started, **self._owns.get(rank, {})}, rank)
-        if folder:
-            self._line.send(REPORT, rank, folder, *listed(folder))
+        profile_folder = report_folder(
+            {**self._started, **self._variables_by_rank.get(rank, {})}, rank
+        )
+        if profile_folder:
+            self._line.send(REPORT, rank, profile_folder, *listed(profile_folder))
 
-    def _read_words(self) -> None:
+    def _read_daemon_output(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._words, _CHUNK):
-                self._line.send(WORDS, data.decode(errors="replace"))
+            while chunk := os.read(self._words, _CHUNK):
+                self._line.send(WORDS, chunk.decode(errors="replace"))
 
 
 def _with_own_variables(environ: Mapping[str, str], task: HostTask) -> dict[str, str]:
     """Return an environment in which this host's own variables are as they are here."""
     # Slurm gives each host only its own GPUs, so the relay's own variables count.
-    own = OWN_VARIABLES | OF_HOST if task.gpus else OWN_VARIABLES
-    theirs = {name: value for name, value in environ.items() if name not in own}
-    return theirs | {name: value for name, value in os.environ.items() if name in own}
+    own_names = OWN_VARIABLES | HOST_GPU_VARIABLES if task.gpus else OWN_VARIABLES
+    run_variables = {
+        variable: value for variable, value in environ.items() if variable not in own_names
+    }
+    return run_variables | {
+        variable: value for variable, value in os.environ.items() if variable in own_names
+    }
 
 
 def _enter(folder: str) -> None:
@@ -383,11 +417,11 @@ def _enter(folder: str) -> None:
 def _check(program: str, environ: Mapping[str, str]) -> None:
     if not program or find_program(program, environ) is not None:
         return
-    forbidden = forbidden_program(program, environ)
+    forbidden_path = forbidden_program(program, environ)
     raise _Refused(
-        f"{forbidden} may not be executed there"
-        if forbidden
+        f"{forbidden_path} may not be executed there"
+        if forbidden_path
         else f"there is no program {program!r}",
         "The same files have to be at the same places on all hosts",
-        126 if forbidden else 127,
+        126 if forbidden_path else 127,
     )

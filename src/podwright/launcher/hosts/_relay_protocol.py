@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from podwright.errors import PodwrightError
 
 _MARK = b"\npodwright-relay "
-_FRAME = struct.Struct(">IBIB")  # size of the rest, kind, and for output: instance, stream
+_FRAME_HEADER = struct.Struct(">IBIB")  # size of the rest, kind, and for output: instance, stream
 _JSON, _OUTPUT = 0, 1
 #: The limit of a frame; a larger one is not ours.
 _MAX = 64 << 20
 #: The bytes that a host may send before its relay's mark.
-_MAX_GREETING = 1 << 20
+_MAX_GREETING_BYTES = 1 << 20
 OUTPUT = "output"
 
 
@@ -59,8 +59,8 @@ class RelayConnection:
 
     def __init__(self, reading: int, writing: int, *, greets: str = "") -> None:
         self.handle, self.writing = reading, writing
-        for handle in (reading, writing):
-            os.set_blocking(handle, False)
+        for fd in (reading, writing):
+            os.set_blocking(fd, False)
         self.closed = False
         self.version: str | None = "" if greets else None
         self._rest = b""
@@ -73,32 +73,34 @@ class RelayConnection:
         """Send a message. The other end may be gone already."""
         import json  # 3 ms that a launch on one host does not need
 
-        body = json.dumps(message).encode()
-        self._put(_FRAME.pack(len(body) + 1, _JSON, 0, 0) + body + b"\n")
+        message_json = json.dumps(message).encode()
+        self._put(_FRAME_HEADER.pack(len(message_json) + 1, _JSON, 0, 0) + message_json + b"\n")
 
-    def send_output(self, index: int, stream: int, data: bytes) -> None:
+    def send_output(self, rank: int, stream: int, output: bytes) -> None:
         """Pass on an instance's output: standard output (0) or standard error (1)."""
-        self._put(_FRAME.pack(len(data) + 1, _OUTPUT, index, stream) + data + b"\n")
+        self._put(_FRAME_HEADER.pack(len(output) + 1, _OUTPUT, rank, stream) + output + b"\n")
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, frame: bytes) -> None:
         if not self.closed:
-            self._out.append(data)
-            self.waiting += len(data)
+            self._out.append(frame)
+            self.waiting += len(frame)
             self.pump()
 
     def pump(self) -> None:
         """Send what can be sent now. Call it when `writing` is ready and `waiting` is not 0."""
-        data = b"".join(self._out)
-        done = 0
+        unsent_bytes = b"".join(self._out)
+        sent_bytes = 0
         try:
-            while done < len(data):
-                done += os.write(self.writing, data[done : done + 65536])
+            while sent_bytes < len(unsent_bytes):
+                sent_bytes += os.write(self.writing, unsent_bytes[sent_bytes : sent_bytes + 65536])
         except BlockingIOError:
             pass
         except OSError:
-            done = len(data)  # nobody reads it; earlier messages of the other end may still be read
-        self._out = [data[done:]] if done < len(data) else []
-        self.waiting = len(data) - done
+            sent_bytes = len(
+                unsent_bytes
+            )  # nobody reads it; earlier messages of the other end may still be read
+        self._out = [unsent_bytes[sent_bytes:]] if sent_bytes < len(unsent_bytes) else []
+        self.waiting = len(unsent_bytes) - sent_bytes
 
     def receive(self) -> list[tuple[Any, ...]]:
         """Return the messages since the last call; output as (OUTPUT, instance, stream, bytes)."""
@@ -116,44 +118,49 @@ class RelayConnection:
         if self.version is None and not self._greeted():
             return []
         messages: list[tuple[Any, ...]] = []
-        at = 0
-        while len(self._rest) - at >= _FRAME.size:
-            size, kind, index, stream = _FRAME.unpack_from(self._rest, at)
-            if not 0 < size <= _MAX:
+        frame_start = 0
+        while len(self._rest) - frame_start >= _FRAME_HEADER.size:
+            frame_size, frame_kind, rank, stream = _FRAME_HEADER.unpack_from(
+                self._rest, frame_start
+            )
+            if not 0 < frame_size <= _MAX:
                 self.closed = True
                 break
-            begin, end = at + _FRAME.size, at + _FRAME.size + size
-            if len(self._rest) < end:
+            body_start, body_end = (
+                frame_start + _FRAME_HEADER.size,
+                frame_start + _FRAME_HEADER.size + frame_size,
+            )
+            if len(self._rest) < body_end:
                 break
-            body = self._rest[begin : end - 1]
-            at = end
-            if kind == _OUTPUT:
-                messages.append((OUTPUT, index, stream, body))
+            frame_body = self._rest[body_start : body_end - 1]
+            frame_start = body_end
+            if frame_kind == _OUTPUT:
+                messages.append((OUTPUT, rank, stream, frame_body))
                 continue
             try:
-                messages.append(tuple(json.loads(body)))
+                messages.append(tuple(json.loads(frame_body)))
             except ValueError:
                 self.closed = True
                 break
-        self._rest = self._rest[at:]
+        self._rest = self._rest[frame_start:]
         return messages
 
     def _greeted(self) -> bool:
-        before, mark, after = self._rest.partition(_MARK)
-        version, newline, rest = after.partition(b"\n")
-        if not mark or not newline:
-            if len(before) > _MAX_GREETING:
+        noise, marker, greeting = self._rest.partition(_MARK)
+        version, newline, remaining_bytes = greeting.partition(b"\n")
+        if not marker or not newline:
+            if len(noise) > _MAX_GREETING_BYTES:
                 self.closed = True
             return False
-        self.version, self._rest = version.decode(errors="replace"), rest
+        self.version, self._rest = version.decode(errors="replace"), remaining_bytes
         return True
 
     def close(self) -> None:
         """Close the connection."""
         self.closed = True
-        for handle in {self.handle, self.writing}:
+        for fd in {self.handle, self.writing}:
             with contextlib.suppress(OSError):
-                os.close(handle)
+                os.close(fd)
 
 
 class HostsUnusable(PodwrightError):

@@ -38,8 +38,10 @@ class Remote:
     note: a message about the connection, for poprun's user.
     """
 
-    def __init__(self, number: int, host: str, ranks: Sequence[int], address: str = "") -> None:
-        self.number, self.host, self.ranks = number, host, tuple(ranks)
+    def __init__(
+        self, host_number: int, host: str, ranks: Sequence[int], address: str = ""
+    ) -> None:
+        self.number, self.host, self.ranks = host_number, host, tuple(ranks)
         self.address = address
         self.run = ""
         self.sweeper: list[str] = []
@@ -91,19 +93,21 @@ class Remote:
         """Return whether it has been silent for so long that it must be gone."""
         return not self.finished and now - self.heard > SILENCE
 
-    def greet(self, task: HostTask) -> None:
+    def greet(self, host_task: HostTask) -> None:
         """Do one step towards READY. Sets `ready` or `problem`."""
-        for kind, *values in self.line.receive():
-            if kind == READY:
-                greeting = values[0]
+        for message_kind, *message_values in self.line.receive():
+            if message_kind == READY:
+                greeting = message_values[0]
                 self.wrapper, self.restore = greeting["wrapper"], greeting["restore"]
-                self.subnets = tuple(Subnet(*words) for words in greeting["subnets"])
+                self.subnets = tuple(
+                    Subnet(*subnet_fields) for subnet_fields in greeting["subnets"]
+                )
                 self.port = greeting["port"]
                 self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                 self.note = _note(self.process.stderr_text())
                 self.process.forget_stderr()  # what login scripts say explains nothing any more
-            elif kind == REFUSED:
-                self.problem = (values[0], values[1], values[2])
+            elif message_kind == REFUSED:
+                self.problem = (message_values[0], message_values[1], message_values[2])
         if self.ready or self.problem:
             return
         if self.line.version not in (None, __version__):
@@ -114,7 +118,7 @@ class Remote:
             )
         elif self.line.version and not self.heard:
             self.heard = time.monotonic()
-            self.line.send(HELLO, task._asdict())
+            self.line.send(HELLO, host_task._asdict())
         if self.line.closed and not self.problem:
             self.fail(self.process.wait(2.0))
 
@@ -122,11 +126,14 @@ class Remote:
         """Return why the connection closed."""
         return self.process.reason()
 
-    def fail(self, code: int | None) -> None:
+    def fail(self, exit_code: int | None) -> None:
         """Record that the host cannot be used, with the reason from its standard error."""
-        see = "kubectl logs {host}" if self.address else "ssh {host} true"
+        see_command = "kubectl logs {host}" if self.address else "ssh {host} true"
         problem = explain(
-            self.host, self.process.stderr_text(), code, see=f"See: {see.format(host=self.host)}"
+            self.host,
+            self.process.stderr_text(),
+            exit_code,
+            see=f"See: {see_command.format(host=self.host)}",
         )
         self.problem = (*problem, HostsUnusable.exit_code)
 
@@ -155,48 +162,49 @@ def connect(
     """
     for remote in remotes:
         remote.start(starter(remote.host, RELAY), environ)
-    until = time.monotonic() + limit
-    waiting = list(remotes)
-    while waiting and (left := until - time.monotonic()) > 0:
+    deadline = time.monotonic() + limit
+    waiting_remotes = list(remotes)
+    while waiting_remotes and (seconds_left := deadline - time.monotonic()) > 0:
         poll = select.poll()
-        for remote in waiting:
+        for remote in waiting_remotes:
             remote.register(poll, reading=True)
-        ready = {handle for handle, _ in poll.poll(left * 1000)}
-        for remote in waiting:
-            if remote.line.writing in ready:
+        ready_fds = {fd for fd, _ in poll.poll(seconds_left * 1000)}
+        for remote in waiting_remotes:
+            if remote.line.writing in ready_fds:
                 remote.line.pump()
-            if remote.line.handle in ready or remote.line.closed:
+            if remote.line.handle in ready_fds or remote.line.closed:
                 remote.greet(task(remote))
-        waiting = [r for r in waiting if not (r.ready or r.problem)]
-    for remote in waiting:
+        waiting_remotes = [r for r in waiting_remotes if not (r.ready or r.problem)]
+    for remote in waiting_remotes:
         remote.fail(None)
     _raise([r for r in remotes if r.problem], len(remotes))
 
 
-def _raise(bad: Sequence[Remote], count: int) -> None:
-    problems = [(r.host, *r.problem) for r in bad if r.problem]
+def _raise(unusable_remotes: Sequence[Remote], host_count: int) -> None:
+    problems = [(remote.host, *remote.problem) for remote in unusable_remotes if remote.problem]
     if not problems:
         return
-    host, problem, hint, code = problems[0]
+    host, problem, hint, exit_code = problems[0]
     if len(problems) == 1:
         error = HostsUnusable(f"host {host}: {problem}", would_work=hint, hosts=[host])
     else:
-        each = "; ".join(f"{host}: {problem}" for host, problem, *_ in problems[:5])
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        problems_text = "; ".join(f"{host}: {problem}" for host, problem, *_ in problems[:5])
+        more_text = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         error = HostsUnusable(
-            f"{len(problems)} of {count} other hosts cannot be used: {each}{more}",
+            f"{len(problems)} of {host_count} other hosts cannot be used: "
+            f"{problems_text}{more_text}",
             would_work=f"For the first: {hint}",
             hosts=[host for host, *_ in problems],
         )
-    error.exit_code = code  # type: ignore[misc]
+    error.exit_code = exit_code  # type: ignore[misc]
     raise error
 
 
-def beat(remotes: Sequence[Remote], last: float) -> float:
+def beat(remotes: Sequence[Remote], last_beat: float) -> float:
     """Send all relays a sign of life if it is due. Returns when the last one was sent."""
     now = time.monotonic()
-    if now - last < BEAT_EVERY:
-        return last
+    if now - last_beat < BEAT_EVERY:
+        return last_beat
     for remote in remotes:
         if not remote.finished:
             remote.line.send(BEAT)

@@ -20,7 +20,7 @@ PREFERRED, PREFERRED_MANY = 1, 5
 _WORD = 64
 
 
-def prefer(numa_nodes: Sequence[int]) -> bool:
+def prefer_memory(numa_nodes: Sequence[int]) -> bool:
     """Take memory from these NUMA nodes, and from others once they are full. Returns whether it
     worked.
 
@@ -29,39 +29,45 @@ def prefer(numa_nodes: Sequence[int]) -> bool:
     """
     import ctypes
 
-    number = _NUMBERS.get(os.uname().machine)
-    if number is None:
+    syscall_number = _NUMBERS.get(os.uname().machine)
+    if syscall_number is None:
         return False
     syscall = ctypes.CDLL(None, use_errno=True).syscall
-    words = max(numa_nodes) // _WORD + 1
-    mask = (ctypes.c_uint64 * words)()
+    mask_words = max(numa_nodes) // _WORD + 1
+    node_mask = (ctypes.c_uint64 * mask_words)()
     for node in numa_nodes:
-        mask[node // _WORD] |= 1 << node % _WORD
-    size = ctypes.c_ulong(words * _WORD + 1)  # the kernel reads one bit less than the given count
-    for mode in (PREFERRED_MANY, PREFERRED)[: 2 if len(numa_nodes) == 1 else 1]:
-        if not syscall(ctypes.c_long(number), ctypes.c_int(mode), mask, size):
+        node_mask[node // _WORD] |= 1 << node % _WORD
+    mask_bits = ctypes.c_ulong(
+        mask_words * _WORD + 1
+    )  # the kernel reads one bit less than the given count
+    for policy_mode in (PREFERRED_MANY, PREFERRED)[: 2 if len(numa_nodes) == 1 else 1]:
+        if not syscall(
+            ctypes.c_long(syscall_number), ctypes.c_int(policy_mode), node_mask, mask_bits
+        ):
             return True
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
             return False
     return False
 
 
-def numbers(text: str) -> list[int]:
+def numbers(list_text: str) -> list[int]:
     """Return the numbers of a list such as `0-3,8`."""
-    values: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        values += range(int(first), int(last or first) + 1)
-    return values
+    listed_numbers: list[int] = []
+    for range_text in filter(None, list_text.split(",")):
+        range_start, _, range_end = range_text.partition("-")
+        listed_numbers += range(int(range_start), int(range_end or range_start) + 1)
+    return listed_numbers
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Become the program. Returns only on failure, with the exit code that a shell has for it."""
-    cpus, nodes, *program = words
-    if cpus:
-        os.sched_setaffinity(0, numbers(cpus))
-    if nodes:
-        prefer(numbers(nodes))  # without the call the kernel takes the nearest memory anyway
+    cpu_list, node_list, *program = arguments
+    if cpu_list:
+        os.sched_setaffinity(0, numbers(cpu_list))
+    if node_list:
+        prefer_memory(
+            numbers(node_list)
+        )  # without the call the kernel takes the nearest memory anyway
     try:
         os.execvp(program[0], program)
     except OSError as error:

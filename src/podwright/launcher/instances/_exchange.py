@@ -36,31 +36,35 @@ class Exchange(NamedTuple):
 
 def streams(*, returns: bool, traces: bool = False) -> dict[str, int]:
     """Return the names of an instance's streams, with their numbers."""
-    names = (*STREAMS, RESULT_STREAM, TRACE_STREAM)
-    wanted = (True, True, returns, traces)
-    return {name: n for n, name in enumerate(names) if wanted[n]}
+    stream_names = (*STREAMS, RESULT_STREAM, TRACE_STREAM)
+    is_wanted = (True, True, returns, traces)
+    return {
+        stream_name: number for number, stream_name in enumerate(stream_names) if is_wanted[number]
+    }
 
 
 def pieces(payload: bytes) -> Iterator[str]:
     """Yield the payload as text, in pieces; at least one."""
-    for start in range(0, max(len(payload), 1), _PIECE):
-        yield binascii.b2a_base64(payload[start : start + _PIECE], newline=False).decode()
+    for piece_start in range(0, max(len(payload), 1), _PIECE):
+        yield binascii.b2a_base64(
+            payload[piece_start : piece_start + _PIECE], newline=False
+        ).decode()
 
 
-def add_piece(path: str, text: str) -> None:
+def add_piece(path: str, encoded_piece: str) -> None:
     """Append one more piece to the payload's file."""
-    append(path, binascii.a2b_base64(text))
+    append(path, binascii.a2b_base64(encoded_piece))
 
 
 def append(path: str, data: bytes) -> None:
     """Append to a file of ours. A link is not followed. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    handle = os.open(path, flags, 0o600)
+    open_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    file_descriptor = os.open(path, open_flags, 0o600)
     try:
         while data:
-            data = data[os.write(handle, data) :]
+            data = data[os.write(file_descriptor, data) :]
     finally:
-        os.close(handle)
+        os.close(file_descriptor)
 
 
 class Results:
@@ -72,17 +76,17 @@ class Results:
 
     def add(self, rank: int, data: bytes) -> None:
         """Append more of an instance's result. Raises OSError."""
-        handle = self._open.get(rank)
-        if handle is None:
-            path = os.path.join(self._folder, f"{RESULT_STREAM}.{rank}")
+        file_descriptor = self._open.get(rank)
+        if file_descriptor is None:
+            result_path = os.path.join(self._folder, f"{RESULT_STREAM}.{rank}")
             # The result of an earlier start of the same instance does not belong to this one.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            handle = self._open[rank] = os.open(path, flags, 0o600)
+            open_flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            file_descriptor = self._open[rank] = os.open(result_path, open_flags, 0o600)
         while data:
-            data = data[os.write(handle, data) :]
+            data = data[os.write(file_descriptor, data) :]
 
     def close(self) -> None:
         """Close all files."""
-        for handle in self._open.values():
-            os.close(handle)
+        for file_descriptor in self._open.values():
+            os.close(file_descriptor)
         self._open = {}

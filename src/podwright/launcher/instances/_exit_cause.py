@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 #: The exit code after --timeout, as in timeout(1).
 TIMED_OUT = 124
-_ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
-_NOTICED = re.compile(rb"noticed that process rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
+_ABORT_MESSAGE = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
+_SIGNAL_MESSAGE = re.compile(
+    rb"noticed that process rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL
+)
 
 
 class Cause(NamedTuple):
@@ -39,54 +41,58 @@ def shell_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def described(code: int) -> str:
+def described(exit_code: int) -> str:
     """Return an exit code in words. A code above 128 stands for a signal, as in shells."""
-    if code > 128:
+    if exit_code > 128:
         with contextlib.suppress(ValueError):
-            name = signal.Signals(code - 128).name
-            return f"was ended by signal {code - 128} ({name})"
-    return f"ended with exit code {code}"
+            signal_name = signal.Signals(exit_code - 128).name
+            return f"was ended by signal {exit_code - 128} ({signal_name})"
+    return f"ended with exit code {exit_code}"
 
 
-def aborted(words: bytes, instances: int) -> Cause | None:
+def aborted(mpirun_output: bytes, instance_count: int) -> Cause | None:
     """Return the instance that called MPI_Abort, if mpirun names it. mpirun then ends all, in any
     order.
     """
-    match = _ABORT.search(words)
-    if not match or int(match[1]) >= instances:
+    match = _ABORT_MESSAGE.search(mpirun_output)
+    if not match or int(match[1]) >= instance_count:
         return None
-    index, number = int(match[1]), int(match[2]) & 255
-    return Cause(number or 1, f"instance {index} called MPI_Abort({number})", index, True)
+    rank, exit_code = int(match[1]), int(match[2]) & 255
+    return Cause(exit_code or 1, f"instance {rank} called MPI_Abort({exit_code})", rank, True)
 
 
-def instance_failed(rank: int, places: Mapping[int, str], code: int) -> Cause:
-    """Return the failure of an instance. places: the host of each rank, if there are several
+def instance_failed(rank: int, host_by_rank: Mapping[int, str], exit_code: int) -> Cause:
+    """Return the failure of an instance. host_by_rank: the host of each rank, if there are several
     hosts.
     """
-    place = f" on {places[rank]}" if rank in places else ""
-    startable = code not in (126, 127)
-    return Cause(code, f"instance {rank}{place} {described(code)}", rank, startable)
+    host_text = f" on {host_by_rank[rank]}" if rank in host_by_rank else ""
+    is_startable = exit_code not in (126, 127)
+    return Cause(
+        exit_code, f"instance {rank}{host_text} {described(exit_code)}", rank, is_startable
+    )
 
 
-def noticed(words: bytes, instances: int, places: Mapping[int, str]) -> Cause | None:
+def noticed(
+    mpirun_output: bytes, instance_count: int, host_by_rank: Mapping[int, str]
+) -> Cause | None:
     """Return the instance whose script a signal ended, if mpirun names it.
 
     Such a script reports nothing, and mpirun ends all other instances.
     """
-    match = _NOTICED.search(words)
-    if not match or int(match[1]) >= instances:
+    match = _SIGNAL_MESSAGE.search(mpirun_output)
+    if not match or int(match[1]) >= instance_count:
         return None
-    return instance_failed(int(match[1]), places, 128 + int(match[2]))
+    return instance_failed(int(match[1]), host_by_rank, 128 + int(match[2]))
 
 
-def engine_gone(code: int, left: Sequence[int], words: bytes) -> Cause:
-    """Return the end of mpirun before its instances. left: those that ran; none if none ever
-    started.
+def engine_gone(return_code: int, running_ranks: Sequence[int], mpirun_output: bytes) -> Cause:
+    """Return the end of mpirun before its instances. running_ranks: those that ran; none if none
+    ever started.
     """
-    number = shell_code(code)
-    while_what = "before any instance started"
-    if left:
-        while_what = f"while these instances ran: {', '.join(map(str, left))}"
-    last_words = words.decode(errors="replace").strip()
-    text = f"mpirun {described(number)} {while_what}\n{last_words}".strip()
-    return Cause(number or 1, text, restartable=bool(left))
+    exit_code = shell_code(return_code)
+    when_text = "before any instance started"
+    if running_ranks:
+        when_text = f"while these instances ran: {', '.join(map(str, running_ranks))}"
+    last_words = mpirun_output.decode(errors="replace").strip()
+    cause_text = f"mpirun {described(exit_code)} {when_text}\n{last_words}".strip()
+    return Cause(exit_code or 1, cause_text, restartable=bool(running_ranks))

@@ -47,63 +47,63 @@ class FailureLog:
         self._error_texts: dict[int, str] = {}
         self._failures: list[Failure] = []
 
-    def record_process(self, index: int, pid: int) -> None:
+    def record_process(self, rank: int, pid: int) -> None:
         """Note the process of an instance."""
-        self._pids[index] = pid
+        self._pids[rank] = pid
 
-    def record_error(self, index: int, text: str) -> None:
+    def record_error(self, rank: int, error_text: str) -> None:
         """Note what an instance on another host wrote about its end."""
-        self._error_texts[index] = text
+        self._error_texts[rank] = error_text
 
-    def failed(self, index: int, code: int) -> None:
+    def failed(self, rank: int, exit_code: int) -> None:
         """Note that an instance has failed."""
-        path = self._folder.local_path(self._folder.stream(f"error.{index}"))
-        error_text = self._error_texts.get(index) or read_said(path)
-        pid = self._pids.get(index, 0)
-        self._failures.append(Failure(index, time.time(), code, pid, error_text))
+        error_path = self._folder.local_path(self._folder.stream(f"error.{rank}"))
+        error_text = self._error_texts.get(rank) or read_error_file(error_path)
+        pid = self._pids.get(rank, 0)
+        self._failures.append(Failure(rank, time.time(), exit_code, pid, error_text))
 
-    def write(self, last_words: Callable[[int], Sequence[bytes]], cause: int) -> str:
+    def write(self, last_lines_of: Callable[[int], Sequence[bytes]], causing_rank: int) -> str:
         """Append the records to the file. Returns what went wrong; empty if nothing did.
 
-        cause: the instance for which the launch ended; -1: none of them.
+        causing_rank: the instance for which the launch ended; -1: none of them.
         """
         if not self._logs or not self._failures:
             return ""
-        run, this_host, lines = self._folder.name, os.uname().nodename, []
+        run_name, this_host, records = self._folder.name, os.uname().nodename, []
         for failure in self._failures:
-            failure = failure._replace(first=failure.rank == cause)
+            failure = failure._replace(first=failure.rank == causing_rank)
             host = self._hosts[failure.rank]
             host = this_host if host == "localhost" else host
-            lines.append(line_of(failure, run, host, last_words(failure.rank)))
-        return append(self._logs, lines)
+            records.append(line_of(failure, run_name, host, last_lines_of(failure.rank)))
+        return append(self._logs, records)
 
 
-def read_said(path: str) -> str:
+def read_error_file(error_path: str) -> str:
     """Return what an instance wrote about its end; empty if nothing."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(error_path, encoding="utf-8", errors="replace") as file:
             return file.read(_MAX)
     except OSError:
         return ""
 
 
-def line_of(failure: Failure, run: str, host: str, last_lines: Sequence[bytes]) -> bytes:
+def line_of(failure: Failure, run_name: str, host: str, last_lines: Sequence[bytes]) -> bytes:
     """Return the record of a failure as one line of JSON."""
     import json
 
-    name = None
+    signal_name = None
     if failure.code > 128:
         with contextlib.suppress(ValueError):
-            name = signal.Signals(failure.code - 128).name
+            signal_name = signal.Signals(failure.code - 128).name
     message, traceback = _understood(failure.error_text)
     record = {
-        "run": run,
+        "run": run_name,
         "rank": failure.rank,
         "host": host,
         "pid": failure.pid,
         "time": failure.at,
         "code": failure.code,
-        "signal": name,
+        "signal": signal_name,
         "first": failure.first,
         "message": message,
         "traceback": traceback,
@@ -112,15 +112,15 @@ def line_of(failure: Failure, run: str, host: str, last_lines: Sequence[bytes]) 
     return json.dumps(record).encode() + b"\n"
 
 
-def append(folder: str, lines: Sequence[bytes]) -> str:
+def append(logs_folder: str, records: Sequence[bytes]) -> str:
     """Append records to the file. Returns what went wrong; empty if nothing did."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    open_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        handle = os.open(os.path.join(folder, NAME), flags, 0o600)
-        with open(handle, "wb") as file:
-            file.writelines(lines)
+        file_descriptor = os.open(os.path.join(logs_folder, NAME), open_flags, 0o600)
+        with open(file_descriptor, "wb") as file:
+            file.writelines(records)
     except OSError as error:
-        return f"--log-dir: {folder}: {error.strerror}; failures are not recorded"
+        return f"--log-dir: {logs_folder}: {error.strerror}; failures are not recorded"
     return ""
 
 
@@ -138,6 +138,6 @@ def _understood(error_text: str) -> tuple[str | None, str | None]:
         return error_text, None
     if not isinstance(message, dict):
         return str(message), None
-    more = message.get("extraInfo")
-    traceback = more.get("py_callstack") if isinstance(more, dict) else None
+    extra_info = message.get("extraInfo")
+    traceback = extra_info.get("py_callstack") if isinstance(extra_info, dict) else None
     return str(message.get("message", "")), str(traceback) if traceback else None

@@ -28,9 +28,9 @@ SHARED_MEMORY = "/dev/shm"
 #: The file that names the cgroup of a run.
 _GROUP = "group"
 #: Seconds after which an unlocked folder is certainly not one that is just being made.
-_YOUNG = 5.0
+_YOUNG_SECONDS = 5.0
 #: Seconds that killed processes may take to end.
-_DYING = 2.0
+_DYING_SECONDS = 2.0
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -66,25 +66,25 @@ class RunFolder(NamedTuple):
         """Return the path of a file or pipe of this run, for this process."""
         return self.reach + path.removeprefix(self.path) if self.reach else path
 
-    def private(self, inside: str, guardian: int) -> RunFolder:
+    def private(self, inner_path: str, guardian_pid: int) -> RunFolder:
         """Return the run's folder in the mount namespace of its guardian, and remove the present
         ones.
 
-        inside: its path there. Raises OSError if it cannot be reached.
+        inner_path: its path there. Raises OSError if it cannot be reached.
         """
-        handle = os.open(f"/proc/{guardian}/root{inside}", _FLAGS)
+        folder_descriptor = os.open(f"/proc/{guardian_pid}/root{inner_path}", _FLAGS)
         self.remove()
         return self._replace(
-            path=inside,
-            shared_memory=inside,
-            locks=(*self.locks, handle),
-            reach=f"/proc/self/fd/{handle}",
+            path=inner_path,
+            shared_memory=inner_path,
+            locks=(*self.locks, folder_descriptor),
+            reach=f"/proc/self/fd/{folder_descriptor}",
         )
 
-    def note_group(self, group: str) -> None:
+    def note_group(self, cgroup: str) -> None:
         """Write down the cgroup of the processes, for a later sweep. Raises OSError."""
         with open(os.path.join(self.path, _GROUP), "w", encoding="utf-8") as file:
-            file.write(group)
+            file.write(cgroup)
 
     def remove(self) -> None:
         """Remove both folders with their content. It may be repeated. The locks stay open.
@@ -103,14 +103,14 @@ def make_folder(environ: Mapping[str, str], name: str = "") -> RunFolder:
     name: the end of the name, behind the prefix of this user's runs; by default a random one.
     """
     name = f"{_prefix()}{name or os.urandom(6).hex()}"
-    path = os.path.join(temporary(environ), name)
-    memory = os.path.join(SHARED_MEMORY, name)
-    locks = [_make(path)]
+    folder_path = os.path.join(temporary(environ), name)
+    memory_folder = os.path.join(SHARED_MEMORY, name)
+    lock_descriptors = [_make(folder_path)]
     try:
-        locks.append(_make(memory))
+        lock_descriptors.append(_make(memory_folder))
     except OSError:
-        memory = path  # without /dev/shm the programs' segments are in ordinary files
-    return RunFolder(name, path, memory, tuple(locks))
+        memory_folder = folder_path  # without /dev/shm the programs' segments are in ordinary files
+    return RunFolder(name, folder_path, memory_folder, tuple(lock_descriptors))
 
 
 def memory_settings(folder: RunFolder) -> dict[str, str]:
@@ -124,48 +124,51 @@ def memory_settings(folder: RunFolder) -> dict[str, str]:
 
 def temporary(environ: Mapping[str, str]) -> str:
     """Return the folder for temporary files: $TMPDIR if it is writable, else /tmp."""
-    wanted = environ.get("TMPDIR", "")
-    return wanted if os.path.isabs(wanted) and os.access(wanted, os.W_OK | os.X_OK) else "/tmp"
+    tmpdir = environ.get("TMPDIR", "")
+    return tmpdir if os.path.isabs(tmpdir) and os.access(tmpdir, os.W_OK | os.X_OK) else "/tmp"
 
 
-def places(name: str, environ: Mapping[str, str]) -> list[str]:
+def places(folder_name: str, environ: Mapping[str, str]) -> list[str]:
     """Return the folders that a run has, or had, on this host."""
-    return [os.path.join(base, name) for base in (temporary(environ), SHARED_MEMORY)]
+    return [
+        os.path.join(parent_folder, folder_name)
+        for parent_folder in (temporary(environ), SHARED_MEMORY)
+    ]
 
 
 def group_in(folder: str) -> str:
     """Return the cgroup that is noted in a run's folder; empty if there is none."""
     try:
         with open(os.path.join(folder, _GROUP), encoding="utf-8") as file:
-            group = file.read()
+            cgroup = file.read()
     except OSError:
         return ""
-    return group if os.path.basename(group) == os.path.basename(folder) else ""
+    return cgroup if os.path.basename(cgroup) == os.path.basename(folder) else ""
 
 
-def run_name(own: str) -> str:
+def run_name(given_name: str) -> str:
     """Return the name of a run of this user, for the name that `make_folder` was given."""
-    return f"{_prefix()}{own}"
+    return f"{_prefix()}{given_name}"
 
 
 def sweep(environ: Mapping[str, str]) -> list[str]:
     """End what is left of this user's abandoned runs, and remove their folders. Returns their
     names.
     """
-    names = []
-    for path in _unlocked(environ, time.time()):
-        name = os.path.basename(path)
-        if group := group_in(path):
-            kill_group(group)
-        kill_all(marked(RUN_VARIABLE, name), signal.SIGKILL)
-        if group:
-            until = time.monotonic() + _DYING
-            while not group_is_empty(group) and time.monotonic() < until:
+    run_names = []
+    for folder_path in _abandoned_folders(environ, time.time()):
+        swept_run = os.path.basename(folder_path)
+        if cgroup := group_in(folder_path):
+            kill_group(cgroup)
+        kill_all(marked(RUN_VARIABLE, swept_run), signal.SIGKILL)
+        if cgroup:
+            deadline = time.monotonic() + _DYING_SECONDS
+            while not group_is_empty(cgroup) and time.monotonic() < deadline:
                 time.sleep(0.01)
-            remove_group(group)
-        remove_tree(path)
-        names.append(name)
-    return sorted(set(names))
+            remove_group(cgroup)
+        remove_tree(folder_path)
+        run_names.append(swept_run)
+    return sorted(set(run_names))
 
 
 def _prefix() -> str:
@@ -174,45 +177,45 @@ def _prefix() -> str:
 
 def _make(path: str) -> int:
     os.mkdir(path, 0o700)
-    handle = os.open(path, _FLAGS)
-    fcntl.flock(handle, fcntl.LOCK_SH)
-    return handle
+    lock_descriptor = os.open(path, _FLAGS)
+    fcntl.flock(lock_descriptor, fcntl.LOCK_SH)
+    return lock_descriptor
 
 
-def _unlocked(environ: Mapping[str, str], now: float) -> Iterator[str]:
-    for base in {temporary(environ), "/tmp", SHARED_MEMORY}:
+def _abandoned_folders(environ: Mapping[str, str], now: float) -> Iterator[str]:
+    for parent_folder in {temporary(environ), "/tmp", SHARED_MEMORY}:
         with contextlib.suppress(OSError):
-            for name in os.listdir(base):
-                path = os.path.join(base, name)
-                if name.startswith(_prefix()) and _abandoned(path, now):
-                    yield path
+            for folder_name in os.listdir(parent_folder):
+                folder_path = os.path.join(parent_folder, folder_name)
+                if folder_name.startswith(_prefix()) and _abandoned(folder_path, now):
+                    yield folder_path
 
 
 def _abandoned(path: str, now: float) -> bool:
     try:
-        handle = os.open(path, _FLAGS)
+        folder_descriptor = os.open(path, _FLAGS)
     except OSError:
         return False
     try:
-        status = os.fstat(handle)
-        if status.st_uid != os.getuid() or now - status.st_mtime < _YOUNG:
+        folder_stat = os.fstat(folder_descriptor)
+        if folder_stat.st_uid != os.getuid() or now - folder_stat.st_mtime < _YOUNG_SECONDS:
             return False
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
-        os.close(handle)
+        os.close(folder_descriptor)
     return True
 
 
 def remove_tree(path: str) -> None:
     """Remove a folder and its content. Files that do not exist, or are not ours, are skipped."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(path):
-            below = os.path.join(path, name)
-            if os.path.isdir(below) and not os.path.islink(below):
-                remove_tree(below)
+        for entry_name in os.listdir(path):
+            entry_path = os.path.join(path, entry_name)
+            if os.path.isdir(entry_path) and not os.path.islink(entry_path):
+                remove_tree(entry_path)
             else:
                 with contextlib.suppress(OSError):
-                    os.unlink(below)
+                    os.unlink(entry_path)
         os.rmdir(path)

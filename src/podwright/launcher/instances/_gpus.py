@@ -31,7 +31,7 @@ _CUDA, _ROCR = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 STANDINS = ("PODWRIGHT_STANDIN_NVML", "PODWRIGHT_STANDIN_AMDSMI")
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 #: The variables that show a job's GPUs, and those that srun would take as a request of its own.
-_GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
+_GRANTED_VARIABLES = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
 _ASKED = frozenset(
     [
         *("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET"),
@@ -40,7 +40,7 @@ _ASKED = frozenset(
     ]
 )
 #: The variables with a host's own GPUs, which Slurm sets on each host and a relay keeps.
-OF_HOST = frozenset([*_GRANTED, _CUDA, _ROCR, "GPU_DEVICE_ORDINAL"])
+HOST_GPU_VARIABLES = frozenset([*_GRANTED_VARIABLES, _CUDA, _ROCR, "GPU_DEVICE_ORDINAL"])
 
 
 class GpuShare(NamedTuple):
@@ -50,7 +50,7 @@ class GpuShare(NamedTuple):
     cpus: str
 
 
-class _Numbered(NamedTuple):
+class _NumberedGpu(NamedTuple):
     """A GPU of which only the number is known."""
 
     vendor: str
@@ -67,37 +67,40 @@ def visibility(options: Options, environ: Mapping[str, str], *, devices: bool) -
 
     devices: whether other devices were named, for example a partition. Raises InvalidRequest.
     """
-    chosen = options.gpu_visibility or ""
-    if not chosen:
-        granted = any(environ.get(name) for name in (*_GRANTED, *_ASKED & {*environ}))
-        return "task" if granted and "SLURM_JOB_ID" in environ and not devices else ""
+    chosen_visibility = options.gpu_visibility or ""
+    if not chosen_visibility:
+        has_granted_gpus = any(
+            environ.get(variable) for variable in (*_GRANTED_VARIABLES, *_ASKED & {*environ})
+        )
+        return "task" if has_granted_gpus and "SLURM_JOB_ID" in environ and not devices else ""
     if "SLURM_JOB_ID" not in environ:
         raise InvalidRequest(
-            f"--gpu-visibility={chosen} is for GPUs that Slurm granted; this is not a Slurm job",
+            f"--gpu-visibility={chosen_visibility} is for GPUs that Slurm granted; this is not a "
+            "Slurm job",
             would_work="Start poprun inside the job (sbatch, salloc)",
         )
-    return chosen
+    return chosen_visibility
 
 
 def for_step(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without requests for GPUs that srun would take over: a step has its
     own.
     """
-    return {name: value for name, value in environ.items() if name not in _ASKED}
+    return {variable: value for variable, value in environ.items() if variable not in _ASKED}
 
 
-def too_few(error: PodwrightError, count: int) -> PodwrightError:
+def too_few(error: PodwrightError, gpus_per_node: int) -> PodwrightError:
     """Return TooFewGpus if srun found fewer GPUs on a host than requested; any other error
     unchanged.
     """
-    words = ("generic resource", "gres", "Requested node configuration")
-    if not any(word in error.problem for word in words):
+    shortage_phrases = ("generic resource", "gres", "Requested node configuration")
+    if not any(phrase in error.problem for phrase in shortage_phrases):
         return error
-    return TooFewGpus(error.problem, would_work=_hint(count))
+    return TooFewGpus(error.problem, would_work=_hint(gpus_per_node))
 
 
-def _hint(count: int) -> str:
-    return f"Ask Slurm per node: --gpus-per-node={count}, and not in all or per task"
+def _hint(gpus_per_node: int) -> str:
+    return f"Ask Slurm per node: --gpus-per-node={gpus_per_node}, and not in all or per task"
 
 
 class InstancePlacement:
@@ -107,10 +110,10 @@ class InstancePlacement:
         import subprocess
 
         self._topology: subprocess.Popen[str] | None = None
-        program = find_program("scontrol", environ)
-        if program:
+        scontrol_path = find_program("scontrol", environ)
+        if scontrol_path:
             self._topology = subprocess.Popen(
-                [program, "show", "topology"],
+                [scontrol_path, "show", "topology"],
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -118,7 +121,7 @@ class InstancePlacement:
                 text=True,
             )
 
-    def problem(self, nodes: Sequence[str]) -> str:
+    def problem(self, node_names: Sequence[str]) -> str:
         """Return what is wrong with these nodes, in a sentence; empty if nothing is, or if it is
         not known.
         """
@@ -127,59 +130,69 @@ class InstancePlacement:
         if self._topology is None:
             return ""
         try:
-            text, _ = self._topology.communicate(timeout=5)
+            topology_text, _ = self._topology.communicate(timeout=5)
         except subprocess.TimeoutExpired:
             self._topology.kill()
             self._topology.communicate()
             return ""
-        return scattered(nodes, text) if self._topology.returncode == 0 else ""
+        return scattered(node_names, topology_text) if self._topology.returncode == 0 else ""
 
 
 def simulated(environ: Mapping[str, str]) -> bool:
     """Return whether the GPUs exist only in software."""
-    return any(environ.get(name) for name in STANDINS)
+    return any(environ.get(variable) for variable in STANDINS)
 
 
 def shares(
-    count: int, each: int, how: str, strategy: str, cores: Cores | None, environ: Mapping[str, str]
+    instance_count: int,
+    gpus_per_instance: int,
+    gpu_visibility: str,
+    strategy: str,
+    cores: Cores | None,
+    environ: Mapping[str, str],
 ) -> list[GpuShare]:
-    """Return the shares of `count` instances on this host, with `each` GPUs each. Raises
-    TooFewGpus.
+    """Return the shares of `instance_count` instances on this host, with `gpus_per_instance` GPUs
+    each. Raises TooFewGpus.
     """
-    gpus, names = _granted(environ)
-    if len(gpus) < count * each:
-        many = f"{count} instances of {each} GPUs each" if each > 1 else f"{count} instances"
+    gpus, gpu_names = _granted(environ)
+    if len(gpus) < instance_count * gpus_per_instance:
+        needed_text = (
+            f"{instance_count} instances of {gpus_per_instance} GPUs each"
+            if gpus_per_instance > 1
+            else f"{instance_count} instances"
+        )
         raise TooFewGpus(
-            f"the job has {len(gpus)} GPUs here, and {many} need {count * each}",
-            would_work=_hint(count * each),
+            f"the job has {len(gpus)} GPUs here, and {needed_text} need "
+            f"{instance_count * gpus_per_instance}",
+            would_work=_hint(instance_count * gpus_per_instance),
         )
     strategy = strategy if cores and cores.cores else "disabled"
-    located = any(gpu.node >= 0 for gpu in gpus)
-    placed = _placed(strategy, cores, count, located)
-    indices_of = _divided(gpus, placed, count, each)
-    order = [n for own in indices_of for n in own]
-    order += [n for n in range(len(gpus)) if n not in order]
-    variable = _ROCR if gpus and gpus[0].vendor == "amd" else _CUDA
-    near = (
+    has_numa_nodes = any(gpu.node >= 0 for gpu in gpus)
+    placements = _placed(strategy, cores, instance_count, has_numa_nodes)
+    indices_of = _divided(gpus, placements, instance_count, gpus_per_instance)
+    gpu_order = [gpu_index for own_indices in indices_of for gpu_index in own_indices]
+    gpu_order += [gpu_index for gpu_index in range(len(gpus)) if gpu_index not in gpu_order]
+    visible_variable = _ROCR if gpus and gpus[0].vendor == "amd" else _CUDA
+    near_cpus = (
         _cores_near_gpus(gpus, indices_of, cores)
-        if cores and located and strategy == "spreadnuma"
+        if cores and has_numa_nodes and strategy == "spreadnuma"
         else None
     )
-    out = []
-    for index, own in enumerate(indices_of):
-        seen = own if how == "task" else order
+    gpu_shares = []
+    for instance_index, own_indices in enumerate(indices_of):
+        visible_indices = own_indices if gpu_visibility == "task" else gpu_order
         variables = {
-            variable: ",".join(names[n] for n in seen),
-            OWN_GPUS: ",".join(names[n] for n in own),
+            visible_variable: ",".join(gpu_names[gpu_index] for gpu_index in visible_indices),
+            OWN_GPUS: ",".join(gpu_names[gpu_index] for gpu_index in own_indices),
         }
         if simulated(environ):
             variables[SIMULATED_VARIABLE] = "1"
-        bound = near[index] if near else _cpus(placed[index])
-        out.append(GpuShare(variables, bound))
-    return out
+        cpu_list = near_cpus[instance_index] if near_cpus else _cpus(placements[instance_index])
+        gpu_shares.append(GpuShare(variables, cpu_list))
+    return gpu_shares
 
 
-def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _Numbered], list[str]]:
+def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _NumberedGpu], list[str]]:
     """Return the GPUs that this process may pass on, and the name of each."""
     gpus: Sequence[Gpu] = ()
     if simulated(environ) or any(map(os.path.exists, _DRIVERS)):
@@ -187,59 +200,75 @@ def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _Numbered], lis
 
         gpus = visible(environ, take_inventory(environ).gpus)
     visible_names = environ.get(_CUDA) or environ.get(_ROCR) or ""
-    names = [word for word in visible_names.split(",") if word]
+    gpu_names = [gpu_name for gpu_name in visible_names.split(",") if gpu_name]
     if gpus:
-        return gpus, names or [str(n) for n in range(len(gpus))]
+        return gpus, gpu_names or [str(gpu_index) for gpu_index in range(len(gpus))]
     vendor = "nvidia" if environ.get(_CUDA) else "amd"
-    return [_Numbered(vendor) for _ in names], names
+    return [_NumberedGpu(vendor) for _ in gpu_names], gpu_names
 
 
 def _placed(
-    strategy: str, cores: Cores | None, count: int, located: bool
+    strategy: str, cores: Cores | None, instance_count: int, has_numa_nodes: bool
 ) -> Sequence[InstancePlace | None]:
     """Return places that are chosen before the GPUs. By default cores follow the GPUs, if known."""
-    if cores is None or strategy == "disabled" or (located and strategy == "spreadnuma"):
-        return [None] * count
-    return places(strategy, cores, count)
+    if cores is None or strategy == "disabled" or (has_numa_nodes and strategy == "spreadnuma"):
+        return [None] * instance_count
+    return places(strategy, cores, instance_count)
 
 
 def _divided(
-    gpus: Sequence[Gpu | _Numbered], placed: Sequence[InstancePlace | None], count: int, each: int
+    gpus: Sequence[Gpu | _NumberedGpu],
+    placements: Sequence[InstancePlace | None],
+    instance_count: int,
+    gpus_per_instance: int,
 ) -> list[list[int]]:
     """Return each instance's GPUs, by NUMA node, those near to its cores first."""
-    free = sorted(range(len(gpus)), key=lambda n: (gpus[n].node, n))
-    out = []
-    for place in placed:
-        nodes = place.nodes if place else ()
-        free.sort(key=lambda n: (bool(nodes) and gpus[n].node not in nodes, gpus[n].node, n))
-        out.append(sorted(free[:each]))
-        free = free[each:]
-    return out
+    free_indices = sorted(range(len(gpus)), key=lambda gpu_index: (gpus[gpu_index].node, gpu_index))
+    divided = []
+    for placement in placements:
+        numa_nodes = placement.nodes if placement else ()
+        free_indices.sort(
+            key=lambda gpu_index: (
+                bool(numa_nodes) and gpus[gpu_index].node not in numa_nodes,
+                gpus[gpu_index].node,
+                gpu_index,
+            )
+        )
+        divided.append(sorted(free_indices[:gpus_per_instance]))
+        free_indices = free_indices[gpus_per_instance:]
+    return divided
 
 
 def _cores_near_gpus(
-    gpus: Sequence[Gpu | _Numbered], indices_of: Sequence[Sequence[int]], cores: Cores
+    gpus: Sequence[Gpu | _NumberedGpu], indices_of: Sequence[Sequence[int]], cores: Cores
 ) -> list[str]:
     """Return cores near to each instance's GPUs. Cores that are near to several instances are
     divided.
     """
     from podwright.hosts.gpus import near_cores
 
-    nearby = [near_cores([gpus[n] for n in own], cores) for own in indices_of]
-    out = []
-    for index, candidates in enumerate(nearby):
-        rivals = [n for n, other in enumerate(nearby) if other == candidates]
-        rival_index, many = rivals.index(index), len(rivals)
-        first = len(candidates) * rival_index // many
-        last = max(len(candidates) * (rival_index + 1) // many, first + 1)
-        out.append(_listed(candidates[first:last], cores))
-    return out
+    cores_by_instance = [
+        near_cores([gpus[position] for position in own_indices], cores)
+        for own_indices in indices_of
+    ]
+    core_lists = []
+    for instance_index, candidates in enumerate(cores_by_instance):
+        rivals = [
+            position
+            for position, other_cores in enumerate(cores_by_instance)
+            if other_cores == candidates
+        ]
+        rival_index, rival_count = rivals.index(instance_index), len(rivals)
+        first_core = len(candidates) * rival_index // rival_count
+        end_core = max(len(candidates) * (rival_index + 1) // rival_count, first_core + 1)
+        core_lists.append(_listed(candidates[first_core:end_core], cores))
+    return core_lists
 
 
-def _listed(chosen: Sequence[CpuCore], cores: Cores) -> str:
-    all_cores = len(chosen) == len(cores.cores)
-    return "" if all_cores else write_list(cpu for core in chosen for cpu in core.cpus)
+def _listed(chosen_cores: Sequence[CpuCore], cores: Cores) -> str:
+    has_all_cores = len(chosen_cores) == len(cores.cores)
+    return "" if has_all_cores else write_list(cpu for core in chosen_cores for cpu in core.cpus)
 
 
-def _cpus(place: InstancePlace | None) -> str:
-    return write_list(place.cpus) if place and place.bound else ""
+def _cpus(placement: InstancePlace | None) -> str:
+    return write_list(placement.cpus) if placement and placement.bound else ""

@@ -12,53 +12,64 @@ from typing import Any
 
 from podwright.hosts import Cores, find_program, read_cores, read_list, write_list
 from podwright.launcher.instances._instance_wrapper import Own
-from podwright.launcher.options._placement import CPUS_VARIABLE, NODES_VARIABLE, near_memory, places
+from podwright.launcher.options._placement import (
+    CPUS_VARIABLE,
+    NODES_VARIABLE,
+    near_memory_nodes,
+    places,
+)
 
 _BIND_EXEC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bind_exec.py")
 
 
 def bind(
-    owns: Mapping[int, Mapping[str, str]],
-    how: str,
+    own_variables: Mapping[int, Mapping[str, str]],
+    strategy: str,
     environ: Mapping[str, str],
-    gpus: Sequence[Any] = (),
+    gpu_settings: Sequence[Any] = (),
 ) -> dict[int, Own]:
-    """Return the bindings of this host's instances. owns: their own variables, by rank.
+    """Return the bindings of this host's instances. own_variables: their own variables, by rank.
 
-    how: the strategy of placement. gpus: the number of GPUs of each instance, and which of them it
-    sees, if they are Slurm's.
+    strategy: the strategy of placement. gpu_settings: the number of GPUs of each instance, and
+    which of them it sees, if they are Slurm's.
     """
-    cores = read_cores(environ) if owns and how != "disabled" else None
-    bindings: list[tuple[Mapping[str, str], str]] = [({}, "")] * len(owns)
-    if gpus and owns:
+    cores = read_cores(environ) if own_variables and strategy != "disabled" else None
+    bindings: list[tuple[Mapping[str, str], str]] = [({}, "")] * len(own_variables)
+    if gpu_settings and own_variables:
         from podwright.launcher.instances._gpus import shares
 
-        bindings = [*shares(len(owns), gpus[0], gpus[1], how, cores, environ)]
+        bindings = [
+            *shares(len(own_variables), gpu_settings[0], gpu_settings[1], strategy, cores, environ)
+        ]
     elif cores and cores.cores:
-        placed = places(how, cores, len(owns))
-        bindings = [({}, write_list(place.cpus) if place.bound else "") for place in placed]
-    out = {}
-    for (rank, own), (variables, cpus) in zip(owns.items(), bindings, strict=True):
-        all_variables = {**own, **_binding_variables(cpus, cores), **variables}
-        out[rank] = Own(all_variables, _binding_words(all_variables, environ))
-    return out
+        placements = places(strategy, cores, len(own_variables))
+        bindings = [
+            ({}, write_list(placement.cpus) if placement.bound else "") for placement in placements
+        ]
+    binding_by_rank = {}
+    for (rank, rank_variables), (gpu_variables, cpu_list) in zip(
+        own_variables.items(), bindings, strict=True
+    ):
+        all_variables = {**rank_variables, **_binding_variables(cpu_list, cores), **gpu_variables}
+        binding_by_rank[rank] = Own(all_variables, _binding_arguments(all_variables, environ))
+    return binding_by_rank
 
 
-def _binding_variables(cpus: str, cores: Cores | None) -> dict[str, str]:
-    if not cpus or not cores:
+def _binding_variables(cpu_list: str, cores: Cores | None) -> dict[str, str]:
+    if not cpu_list or not cores:
         return {}
-    nodes = write_list(near_memory(cores, read_list(cpus)))
-    return {CPUS_VARIABLE: cpus, **({NODES_VARIABLE: nodes} if nodes else {})}
+    node_list = write_list(near_memory_nodes(cores, read_list(cpu_list)))
+    return {CPUS_VARIABLE: cpu_list, **({NODES_VARIABLE: node_list} if node_list else {})}
 
 
-def _binding_words(variables: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, ...]:
+def _binding_arguments(variables: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words in front of a program that bind it to the CPUs and memory of its
     variables.
     """
-    cpus, nodes = variables.get(CPUS_VARIABLE, ""), variables.get(NODES_VARIABLE, "")
-    if not cpus:
+    cpu_list, node_list = variables.get(CPUS_VARIABLE, ""), variables.get(NODES_VARIABLE, "")
+    if not cpu_list:
         return ()
-    taskset = None if nodes else find_program("taskset", environ)
-    if taskset:  # a tenth of the cost of an interpreter
-        return taskset, "-c", cpus
-    return sys.executable, "-I", "-S", _BIND_EXEC, cpus, nodes
+    taskset_path = None if node_list else find_program("taskset", environ)
+    if taskset_path:  # a tenth of the cost of an interpreter
+        return taskset_path, "-c", cpu_list
+    return sys.executable, "-I", "-S", _BIND_EXEC, cpu_list, node_list

@@ -55,28 +55,41 @@ class InstanceOutput:
         options: StreamOptions,
         output: Output,
         *,
-        far: frozenset[int] = frozenset(),
-        results: Results | None = None,
+        remote_instances: frozenset[int] = frozenset(),
+        result_files: Results | None = None,
         trace: TraceWriter = OFF,
         variables: Callable[[int], Mapping[str, str]] = lambda rank: {},
     ) -> None:
         self.trace = trace
-        self._output, self._far, self._results, self._variables = output, far, results, variables
+        self._output, self._remote_instances, self._results, self._variables = (
+            output,
+            remote_instances,
+            result_files,
+            variables,
+        )
         self._only = options.only
         self._logs = Logs(options.logs) if options.logs else None
-        count = options.instances
-        allow_open_files((2 + 2 * bool(self._logs) + trace.on) * count)
+        instance_count = options.instances
+        allow_open_files((2 + 2 * bool(self._logs) + trace.on) * instance_count)
         self._report: Callable[[Cause], None] = lambda cause: None
         self._by_instance = [
             [
-                Stream(index, "stdout", colour=output.out.colour, stamped=options.timestamps),
-                Stream(index, "stderr", colour=output.err.colour, stamped=options.timestamps),
+                Stream(
+                    index, "stdout", has_colour=output.out.colour, has_timestamps=options.timestamps
+                ),
+                Stream(
+                    index, "stderr", has_colour=output.err.colour, has_timestamps=options.timestamps
+                ),
             ]
-            for index in range(count)
+            for index in range(instance_count)
         ]
-        own = [index for index in range(count) if index not in far]
-        numbers = streams(returns=results is not None, traces=trace.on)
-        self._pipes = InstancePipes(folder, own, numbers, self.wrote, self._finish)
+        local_instances = [
+            index for index in range(instance_count) if index not in remote_instances
+        ]
+        stream_numbers = streams(returns=result_files is not None, traces=trace.on)
+        self._pipes = InstancePipes(
+            folder, local_instances, stream_numbers, self.wrote, self._finish
+        )
 
     def watch(self, report: Callable[[Cause], None]) -> None:
         """Report failures to this function from now on."""
@@ -91,33 +104,39 @@ class InstanceOutput:
         """Read what is ready."""
         self._pipes.read()
 
-    def _finish(self, index: int, number: int) -> None:
+    def _finish(self, instance_index: int, stream_number: int) -> None:
         """Pass on the last line of an instance's stream, although no newline ends it."""
-        if number < len(STREAMS):
-            self._pass_on(index, number, self._by_instance[index][number].finish())
+        if stream_number < len(STREAMS):
+            self._pass_on(
+                instance_index,
+                stream_number,
+                self._by_instance[instance_index][stream_number].finish(),
+            )
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
         """Take an instance's bytes, from here or another host. number: of the stream."""
         if number == _TRACE:
             self.trace.records(index, data)
         elif number == _RESULT:
-            self._returned(index, data)
+            self._keep_result(index, data)
         else:
             stream = self._by_instance[index][number]
             self._log(stream, data)
             self._pass_on(index, number, stream.feed(data))
             self.trace.instance_wrote(index)
 
-    def _returned(self, index: int, data: bytes) -> None:
+    def _keep_result(self, instance_index: int, data: bytes) -> None:
         try:
             if self._results and data:
-                self._results.add(index, data)
+                self._results.add(instance_index, data)
         except OSError as error:
-            self._report(Cause(1, f"the result of instance {index} is lost: {error.strerror}"))
+            self._report(
+                Cause(1, f"the result of instance {instance_index} is lost: {error.strerror}")
+            )
 
-    def _pass_on(self, index: int, number: int, lines: bytes) -> None:
-        if lines and (self._only is None or index == self._only):
-            stream = self._by_instance[index][number]
+    def _pass_on(self, instance_index: int, stream_number: int, lines: bytes) -> None:
+        if lines and (self._only is None or instance_index == self._only):
+            stream = self._by_instance[instance_index][stream_number]
             sink = self._output.out if stream.name == "stdout" else self._output.err
             sink.add(stream.tagged(lines))
 
@@ -131,15 +150,20 @@ class InstanceOutput:
         if not self.trace.on:
             return
         self._pipes.read_rest(index, _TRACE)
-        if index not in self._far:
-            folder = report_folder(self._variables(index), index)
-            if folder:
-                self.reported(index, folder, *listed(folder))
+        if index not in self._remote_instances:
+            profile_folder = report_folder(self._variables(index), index)
+            if profile_folder:
+                self.reported(index, profile_folder, *listed(profile_folder))
         self.trace.instance_ended(index, code)
 
     def reported(self, index: int, folder: str, files: Sequence[Any], more: int) -> None:
         """Take the folder of an instance's profile, and its content."""
-        self.trace.report(index, folder, [(str(name), int(size)) for name, size in files], more)
+        self.trace.report(
+            index,
+            folder,
+            [(str(file_name), int(file_bytes)) for file_name, file_bytes in files],
+            more,
+        )
 
     def last_words(self, index: int) -> list[bytes]:
         """Return the last lines that an instance wrote."""
@@ -154,8 +178,8 @@ class InstanceOutput:
         self._pipes.close(self._make_room, unread=(_TRACE,))
         if self._results:
             self._results.close()
-        for index in self._far:
-            for number in range(len(STREAMS)):
-                self._finish(index, number)
+        for instance_index in self._remote_instances:
+            for stream_number in range(len(STREAMS)):
+                self._finish(instance_index, stream_number)
         if self._logs:
             self._logs.close()

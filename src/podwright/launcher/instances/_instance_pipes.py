@@ -29,19 +29,19 @@ class InstancePipes:
         self,
         folder: RunFolder,
         ranks: Collection[int],
-        numbers: Mapping[str, int],
-        wrote: Callable[[int, int, bytes], None],
-        on_end: Callable[[int, int], None] = lambda rank, number: None,
+        stream_numbers: Mapping[str, int],
+        on_data: Callable[[int, int, bytes], None],
+        on_end: Callable[[int, int], None] = lambda rank, stream_number: None,
     ) -> None:
-        self._wrote, self._on_end = wrote, on_end
+        self._on_data, self._on_end = on_data, on_end
         self._ready = select.epoll()
         #: The open pipes: the instance of each, and the number of the stream.
         self._pipes: dict[int, tuple[int, int]] = {}
         for rank in ranks:
-            for name, number in numbers.items():
-                handle = open_stream(folder, f"{name}.{rank}")
-                self._pipes[handle] = rank, number
-                self._ready.register(handle, select.EPOLLIN)
+            for stream_name, stream_number in stream_numbers.items():
+                pipe_descriptor = open_stream(folder, f"{stream_name}.{rank}")
+                self._pipes[pipe_descriptor] = rank, stream_number
+                self._ready.register(pipe_descriptor, select.EPOLLIN)
 
     @property
     def handle(self) -> int:
@@ -50,46 +50,50 @@ class InstancePipes:
 
     def read(self) -> None:
         """Read once from every pipe that is ready."""
-        for handle, _ in self._ready.poll(0):
-            if handle in self._pipes:
-                self._read(handle)
+        for pipe_descriptor, _ in self._ready.poll(0):
+            if pipe_descriptor in self._pipes:
+                self._read(pipe_descriptor)
 
-    def read_rest(self, rank: int, number: int) -> None:
+    def read_rest(self, rank: int, stream_number: int) -> None:
         """Read all that an instance, which has ended, wrote into a stream."""
-        for handle in [h for h, stream in self._pipes.items() if stream == (rank, number)]:
-            while self._read(handle):
+        for pipe_descriptor in [
+            descriptor
+            for descriptor, stream in self._pipes.items()
+            if stream == (rank, stream_number)
+        ]:
+            while self._read(pipe_descriptor):
                 pass
 
     def close(
-        self, written: Callable[[], None] = lambda: None, *, unread: Collection[int] = ()
+        self, on_piece: Callable[[], None] = lambda: None, *, unread: Collection[int] = ()
     ) -> None:
         """Read the rest of all pipes, and close them. No instance is left.
 
-        written: is called after each piece, so that a slow reader takes it before the next. unread:
-        the numbers of streams that are closed without reading.
+        on_piece: is called after each piece, so that a slow reader takes it before the next.
+        unread: the numbers of streams that are closed without reading.
         """
-        for handle, (_, number) in list(self._pipes.items()):
-            while number not in unread and self._read(handle):
-                written()
-            if handle in self._pipes:
-                self._close(handle)
+        for pipe_descriptor, (_, stream_number) in list(self._pipes.items()):
+            while stream_number not in unread and self._read(pipe_descriptor):
+                on_piece()
+            if pipe_descriptor in self._pipes:
+                self._close(pipe_descriptor)
         self._ready.close()
 
-    def _read(self, handle: int) -> bool:
+    def _read(self, pipe_descriptor: int) -> bool:
         """Read once. Return whether there was anything."""
-        rank, number = self._pipes[handle]
+        rank, stream_number = self._pipes[pipe_descriptor]
         try:
-            data = os.read(handle, _CHUNK)
+            data = os.read(pipe_descriptor, _CHUNK)
         except BlockingIOError:
             return False
         if data:
-            self._wrote(rank, number, data)
+            self._on_data(rank, stream_number, data)
             return True
-        self._on_end(rank, number)
-        self._close(handle)
+        self._on_end(rank, stream_number)
+        self._close(pipe_descriptor)
         return False
 
-    def _close(self, handle: int) -> None:
-        self._ready.unregister(handle)
-        os.close(handle)
-        del self._pipes[handle]
+    def _close(self, pipe_descriptor: int) -> None:
+        self._ready.unregister(pipe_descriptor)
+        os.close(pipe_descriptor)
+        del self._pipes[pipe_descriptor]

@@ -100,8 +100,8 @@ class Own(NamedTuple):
 
 def make_wrapper(
     folder: RunFolder,
-    owns: Mapping[int, Own],
-    instead: Mapping[str, str] | None = None,
+    own_by_rank: Mapping[int, Own],
+    replaced_variables: Mapping[str, str] | None = None,
     *,
     returns: bool = False,
     traces: bool = False,
@@ -109,39 +109,50 @@ def make_wrapper(
     """Create script and streams in the folder. Returns the words in front of an instance's rank, or
     `-`.
 
-    owns: by the rank of each instance of this host. returns: whether each has a stream for its
-    result. traces: whether each has one for its records. instead: variables with other values on
-    this host than on poprun's, which are replaced if they are set.
+    own_by_rank: by the rank of each instance of this host. returns: whether each has a stream for
+    its result. traces: whether each has one for its records. replaced_variables: variables with
+    other values on this host than on poprun's, which are replaced if they are set.
     """
-    for rank, own in owns.items():
-        for stream in streams(returns=returns, traces=traces):
-            os.mkfifo(folder.local_path(folder.stream(f"{stream}.{rank}")), 0o600)
+    for rank, own_settings in own_by_rank.items():
+        for stream_name in streams(returns=returns, traces=traces):
+            os.mkfifo(folder.local_path(folder.stream(f"{stream_name}.{rank}")), 0o600)
         if returns:
-            exchanged = {
+            exchange_variables = {
                 PAYLOAD_VARIABLE: folder.file("payload"),
                 RESULT_VARIABLE: folder.stream(f"{RESULT_STREAM}.{rank}"),
             }
-            own = own._replace(variables={**own.variables, **exchanged})
+            own_settings = own_settings._replace(
+                variables={**own_settings.variables, **exchange_variables}
+            )
         if traces:
-            pipe = {TRACE_VARIABLE: folder.stream(f"{TRACE_STREAM}.{rank}")}
-            own = own._replace(variables={**own.variables, **pipe})
-        lines = _own_lines(own).encode(errors="surrogateescape")
-        _write(folder.local_path(folder.stream(f"own.{rank}")), lines)
+            trace_variable = {TRACE_VARIABLE: folder.stream(f"{TRACE_STREAM}.{rank}")}
+            own_settings = own_settings._replace(
+                variables={**own_settings.variables, **trace_variable}
+            )
+        own_script = _own_script(own_settings).encode(errors="surrogateescape")
+        _write(folder.local_path(folder.stream(f"own.{rank}")), own_script)
     os.mkfifo(folder.local_path(folder.stream("status")), 0o600)
     os.mkdir(folder.local_path(folder.file("cache")), 0o700)
-    script = [
-        f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()
+    script_lines = [
+        f'[ -z "${variable}" ] || {variable}={shlex.quote(value)}\n'
+        for variable, value in (replaced_variables or {}).items()
     ]
-    script.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
-    _write(folder.local_path(folder.file("wrapper")), "".join([*script, _SCRIPT]).encode())
+    script_lines.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
+    _write(folder.local_path(folder.file("wrapper")), "".join([*script_lines, _SCRIPT]).encode())
     return ["/bin/sh", folder.file("wrapper")]
 
 
-def _own_lines(own: Own) -> str:
-    odd = [f"{name}={v}" for name, v in own.variables.items() if not _PLAIN.fullmatch(name)]
-    words = shlex.join([*(["/usr/bin/env", *odd] if odd else ()), *own.words])
-    end = f'shift\nset -- {words} "$@"\n' if words else "shift\n"
-    return _exports(own.variables) + end
+def _own_script(own_settings: Own) -> str:
+    odd_assignments = [
+        f"{name}={value}"
+        for name, value in own_settings.variables.items()
+        if not _PLAIN.fullmatch(name)
+    ]
+    command_words = shlex.join(
+        [*(["/usr/bin/env", *odd_assignments] if odd_assignments else ()), *own_settings.words]
+    )
+    script_end = f'shift\nset -- {command_words} "$@"\n' if command_words else "shift\n"
+    return _exports(own_settings.variables) + script_end
 
 
 def give(folder: RunFolder, variables: Mapping[str, str]) -> None:
@@ -154,26 +165,32 @@ def give(folder: RunFolder, variables: Mapping[str, str]) -> None:
 
 def _exports(variables: Mapping[str, str]) -> str:
     """Return shell code that sets the variables whose names a shell could assign."""
-    plain = {name: value for name, value in variables.items() if _PLAIN.fullmatch(name)}
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plain.items())
+    plain_variables = {name: value for name, value in variables.items() if _PLAIN.fullmatch(name)}
+    return "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in plain_variables.items()
+    )
 
 
 def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
     """Return words in front of a program that restore the variables a shell would drop; or none."""
-    odd = {n: v for n, v in environ.items() if not _PLAIN.fullmatch(n)}
-    if not odd:
+    odd_variables = {
+        variable: text for variable, text in environ.items() if not _PLAIN.fullmatch(variable)
+    }
+    if not odd_variables:
         return []
     import marshal
 
-    encoded = {os.fsencode(name): os.fsencode(value) for name, value in odd.items()}
-    _write(folder.local_path(folder.file("environ")), marshal.dumps(encoded))
+    encoded_variables = {
+        os.fsencode(name): os.fsencode(value) for name, value in odd_variables.items()
+    }
+    _write(folder.local_path(folder.file("environ")), marshal.dumps(encoded_variables))
     _write(folder.local_path(folder.file("restore")), _RESTORE.encode())
     return [sys.executable, "-I", "-S", folder.file("restore"), folder.file("environ")]
 
 
-def open_stream(folder: RunFolder, name: str) -> int:
+def open_stream(folder: RunFolder, stream_name: str) -> int:
     """Open a stream for reading, before anything writes to it. Reads never block."""
-    return os.open(folder.local_path(folder.stream(name)), _READ)
+    return os.open(folder.local_path(folder.stream(stream_name)), _READ)
 
 
 class StatusPipe:
@@ -198,9 +215,9 @@ class StatusPipe:
         *lines, self._partial = data.split(b"\n")
         events = []
         for line in lines:
-            words = line.split()
-            if len(words) == 3 and words[0].isdigit() and words[2].isdigit():
-                events.append(Event(int(words[0]), words[1].decode(), int(words[2])))
+            fields = line.split()
+            if len(fields) == 3 and fields[0].isdigit() and fields[2].isdigit():
+                events.append(Event(int(fields[0]), fields[1].decode(), int(fields[2])))
         return events
 
     def close(self) -> None:
@@ -209,9 +226,9 @@ class StatusPipe:
 
 
 def _write(path: str, content: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    file_descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         while content:
-            content = content[os.write(handle, content) :]
+            content = content[os.write(file_descriptor, content) :]
     finally:
-        os.close(handle)
+        os.close(file_descriptor)

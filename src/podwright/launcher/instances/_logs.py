@@ -19,18 +19,18 @@ class Logs:
         self._folder = folder
         self._files: dict[tuple[int, str], int] = {}
 
-    def add(self, index: int, stream: str, data: bytes) -> str:
-        """Write an instance's output. stream: `stdout` or `stderr`.
+    def add(self, index: int, stream_name: str, data: bytes) -> str:
+        """Write an instance's output. stream_name: `stdout` or `stderr`.
 
         Returns what went wrong; empty if nothing did. After an error, write no more.
         """
         try:
-            handle = self._files.get((index, stream), -1)
-            if handle < 0:
-                path = os.path.join(self._folder, f"instance-{index}.{stream[3:]}")
-                handle = self._files[index, stream] = os.open(path, _FLAGS, 0o600)
+            file_descriptor = self._files.get((index, stream_name), -1)
+            if file_descriptor < 0:
+                log_path = os.path.join(self._folder, f"instance-{index}.{stream_name[3:]}")
+                file_descriptor = self._files[index, stream_name] = os.open(log_path, _FLAGS, 0o600)
             while data:
-                data = data[os.write(handle, data) :]
+                data = data[os.write(file_descriptor, data) :]
         except OSError as error:
             self.close()
             return f"--log-dir: {self._folder}: {error.strerror}; nothing more is written there"
@@ -38,16 +38,18 @@ class Logs:
 
     def close(self) -> None:
         """Close all files."""
-        for handle in self._files.values():
+        for file_descriptor in self._files.values():
             with contextlib.suppress(OSError):
-                os.close(handle)
+                os.close(file_descriptor)
         self._files.clear()
 
 
-def allow_open_files(count: int) -> None:
+def allow_open_files(more_files: int) -> None:
     """Allow this process, but no instance of it, this many more open files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 128
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted_limit = more_files + 128
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < wanted_limit:
+        new_limit = (
+            wanted_limit if hard_limit == resource.RLIM_INFINITY else min(wanted_limit, hard_limit)
+        )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, new_limit), hard_limit))

@@ -20,14 +20,18 @@ class Output:
 
     def __init__(
         self,
-        out: int = 1,
-        err: int = 2,
+        out_descriptor: int = 1,
+        err_descriptor: int = 2,
         verbosity: int = 0,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        plain = _is_plain(os.environ if environ is None else environ)
-        self.out = _sink(out, plain)
-        self.err = self.out if _same(out, err) else _sink(err, plain)
+        has_no_colours = _lacks_colours(os.environ if environ is None else environ)
+        self.out = _sink(out_descriptor, has_no_colours)
+        self.err = (
+            self.out
+            if _same(out_descriptor, err_descriptor)
+            else _sink(err_descriptor, has_no_colours)
+        )
         self.verbosity = verbosity
 
     @property
@@ -50,11 +54,12 @@ class Output:
     def log(self, level: str, text: str) -> None:
         """Write a line of the log, in PopRun's form. Level I is shown with -v, D with -vv."""
         if self.verbosity >= {"I": 1, "D": 2}[level]:
-            now = time.time()
-            clock = time.strftime("%H:%M:%S", time.localtime(now))
+            wall_time = time.time()
+            clock_text = time.strftime("%H:%M:%S", time.localtime(wall_time))
             for line in text.splitlines():
                 self.write_line(
-                    f"{clock}.{int(now * 1000) % 1000:03} {os.getpid()} POPRUN [{level}] {line}"
+                    f"{clock_text}.{int(wall_time * 1000) % 1000:03} {os.getpid()} POPRUN "
+                    f"[{level}] {line}"
                 )
 
     def flush(self) -> None:
@@ -67,22 +72,29 @@ class Output:
                 sink.pump()
 
 
-def _is_plain(environ: Mapping[str, str]) -> bool:
+def _lacks_colours(environ: Mapping[str, str]) -> bool:
     """Return whether the user wants no colours (no-color.org), or has a terminal without them."""
     return bool(environ.get("NO_COLOR")) or environ.get("TERM", "dumb") == "dumb"
 
 
-def _sink(handle: int, plain: bool) -> Sink:
+def _sink(file_descriptor: int, has_no_colours: bool) -> Sink:
     try:
-        slow = not stat.S_ISREG(os.fstat(handle).st_mode)
+        is_slow = not stat.S_ISREG(os.fstat(file_descriptor).st_mode)
     except OSError:
-        slow = True
-    return Sink(handle, slow=slow, colour=not plain and os.isatty(handle))
+        is_slow = True
+    return Sink(
+        file_descriptor,
+        is_slow=is_slow,
+        has_colour=not has_no_colours and os.isatty(file_descriptor),
+    )
 
 
-def _same(first: int, second: int) -> bool:
+def _same(first_descriptor: int, second_descriptor: int) -> bool:
     try:
-        a, b = os.fstat(first), os.fstat(second)
+        first_stat, second_stat = os.fstat(first_descriptor), os.fstat(second_descriptor)
     except OSError:
         return False
-    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino) and not stat.S_ISREG(a.st_mode)
+    return (first_stat.st_dev, first_stat.st_ino) == (
+        second_stat.st_dev,
+        second_stat.st_ino,
+    ) and not stat.S_ISREG(first_stat.st_mode)

@@ -26,7 +26,7 @@ def check_profiling(environ: Mapping[str, str], arguments: Iterable[Iterable[str
 
 
 #: The limits of named files of a report, of examined ones, and of nested folders.
-_NAMED, _SEEN, _DEEP = 50, 2000, 3
+_NAMED, _MAX_EXAMINED, _MAX_FOLDER_DEPTH = 50, 2000, 3
 
 
 def report_folder(variables: Mapping[str, str], rank: int) -> str:
@@ -34,13 +34,13 @@ def report_folder(variables: Mapping[str, str], rank: int) -> str:
     folder = variables.get(AUTOREPORT_VARIABLE, "")
     if folder:
         return os.path.abspath(os.path.join(folder, str(rank)))
-    text = variables.get(ENGINE_VARIABLE, "")
-    if "autoReport.directory" not in text:
+    engine_options = variables.get(ENGINE_VARIABLE, "")
+    if "autoReport.directory" not in engine_options:
         return ""
     import json
 
     try:
-        directory = json.loads(text)["autoReport.directory"]
+        directory = json.loads(engine_options)["autoReport.directory"]
     except (ValueError, KeyError, TypeError):
         return ""
     return os.path.abspath(directory) if isinstance(directory, str) and directory else ""
@@ -51,21 +51,21 @@ def listed(folder: str) -> tuple[list[tuple[str, int]], int]:
     more.
     """
     files: list[tuple[str, int]] = []
-    todo, seen = [(folder, "", 0)], 0
-    while todo and seen < _SEEN:
-        path, below, depth = todo.pop()
+    pending_folders, examined = [(folder, "", 0)], 0
+    while pending_folders and examined < _MAX_EXAMINED:
+        folder_path, path_below, depth = pending_folders.pop()
         try:
-            with os.scandir(path) as entries:
+            with os.scandir(folder_path) as entries:
                 for entry in entries:
-                    seen += 1
-                    if seen > _SEEN:
+                    examined += 1
+                    if examined > _MAX_EXAMINED:
                         break
-                    name = os.path.join(below, entry.name)
+                    relative_path = os.path.join(path_below, entry.name)
                     if entry.is_dir(follow_symlinks=False):
-                        if depth < _DEEP:
-                            todo.append((entry.path, name, depth + 1))
+                        if depth < _MAX_FOLDER_DEPTH:
+                            pending_folders.append((entry.path, relative_path, depth + 1))
                     elif entry.is_file(follow_symlinks=False):
-                        files.append((name, entry.stat(follow_symlinks=False).st_size))
+                        files.append((relative_path, entry.stat(follow_symlinks=False).st_size))
         except OSError:
             continue
     files.sort()

@@ -1,8 +1,8 @@
 """The output of instances, as whole lines with the instance's tag in front: `[1,RANK]<stdout>: `.
 
 A line is held back until it is complete, so no other instance's output can come between. A line
-that grows beyond MAX_LINE is passed on in pieces. Only the last bytes of each stream are kept, so
-memory stays flat however much is written and however slowly it is read.
+that grows beyond MAX_LINE_BYTES is passed on in pieces. Only the last bytes of each stream are
+kept, so memory stays flat however much is written and however slowly it is read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable
 
 #: The bytes of an incomplete line that are held back at most.
-MAX_LINE = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 #: The bytes at the end of a stream that are kept.
-TAIL = 4096
+TAIL_BYTES = 4096
 #: The bytes that wait for a slow reader before poprun stops reading from the instances.
 FULL = 1 << 20
 #: Seconds from one shown line of a progress bar to the next.
-BAR_EVERY = 5.0
+BAR_SECONDS = 5.0
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # SGR; no red, which says failure
 _COLOUR = b"\x1b[%dm%s\x1b[0m"
 #: The bytes that a ready pipe takes without blocking (PIPE_BUF).
@@ -37,52 +37,58 @@ class Stream:
         index: int,
         name: str,
         *,
-        colour: bool = False,
-        stamped: bool = False,
+        has_colour: bool = False,
+        has_timestamps: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.index = index
         self.name = name
         self.tag = f"[1,{index}]<{name}>: ".encode()
         self.last = b""
-        self._mark = _COLOUR % (_COLOURS[index % len(_COLOURS)], self.tag) if colour else self.tag
-        self._stamped, self._clock = stamped, clock
+        self._mark = (
+            _COLOUR % (_COLOURS[index % len(_COLOURS)], self.tag) if has_colour else self.tag
+        )
+        self._has_timestamps, self._clock = has_timestamps, clock
         self._bar_written_at = clock()
         self._partial: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> bytes:
         """Return the lines that `data` completes."""
-        self.last = data[-TAIL:] if len(data) >= TAIL else (self.last + data)[-TAIL:]
+        self.last = (
+            data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self.last + data)[-TAIL_BYTES:]
+        )
         if b"\r" in data or (self._size and b"\r" in self._partial[-1]):
             return self._feed_bar(data)
-        lines, newline, rest = data.rpartition(b"\n")
+        lines, newline, unfinished = data.rpartition(b"\n")
         if not newline:
             self._hold_back(data)
-            return self.finish() if self._size >= MAX_LINE else b""
+            return self.finish() if self._size >= MAX_LINE_BYTES else b""
         lines = b"".join([*self._partial, lines, newline])
         self._partial, self._size = [], 0
-        if rest:
-            self._hold_back(rest)
+        if unfinished:
+            self._hold_back(unfinished)
         return lines
 
     def _feed_bar(self, data: bytes) -> bytes:
         """Handle carriage returns: only the last state of an overwritten line is passed on.
 
-        A bar that goes on is shown once in BAR_EVERY seconds, as a line.
+        A bar that goes on is shown once in BAR_SECONDS seconds, as a line.
         """
-        lines, newline, rest = b"".join([*self._partial, data]).rpartition(b"\n")
+        lines, newline, unfinished = b"".join([*self._partial, data]).rpartition(b"\n")
         self._partial, self._size = [], 0
-        out = b"".join(_state(line) + b"\n" for line in lines.split(b"\n")) if newline else b""
-        before, returned, now = rest.rpartition(b"\r")
-        state = _state(before)
-        if state and self._clock() - self._bar_written_at >= BAR_EVERY:
+        shown_lines = (
+            b"".join(_state(line) + b"\n" for line in lines.split(b"\n")) if newline else b""
+        )
+        overwritten, carriage_return, current_text = unfinished.rpartition(b"\r")
+        bar_state = _state(overwritten)
+        if bar_state and self._clock() - self._bar_written_at >= BAR_SECONDS:
             self._bar_written_at = self._clock()
-            out += state + b"\n"
-            state = b""
-        if rest:
-            self._hold_back(state + returned + now)
-        return out + self.finish() if self._size >= MAX_LINE else out
+            shown_lines += bar_state + b"\n"
+            bar_state = b""
+        if unfinished:
+            self._hold_back(bar_state + carriage_return + current_text)
+        return shown_lines + self.finish() if self._size >= MAX_LINE_BYTES else shown_lines
 
     def _hold_back(self, piece: bytes) -> None:
         self._partial.append(piece)
@@ -96,31 +102,31 @@ class Stream:
 
     def tagged(self, lines: bytes) -> bytes:
         """Return whole lines with the tag in front of each."""
-        mark = self._mark
-        if self._stamped:
-            now = self._clock()
-            clock = time.strftime("%H:%M:%S", time.localtime(now))
-            mark = f"{clock}.{int(now * 1000) % 1000:03} ".encode() + mark
-        return mark + lines[:-1].replace(b"\n", b"\n" + mark) + b"\n" if lines else b""
+        tag_prefix = self._mark
+        if self._has_timestamps:
+            wall_time = self._clock()
+            clock_text = time.strftime("%H:%M:%S", time.localtime(wall_time))
+            tag_prefix = f"{clock_text}.{int(wall_time * 1000) % 1000:03} ".encode() + tag_prefix
+        return tag_prefix + lines[:-1].replace(b"\n", b"\n" + tag_prefix) + b"\n" if lines else b""
 
 
 def _state(line: bytes) -> bytes:
     """Return what a line shows after all its carriage returns."""
     if b"\r" not in line:
         return line
-    return next((part for part in reversed(line.split(b"\r")) if part), b"")
+    return next((state_part for state_part in reversed(line.split(b"\r")) if state_part), b"")
 
 
 def last_lines(streams: list[Stream], count: int = 20) -> list[bytes]:
     """Return the last lines of an instance's streams, tagged; standard error comes last."""
-    tagged: list[bytes] = []
+    tagged_lines: list[bytes] = []
     for stream in streams:
         lines = [_state(line) for line in stream.last.removesuffix(b"\n").split(b"\n")]
         lines = [line for line in lines if line]
-        if len(stream.last) == TAIL and len(lines) > 1:
+        if len(stream.last) == TAIL_BYTES and len(lines) > 1:
             del lines[0]  # its beginning was cut off
-        tagged += [stream.tag + line for line in lines[-count:]]
-    return tagged
+        tagged_lines += [stream.tag + line for line in lines[-count:]]
+    return tagged_lines
 
 
 class Sink:
@@ -130,12 +136,12 @@ class Sink:
     colour: whether it is a terminal that shows colours.
     """
 
-    def __init__(self, handle: int, *, slow: bool, colour: bool = False) -> None:
-        self.handle = handle
-        self.colour = colour
+    def __init__(self, file_descriptor: int, *, is_slow: bool, has_colour: bool = False) -> None:
+        self.handle = file_descriptor
+        self.colour = has_colour
         self.broken = False
         self.size = 0
-        self._slow = slow
+        self._slow = is_slow
         self._queue: deque[bytes] = deque()
 
     @property
@@ -152,32 +158,32 @@ class Sink:
     def pump(self) -> None:
         """Write what can be written now. Call it when the descriptor is ready."""
         if self._slow:
-            data = self._take()
+            buffered = self._take()
         else:
-            data = b"".join(self._queue)
+            buffered = b"".join(self._queue)
             self._queue.clear()
-        if not data:
+        if not buffered:
             self.size = 0  # a signal may have raised after a write and before it was counted
             return
-        piece = data[:_PIECE] if self._slow else data
+        piece = buffered[:_PIECE] if self._slow else buffered
         try:
-            done = os.write(self.handle, piece)
+            written_bytes = os.write(self.handle, piece)
         except BlockingIOError:
-            done = 0
+            written_bytes = 0
         except OSError:
             self.broken = True
             self._queue.clear()
             self.size = 0
             return
-        self.size -= done
-        if done < len(data):
-            self._queue.appendleft(data[done:])
+        self.size -= written_bytes
+        if written_bytes < len(buffered):
+            self._queue.appendleft(buffered[written_bytes:])
 
     def _take(self) -> bytes:
         """Return about one piece from the head of the buffer: many short entries cost one write."""
         entries: list[bytes] = []
-        size = 0
-        while self._queue and size < _PIECE:
+        byte_count = 0
+        while self._queue and byte_count < _PIECE:
             entries.append(self._queue.popleft())
-            size += len(entries[-1])
+            byte_count += len(entries[-1])
         return b"".join(entries)

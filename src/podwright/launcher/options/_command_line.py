@@ -12,116 +12,144 @@ from collections.abc import Sequence
 from typing import Any
 
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._option_table import BY_NAME, SHORT, Option
+from podwright.launcher.options._option_table import OPTION_BY_NAME, SHORT, Option
 from podwright.launcher.options._options import Options
 
 
-def parse(words: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> Options:
     """Return the options and the program of a command line. Raises InvalidRequest, in one line.
 
     With `--import-config` it reads that file. A typed option overrides the file's.
     """
-    typed, program = _read(words)
-    values: dict[str, Any] = {}
-    imported = [text for option, text in typed if option.name == "--import-config"]
-    if imported:
+    typed_options, program_and_arguments = _read(arguments)
+    value_by_field: dict[str, Any] = {}
+    imported_paths = [
+        value_text for option, value_text in typed_options if option.name == "--import-config"
+    ]
+    if imported_paths:
         from podwright.launcher.options._config import given, read_config
 
-        stored, stored_program = read_config(imported[-1])
-        for option, text in stored:
+        stored_options, stored_program = read_config(imported_paths[-1])
+        for option, value_text in stored_options:
             try:
-                _store({}, option, text)
+                _store({}, option, value_text)
             except InvalidRequest as error:
-                raise InvalidRequest(f"{imported[-1]}: {error.message}") from None
-        typed, program = given(stored, typed), program or stored_program
-    for option, text in typed:
-        _store(values, option, text)
-    if imported and "export_config" in values:
+                raise InvalidRequest(f"{imported_paths[-1]}: {error.message}") from None
+        typed_options, program_and_arguments = (
+            given(stored_options, typed_options),
+            program_and_arguments or stored_program,
+        )
+    for option, value_text in typed_options:
+        _store(value_by_field, option, value_text)
+    if imported_paths and "export_config" in value_by_field:
         raise InvalidRequest("--import-config and --export-config cannot be used at the same time")
-    if program and program[0].startswith(",") and values.get("host"):
+    if (
+        program_and_arguments
+        and program_and_arguments[0].startswith(",")
+        and value_by_field.get("host")
+    ):
         raise InvalidRequest(
-            f"the list of hosts is cut short before {program[0]!r}",
+            f"the list of hosts is cut short before {program_and_arguments[0]!r}",
             would_work="Write it without blanks, or in quotes: --host a,b or --host 'a, b'",
         )
-    if program and program[0] != program[0].strip():
+    if program_and_arguments and program_and_arguments[0] != program_and_arguments[0].strip():
         raise InvalidRequest(
-            f"the program's name {program[0]!r} begins or ends with a blank",
+            f"the program's name {program_and_arguments[0]!r} begins or ends with a blank",
             would_work="Write lines that go on with a backslash and no blank after it",
         )
-    return Options(program=tuple(program), **values)
+    return Options(program=tuple(program_and_arguments), **value_by_field)
 
 
-def _read(words: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]]:
+def _read(arguments: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]]:
     """Return the options with their values as text, and the program."""
-    typed = []
-    line = list(words)
-    while line and line[0].startswith("-") and line[0] != "-":
-        word = line.pop(0)
-        if word == "--":
+    typed_options = []
+    remaining_arguments = list(arguments)
+    while (
+        remaining_arguments
+        and remaining_arguments[0].startswith("-")
+        and remaining_arguments[0] != "-"
+    ):
+        argument = remaining_arguments.pop(0)
+        if argument == "--":
             break
-        option, given = _option(word)
+        option, attached_value = _option(argument)
         if option.flag:
-            if given is not None and not option.optional:
-                raise InvalidRequest(f"{option.name} takes no value, but got {given!r}")
-            typed.append((option, given if given is not None else option.flag))
-        else:
-            typed.append((option, given if given is not None else _next(option, line)))
-    return typed, line
-
-
-def _option(word: str) -> tuple[Option, str | None]:
-    """Return the option of a word, and the value in the same word."""
-    if not word.startswith("--"):
-        if word.strip("v") == "-":
-            return BY_NAME["--verbose"], str(len(word) - 1)
-        short = SHORT.get(word[:2])
-        if short is None:
-            raise _unknown(word)
-        return short, word[2:].removeprefix("=") or None
-    name, equals, value = word.partition("=")
-    if set(name) == {"-", "v"} and name != "--v":
-        return BY_NAME["--verbose"], value or str(len(name) - 2)
-    option = BY_NAME.get(name)
-    if option is None:
-        matches = [known for known in BY_NAME if known.startswith(name)]
-        if not matches:
-            raise _unknown(name)
-        if len(matches) > 1:
-            raise InvalidRequest(
-                f"{name} is ambiguous", would_work=f"It could be {', '.join(matches)}"
+            if attached_value is not None and not option.optional:
+                raise InvalidRequest(f"{option.name} takes no value, but got {attached_value!r}")
+            typed_options.append(
+                (option, attached_value if attached_value is not None else option.flag)
             )
-        option = BY_NAME[matches[0]]
-    return option, value if equals else None
+        else:
+            typed_options.append(
+                (
+                    option,
+                    attached_value
+                    if attached_value is not None
+                    else _next(option, remaining_arguments),
+                )
+            )
+    return typed_options, remaining_arguments
 
 
-def _unknown(name: str) -> InvalidRequest:
+def _option(argument: str) -> tuple[Option, str | None]:
+    """Return the option of a word, and the value in the same word."""
+    if not argument.startswith("--"):
+        if argument.strip("v") == "-":
+            return OPTION_BY_NAME["--verbose"], str(len(argument) - 1)
+        short_option = SHORT.get(argument[:2])
+        if short_option is None:
+            raise _unknown(argument)
+        return short_option, argument[2:].removeprefix("=") or None
+    long_name, equals_sign, attached_value = argument.partition("=")
+    if set(long_name) == {"-", "v"} and long_name != "--v":
+        return OPTION_BY_NAME["--verbose"], attached_value or str(len(long_name) - 2)
+    option = OPTION_BY_NAME.get(long_name)
+    if option is None:
+        matching_names = [
+            known_name for known_name in OPTION_BY_NAME if known_name.startswith(long_name)
+        ]
+        if not matching_names:
+            raise _unknown(long_name)
+        if len(matching_names) > 1:
+            raise InvalidRequest(
+                f"{long_name} is ambiguous", would_work=f"It could be {', '.join(matching_names)}"
+            )
+        option = OPTION_BY_NAME[matching_names[0]]
+    return option, attached_value if equals_sign else None
+
+
+def _unknown(option_name: str) -> InvalidRequest:
     import difflib  # imported only after a mistake
 
-    close = difflib.get_close_matches(name, list(BY_NAME), n=1)
-    hint = f"The nearest is {close[0]}" if close else "poprun --help lists all"
-    return InvalidRequest(f"there is no option {name}", would_work=hint)
+    nearest_names = difflib.get_close_matches(option_name, list(OPTION_BY_NAME), n=1)
+    hint = f"The nearest is {nearest_names[0]}" if nearest_names else "poprun --help lists all"
+    return InvalidRequest(f"there is no option {option_name}", would_work=hint)
 
 
-def _next(option: Option, line: list[str]) -> str:
-    if line and not _is_option(line[0]):
-        return line.pop(0)
+def _next(option: Option, remaining_arguments: list[str]) -> str:
+    if remaining_arguments and not _is_option(remaining_arguments[0]):
+        return remaining_arguments.pop(0)
     raise InvalidRequest(
         f"{option.name} needs a value", would_work=f"Write {option.name}={option.value}"
     )
 
 
-def _is_option(word: str) -> bool:
-    return word.split("=", 1)[0] in BY_NAME or word in SHORT or word in ("-vv", "--vv")
+def _is_option(argument: str) -> bool:
+    return (
+        argument.split("=", 1)[0] in OPTION_BY_NAME
+        or argument in SHORT
+        or argument in ("-vv", "--vv")
+    )
 
 
-def _store(values: dict[str, Any], option: Option, text: str) -> None:
+def _store(value_by_field: dict[str, Any], option: Option, value_text: str) -> None:
     try:
-        value = option.read(text)
+        value = option.read(value_text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{option.name} takes {option.meaning or error}, not {text!r}"
+            f"{option.name} takes {option.meaning or error}, not {value_text!r}"
         ) from None
     if option.adds:
-        values[option.field] = (*values.get(option.field, ()), value)
+        value_by_field[option.field] = (*value_by_field.get(option.field, ()), value)
     else:
-        values[option.field] = value
+        value_by_field[option.field] = value

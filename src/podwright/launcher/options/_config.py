@@ -14,98 +14,105 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._option_table import BY_NAME, OPTIONS, Option
+from podwright.launcher.options._option_table import OPTION_BY_NAME, OPTIONS, Option
 
 if TYPE_CHECKING:
     from podwright.launcher.options._options import Options
 
 #: Options that concern the launch that has them, and not the launch that the file describes.
-_PASSING = (
+_UNSTORED_OPTIONS = (
     *("--import-config", "--export-config", "--overwrite-config"),
     *("--dry-run", "--help", "--version", "--version-format"),
 )
 _LARGEST = 1 << 20  # bytes; a longest possible command line is 128 KiB a word
 
-_ESCAPES = {number: f"\\u{number:04x}" for number in (*range(32), 127)}
-_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\"}
+_TOML_ESCAPES = {number: f"\\u{number:04x}" for number in (*range(32), 127)}
+_TOML_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\"}
 
-Stored = list[tuple[Option, str]]
+OptionsWithText = list[tuple[Option, str]]
 
 
-def read_config(path: str) -> tuple[Stored, list[str]]:
+def read_config(config_path: str) -> tuple[OptionsWithText, list[str]]:
     """Return the options in a file, as if they were typed, and the program.
 
     Raises InvalidRequest, in one line.
     """
     try:
-        document = _read(path)
+        toml_document = _read(config_path)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-        raise InvalidRequest(f"--import-config: {path}: {reason or type(error).__name__}") from None
-    program = document.pop("program", [])
-    if not isinstance(program, list) or not all(_fit(word) for word in program):
-        raise _bad(path, "program is not an array of strings")
-    options = document.pop("options", {})
-    if document or not isinstance(options, dict):
+        raise InvalidRequest(
+            f"--import-config: {config_path}: {reason or type(error).__name__}"
+        ) from None
+    program_and_arguments = toml_document.pop("program", [])
+    if not isinstance(program_and_arguments, list) or not all(
+        _fit(argument) for argument in program_and_arguments
+    ):
+        raise _bad(config_path, "program is not an array of strings")
+    options_table = toml_document.pop("options", {})
+    if toml_document or not isinstance(options_table, dict):
         raise _bad(
-            path, f"it holds {next(iter(document), 'options')!r} beside program and [options]"
+            config_path,
+            f"it holds {next(iter(toml_document), 'options')!r} beside program and [options]",
         )
-    stored: Stored = []
-    for name, value in options.items():
-        option = BY_NAME.get(f"--{name}")
-        if option is None or option.name in _PASSING:
-            raise _bad(path, f"there is no option {name!r} to store")
-        values = value if isinstance(value, list) and option.adds else [value]
-        for entry in values:
-            stored.append((option, _text(path, name, entry)))
-    return stored, program
+    stored_options: OptionsWithText = []
+    for option_name, option_value in options_table.items():
+        option = OPTION_BY_NAME.get(f"--{option_name}")
+        if option is None or option.name in _UNSTORED_OPTIONS:
+            raise _bad(config_path, f"there is no option {option_name!r} to store")
+        value_list = (
+            option_value if isinstance(option_value, list) and option.adds else [option_value]
+        )
+        for single_value in value_list:
+            stored_options.append((option, _text(config_path, option_name, single_value)))
+    return stored_options, program_and_arguments
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read(config_path: str) -> dict[str, Any]:
     import tomllib  # imported only with --import-config
 
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+    file_descriptor = os.open(config_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(file_descriptor, "rb") as config_file:
+        if not stat.S_ISREG(os.fstat(file_descriptor).st_mode):
             raise ValueError("this is not an ordinary file")
-        content = file.read(_LARGEST + 1)
+        content = config_file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError("this is too large for a configuration file")
     return tomllib.loads(content.decode())
 
 
-def _text(path: str, name: str, value: Any) -> str:
+def _text(config_path: str, option_name: str, toml_value: Any) -> str:
     """Return a value as a user would type it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return str(value)
-    if _fit(value):
-        return str(value)
-    raise _bad(path, f"{name} has a value that no option takes")
+    if isinstance(toml_value, bool):
+        return "yes" if toml_value else "no"
+    if isinstance(toml_value, int | float):
+        return str(toml_value)
+    if _fit(toml_value):
+        return str(toml_value)
+    raise _bad(config_path, f"{option_name} has a value that no option takes")
 
 
-def _fit(value: Any) -> bool:
-    return isinstance(value, str) and "\0" not in value
+def _fit(toml_value: Any) -> bool:
+    return isinstance(toml_value, str) and "\0" not in toml_value
 
 
-def _bad(path: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"--import-config: {path}: {reason}")
+def _bad(config_path: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"--import-config: {config_path}: {reason}")
 
 
-def config_text(options: Options) -> str:
+def config_text(launch_options: Options) -> str:
     """Return options and program as the text of such a file. Raises InvalidRequest for invalid
     text.
     """
-    defaults = type(options)()
-    lines = ["# A launch of poprun; start it again with: poprun --import-config FILE"]
-    lines += [f"program = {_array(options.program)}", "", "[options]"]
+    default_options = type(launch_options)()
+    toml_lines = ["# A launch of poprun; start it again with: poprun --import-config FILE"]
+    toml_lines += [f"program = {_array(launch_options.program)}", "", "[options]"]
     for option in OPTIONS:
-        value = getattr(options, option.field, None)
-        if option.name in _PASSING or value == getattr(defaults, option.field):
+        value = getattr(launch_options, option.field, None)
+        if option.name in _UNSTORED_OPTIONS or value == getattr(default_options, option.field):
             continue
-        lines.append(f"{option.name.removeprefix('--')} = {_value(value)}")
-    text = "\n".join([*lines, ""])
+        toml_lines.append(f"{option.name.removeprefix('--')} = {_value(value)}")
+    text = "\n".join([*toml_lines, ""])
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -115,55 +122,71 @@ def config_text(options: Options) -> str:
     return text
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, tuple):
+def _value(option_value: Any) -> str:
+    if isinstance(option_value, bool):
+        return "true" if option_value else "false"
+    if isinstance(option_value, int | float):
+        return repr(option_value)
+    if isinstance(option_value, tuple):
         return _array(
-            entry if isinstance(entry, str) else f"{entry[0]}:{entry[1]}" for entry in value
+            list_element
+            if isinstance(list_element, str)
+            else f"{list_element[0]}:{list_element[1]}"
+            for list_element in option_value
         )
-    return _string(value)
+    return _toml_string(option_value)
 
 
-def _array(words: Any) -> str:
-    return f"[{', '.join(map(_string, words))}]"
+def _array(strings: Any) -> str:
+    return f"[{', '.join(map(_toml_string, strings))}]"
 
 
-def _string(word: str) -> str:
+def _toml_string(string: str) -> str:
     """Return a basic string of TOML."""
-    return f'"{word.translate(_ESCAPES)}"'
+    return f'"{string.translate(_TOML_ESCAPES)}"'
 
 
-def write_config(options: Options, path: str, overwrite: bool, now: float | None = None) -> str:
+def write_config(
+    launch_options: Options, config_path: str, overwrite: bool, wall_time: float | None = None
+) -> str:
     """Write the file, readable only by this user, and return its path. An existing file stays by
     default.
 
     Raises InvalidRequest if it cannot be written.
     """
-    text = config_text(options)
-    target = path
+    toml_text = config_text(launch_options)
+    written_path = config_path
     try:
-        if not overwrite and os.path.lexists(path):
-            stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-            target = f"{path}.{stamp}"
-        _write(target, text, overwrite)
+        if not overwrite and os.path.lexists(config_path):
+            time_suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall_time))
+            written_path = f"{config_path}.{time_suffix}"
+        _write(written_path, toml_text, overwrite)
     except OSError as error:
-        raise InvalidRequest(f"--export-config: {target}: {error.strerror}") from None
-    return target
+        raise InvalidRequest(f"--export-config: {written_path}: {error.strerror}") from None
+    return written_path
 
 
-def _write(path: str, text: str, overwrite: bool) -> None:
-    draft = f"{path}.{os.urandom(4).hex()}" if overwrite else path
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+def _write(config_path: str, toml_text: str, overwrite: bool) -> None:
+    draft_path = f"{config_path}.{os.urandom(4).hex()}" if overwrite else config_path
+    draft_descriptor = os.open(
+        draft_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+    )
+    with open(draft_descriptor, "w", encoding="utf-8") as draft_file:
+        draft_file.write(toml_text)
     if overwrite:
-        os.rename(draft, path)
+        os.rename(draft_path, config_path)
 
 
-def given(stored: Stored, typed: Sequence[tuple[Option, str]]) -> Stored:
+def given(
+    stored_options: OptionsWithText, typed_options: Sequence[tuple[Option, str]]
+) -> OptionsWithText:
     """Return the options that count: the typed ones, and the stored ones of the others."""
-    names = {option.name for option, _ in typed}
-    return [*(pair for pair in stored if pair[0].name not in names), *typed]
+    typed_names = {option.name for option, _ in typed_options}
+    return [
+        *(
+            option_and_text
+            for option_and_text in stored_options
+            if option_and_text[0].name not in typed_names
+        ),
+        *typed_options,
+    ]

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from podwright.wire import PartitionInfo
 
 #: Seconds that a request to the V-IPU server may take (PopRun guide, options).
-SERVER_TIMEOUT = 120.0
+SERVER_TIMEOUT_SECONDS = 120.0
 TIMEOUT_VARIABLE = "IPUOF_VIPU_API_TIMEOUT"
 TARGET_VARIABLE = "POPLAR_TARGET_OPTIONS"
 SIMULATED_VARIABLE = "PODWRIGHT_SIMULATED"
 #: Which shared memory the instances use: the host's, or one of their launch alone.
-IPC_VARIABLE, IPC_HOST, IPC_PRIVATE = "PODWRIGHT_IPC", "host", "private"
+IPC_VARIABLE, HOST_IPC, PRIVATE_IPC = "PODWRIGHT_IPC", "host", "private"
 #: Variables that are unset for all instances. The first would make the IPUoF library bypass the
 #: server (PopRun guide, 2.4.3). The others belong to the launch of which poprun itself is an
 #: instance, if it is one.
@@ -36,98 +36,102 @@ UNSET = (
     "POPDIST_TRACE",
 )
 
-_NVIDIA_VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-_AMD_VISIBLE = ("ROCR_VISIBLE_DEVICES",)
+_NVIDIA_VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+_AMD_VISIBILITY_VARIABLES = ("ROCR_VISIBLE_DEVICES",)
 
 #: The codes of routings, by name.
-_LINKS = {
+_LINK_OPTIONS_BY_ROUTING = {
     "RINGSWNC": ("slidingWindow", "torus"),
     "SWNC": ("slidingWindow", "mesh"),
 }
 
 
 def common_environment(
-    replicas: int, ipus_per_replica: int, instances: int, environ: Mapping[str, str]
+    total_replicas: int, ipus_per_replica: int, instance_count: int, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variables of all instances, on whichever partition they run."""
     return {
-        "POPDIST_NUM_TOTAL_REPLICAS": str(replicas),
+        "POPDIST_NUM_TOTAL_REPLICAS": str(total_replicas),
         "POPDIST_NUM_IPUS_PER_REPLICA": str(ipus_per_replica),
-        "POPDIST_NUM_LOCAL_REPLICAS": str(replicas // instances),
+        "POPDIST_NUM_LOCAL_REPLICAS": str(total_replicas // instance_count),
         "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE": "1",
         "IPUOF_LOG_LEVEL": environ.get("IPUOF_LOG_LEVEL", "WARN"),
-        "WORLD_SIZE": str(instances),
-        "LOCAL_WORLD_SIZE": str(instances),
+        "WORLD_SIZE": str(instance_count),
+        "LOCAL_WORLD_SIZE": str(instance_count),
     }
 
 
-def whose_ipc(option: str | None, environ: Mapping[str, str]) -> str:
-    """Return IPC_HOST, IPC_PRIVATE, or nothing when neither was chosen. Raises InvalidRequest."""
-    choice = environ.get(IPC_VARIABLE, "") if option is None else option
-    if choice not in ("", IPC_HOST, IPC_PRIVATE):
+def chosen_ipc(ipc_option: str | None, environ: Mapping[str, str]) -> str:
+    """Return HOST_IPC, PRIVATE_IPC, or nothing when neither was chosen. Raises InvalidRequest."""
+    ipc_choice = environ.get(IPC_VARIABLE, "") if ipc_option is None else ipc_option
+    if ipc_choice not in ("", HOST_IPC, PRIVATE_IPC):
         raise InvalidRequest(
-            f"{IPC_VARIABLE}={choice!r} is not {IPC_HOST} or {IPC_PRIVATE}",
-            would_work=f"Use --ipc={IPC_PRIVATE}, or unset it",
+            f"{IPC_VARIABLE}={ipc_choice!r} is not {HOST_IPC} or {PRIVATE_IPC}",
+            would_work=f"Use --ipc={PRIVATE_IPC}, or unset it",
         )
-    return choice
+    return ipc_choice
 
 
-def instance_environment(index: int, local_index: int, replicas: int) -> dict[str, str]:
+def instance_environment(
+    instance_rank: int, local_rank: int, replicas_per_instance: int
+) -> dict[str, str]:
     """Return the variables of one instance. Its GCD has the instance's own number."""
     return {
-        "POPDIST_REPLICA_INDEX_OFFSET": str(index * replicas),
-        "POPDIST_LOCAL_INSTANCE_INDEX": str(local_index),
-        "IPUOF_VIPU_API_GCD_ID": str(index),
-        "RANK": str(index),
-        "LOCAL_RANK": str(local_index),
+        "POPDIST_REPLICA_INDEX_OFFSET": str(instance_rank * replicas_per_instance),
+        "POPDIST_LOCAL_INSTANCE_INDEX": str(local_rank),
+        "IPUOF_VIPU_API_GCD_ID": str(instance_rank),
+        "RANK": str(instance_rank),
+        "LOCAL_RANK": str(local_rank),
     }
 
 
-def local_index_environment(local_index: int) -> dict[str, str]:
+def local_index_environment(local_rank: int) -> dict[str, str]:
     """Return the variables of an instance that change when it moves to another host."""
-    return {"POPDIST_LOCAL_INSTANCE_INDEX": str(local_index), "LOCAL_RANK": str(local_index)}
+    return {"POPDIST_LOCAL_INSTANCE_INDEX": str(local_rank), "LOCAL_RANK": str(local_rank)}
 
 
 def partition_environment(
-    partition: PartitionInfo, host: str, port: str, environ: Mapping[str, str]
+    partition: PartitionInfo, server_host: str, server_port: str, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variables of all instances that follow from the partition.
 
-    host, port: the address of its server.
+    host, server_port: the address of its server.
     """
     variables = {"IPUOF_VIPU_API_PARTITION_ID": partition.name}
-    if host:
-        variables["IPUOF_VIPU_API_HOST"] = host
-    if port:
-        variables["IPUOF_VIPU_API_PORT"] = port
+    if server_host:
+        variables["IPUOF_VIPU_API_HOST"] = server_host
+    if server_port:
+        variables["IPUOF_VIPU_API_PORT"] = server_port
     variables[TARGET_VARIABLE] = environ.get(TARGET_VARIABLE) or target_options(partition)
     if partition.simulated:
         variables[SIMULATED_VARIABLE] = "1"
     return variables
 
 
-def visible_gpus(partition: PartitionInfo, instances: int) -> dict[str, str]:
+def visible_gpus(partition: PartitionInfo, instance_count: int) -> dict[str, str]:
     """Return the GPUs that each instance is to see, for the script in front of it.
 
     Empty for devices that are not GPUs, which programs reach in another way. GPUs are named by
     UUID, so that the names mean the same whatever else is visible. Raises InvalidRequest for an
     instance with several slices of GPUs (MIG), because CUDA shows a program only one.
     """
-    names = [[device.chip_id for device in gcd] for gcd in partition.gcds]
-    kinds = {name.partition("-")[0] for gcd in names for name in gcd}
-    if len(names) != instances or not kinds <= {"GPU", "MIG"}:
+    gpu_ids_by_gcd = [[device.chip_id for device in gcd] for gcd in partition.gcds]
+    id_prefixes = {gpu_id.partition("-")[0] for gcd in gpu_ids_by_gcd for gpu_id in gcd}
+    if len(gpu_ids_by_gcd) != instance_count or not id_prefixes <= {"GPU", "MIG"}:
         return {}
-    if "MIG" in kinds and any(len(gcd) > 1 for gcd in names):
+    if "MIG" in id_prefixes and any(len(gcd) > 1 for gcd in gpu_ids_by_gcd):
         raise InvalidRequest(
             "an instance would have several slices of GPUs, and a program uses one",
             operation=f"a launch on partition {partition.name}",
             would_work=f"--num-instances {partition.size} --ipus-per-replica 1",
         )
     # AMD's are 16 digits, NVIDIA's are UUIDs.
-    amd = all(n.count("-") == 1 for gcd in names for n in gcd)
+    all_amd = all(amd_id.count("-") == 1 for gcd in gpu_ids_by_gcd for amd_id in gcd)
     return {
-        "PODWRIGHT_GPUS": ";".join(",".join(gcd) for gcd in names),
-        "PODWRIGHT_GPUS_AS": " ".join(_AMD_VISIBLE if amd else _NVIDIA_VISIBLE),
+        "PODWRIGHT_GPUS": ";".join(",".join(gcd) for gcd in gpu_ids_by_gcd),
+        "PODWRIGHT_GPUS_AS": " ".join(
+            _AMD_VISIBILITY_VARIABLES if all_amd else _NVIDIA_VISIBILITY_VARIABLES
+        ),
     }
 
 
@@ -140,73 +144,95 @@ def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
     if partition.hosts:
         _check_attached(partition, hosts)
         return
-    for rank, (host, gcd) in enumerate(zip(hosts, partition.gcds, strict=True)):
+    for instance_rank, (instance_host, gcd) in enumerate(zip(hosts, partition.gcds, strict=True)):
         for device in gcd:
-            if not _same_host(host, device.ip, device.machine):
-                machines = dict.fromkeys(d.machine for devices in partition.gcds for d in devices)
+            if not _same_host(instance_host, device.ip, device.machine):
+                machine_names = dict.fromkeys(
+                    other_device.machine
+                    for gcd_devices in partition.gcds
+                    for other_device in gcd_devices
+                )
                 raise InvalidRequest(
-                    f"instance {rank} is to run on {host}, and its GPUs are in {device.machine}",
+                    f"instance {instance_rank} is to run on {instance_host}, and its GPUs are in "
+                    f"{device.machine}",
                     operation=f"a launch on partition {partition.name}",
                     would_work=f"make the partition first, and launch with --vipu-partition="
-                    f"{partition.name} --host {','.join(machines)}",
+                    f"{partition.name} --host {','.join(machine_names)}",
                 )
 
 
 def _check_attached(partition: PartitionInfo, hosts: Sequence[str]) -> None:
-    for rank, host in enumerate(hosts):
-        attached = partition.hosts[rank * len(partition.hosts) // len(hosts)]
-        if not _same_host(host, attached):
+    for instance_rank, host in enumerate(hosts):
+        attached_host = partition.hosts[instance_rank * len(partition.hosts) // len(hosts)]
+        if not _same_host(host, attached_host):
             raise InvalidRequest(
-                f"instance {rank} is to run on {host}, and its devices are attached to {attached}",
+                f"instance {instance_rank} is to run on {host}, and its devices are attached to "
+                f"{attached_host}",
                 operation=f"a launch on partition {partition.name}",
                 would_work=f"--host {','.join(partition.hosts)}",
             )
 
 
-def _same_host(host: str, *names: str) -> bool:
-    if any(_short(host) == _short(name) for name in names):
+def _same_host(host: str, *host_names: str) -> bool:
+    if any(_short(host) == _short(other_name) for other_name in host_names):
         return True
-    return is_here(host) and any(is_here(name) for name in names if name)
+    return is_here(host) and any(is_here(other_name) for other_name in host_names if other_name)
 
 
-def _short(host: str) -> str:
+def _short(host_name: str) -> str:
     """Return a name up to its first dot; an address unchanged."""
-    return host if host.replace(".", "").isdecimal() or ":" in host else host.split(".")[0]
+    return (
+        host_name
+        if host_name.replace(".", "").isdecimal() or ":" in host_name
+        else host_name.split(".")[0]
+    )
 
 
 def target_options(partition: PartitionInfo) -> str:
     """Return a partition's target options as the JSON that Poplar reads, in which all values are
     strings.
     """
-    configuration, topology = _LINKS.get(partition.routing.name, ("default", "mesh"))
+    link_configuration, link_topology = _LINK_OPTIONS_BY_ROUTING.get(
+        partition.routing.name, ("default", "mesh")
+    )
     options = {
         "ipuLinkDomainSize": str(partition.size // max(partition.num_ilds, 1)),
-        "ipuLinkConfiguration": configuration,
-        "ipuLinkTopology": topology,
+        "ipuLinkConfiguration": link_configuration,
+        "ipuLinkTopology": link_topology,
         "gatewayMode": "true",
         "instanceSize": str(partition.size // max(partition.num_gcds, 1)),
     }
-    return "{" + ",".join(f'"{name}":"{value}"' for name, value in options.items()) + "}"
+    return (
+        "{"
+        + ",".join(
+            f'"{option_name}":"{option_value}"' for option_name, option_value in options.items()
+        )
+        + "}"
+    )
 
 
-def given_variables(words: Iterable[str]) -> dict[str, str]:
+def given_variables(mpirun_arguments: Iterable[str]) -> dict[str, str]:
     """Return the variables that arguments for mpirun set: each `-x NAME=value`."""
-    variables, is_variable = {}, False
-    for word in words:
-        name, equals, value = word.partition("=")
-        if is_variable and equals:
-            variables[name] = value
-        is_variable = word == "-x" and not is_variable
+    variables, follows_x_option = {}, False
+    for argument in mpirun_arguments:
+        variable_name, equals_sign, variable_value = argument.partition("=")
+        if follows_x_option and equals_sign:
+            variables[variable_name] = variable_value
+        follows_x_option = argument == "-x" and not follows_x_option
     return variables
 
 
 def whole_environment(
-    environ: Mapping[str, str], *layers: Mapping[str, str] | tuple[tuple[str, str], ...]
+    environ: Mapping[str, str], *overriding_layers: Mapping[str, str] | tuple[tuple[str, str], ...]
 ) -> dict[str, str]:
     """Return the caller's environment, overridden by these layers, without the variables to
     unset.
     """
-    merged = {name: value for name, value in environ.items() if name not in UNSET}
-    for layer in layers:
-        merged.update(layer)
-    return merged
+    merged_variables = {
+        variable_name: variable_value
+        for variable_name, variable_value in environ.items()
+        if variable_name not in UNSET
+    }
+    for layer in overriding_layers:
+        merged_variables.update(layer)
+    return merged_variables

@@ -19,62 +19,68 @@ from podwright.hosts import Process
 MOVED: Final = os.EX_TEMPFAIL
 #: The default signal, which nothing else uses: a program that catches it has been written for
 #: moves.
-MOVE_SIGNAL: Final = signal.SIGRTMIN + 10
+DEFAULT_MOVE_SIGNAL: Final = signal.SIGRTMIN + 10
 #: The seconds that a move loses by default.
-MOVE_SECONDS: Final = 300.0
+DEFAULT_MOVE_SECONDS: Final = 300.0
 #: In the environment of instances that can be told: the signal's number.
-MOVE_VARIABLE: Final = "PODWRIGHT_MOVE_SIGNAL"
+MOVE_SIGNAL_VARIABLE: Final = "PODWRIGHT_MOVE_SIGNAL"
 #: Seconds that the other instances have once one has ended in order to move.
-TOGETHER: Final = 60.0
+ALL_MOVED_SECONDS: Final = 60.0
 _NEVER = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP)
 
 
-def signal_number(text: str) -> int:
+def signal_number(signal_text: str) -> int:
     """Return a signal that a program can catch, by its name or number. Raises ValueError."""
-    word = text.strip().upper().removeprefix("SIG")
-    if word.startswith("RTMIN+") and word[6:].isdecimal():
-        number = int(signal.SIGRTMIN) + int(word[6:])
-    elif word.isdecimal():
-        number = int(word)
+    signal_word = signal_text.strip().upper().removeprefix("SIG")
+    if signal_word.startswith("RTMIN+") and signal_word[6:].isdecimal():
+        signal_value = int(signal.SIGRTMIN) + int(signal_word[6:])
+    elif signal_word.isdecimal():
+        signal_value = int(signal_word)
     else:
-        number = getattr(signal, f"SIG{word}", 0)
-    if not 0 < number <= signal.SIGRTMAX or number in (*_NEVER, signal.SIGINT, signal.SIGTERM):
+        signal_value = getattr(signal, f"SIG{signal_word}", 0)
+    if not 0 < signal_value <= signal.SIGRTMAX or signal_value in (
+        *_NEVER,
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):
         raise ValueError
-    if signal.SIGSYS < number < signal.SIGRTMIN:
+    if signal.SIGSYS < signal_value < signal.SIGRTMIN:
         raise ValueError
-    return int(number)
+    return int(signal_value)
 
 
-def signal_name(number: int) -> str:
+def signal_name(signal_value: int) -> str:
     """Return a signal's name in a form that `signal_number` reads."""
-    if number >= signal.SIGRTMIN:
-        return f"RTMIN+{number - signal.SIGRTMIN}"
-    return signal.Signals(number).name.removeprefix("SIG")
+    if signal_value >= signal.SIGRTMIN:
+        return f"RTMIN+{signal_value - signal.SIGRTMIN}"
+    return signal.Signals(signal_value).name.removeprefix("SIG")
 
 
-def catches(pid: int, number: int) -> bool:
+def catches_signal(pid: int, signal_value: int) -> bool:
     """Return whether a process has a handler for a signal (SigCgt, proc(5))."""
     try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-            for line in file.read().splitlines():
-                if line.startswith(b"SigCgt:"):
-                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as status_file:
+            for status_line in status_file.read().splitlines():
+                if status_line.startswith(b"SigCgt:"):
+                    return bool(int(status_line.split()[1], 16) >> (signal_value - 1) & 1)
     except (OSError, ValueError, IndexError):
         pass
     return False
 
 
-def instances_of(listeners: Iterable[Process], parents: dict[int, int], scripts: set[int]) -> int:
-    """Return how many instances have a process among `listeners`.
+def count_listening_instances(
+    listening_processes: Iterable[Process], parent_by_pid: dict[int, int], script_pids: set[int]
+) -> int:
+    """Return how many instances have a process among `listening_processes`.
 
-    scripts: the processes in front of each instance. parents: of all processes, by pid.
+    script_pids: the processes in front of each instance. parent_by_pid: of all processes, by pid.
     """
-    instances = set()
-    for listener in listeners:
-        pid, top = listener.pid, 0
-        while pid in parents:
-            pid = parents[pid]
-            top = pid if pid in scripts else top
-        if top:
-            instances.add(top)
-    return len(instances)
+    listening_instances = set()
+    for listening_process in listening_processes:
+        pid, instance_script = listening_process.pid, 0
+        while pid in parent_by_pid:
+            pid = parent_by_pid[pid]
+            instance_script = pid if pid in script_pids else instance_script
+        if instance_script:
+            listening_instances.add(instance_script)
+    return len(listening_instances)

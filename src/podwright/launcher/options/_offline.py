@@ -10,33 +10,37 @@ from __future__ import annotations
 from podwright.errors import InvalidRequest
 from podwright.launcher.options._environment import target_options
 
-TARGETS = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
-_DOMAIN = 64  # devices of a whole link domain
+TARGET_SIZES = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
+_LINK_DOMAIN_SIZE = 64  # devices of a whole link domain
 
 
-def offline_options(target: str, devices: int, instances: int, ilds: int | None) -> str:
-    """Return the target options of `devices` on such a pod. Raises InvalidRequest if it is too
+def offline_options(
+    target_name: str, device_count: int, instance_count: int, asked_domains: int | None
+) -> str:
+    """Return the target options of `device_count` on such a pod. Raises InvalidRequest if it is too
     small.
     """
     from podwright.wire import GatewayRouting, PartitionInfo, Routing, SyncType
 
-    size = TARGETS[target]
-    if devices > size:
+    target_size = TARGET_SIZES[target_name]
+    if device_count > target_size:
         raise InvalidRequest(
-            f"the replicas need {devices} devices, and {target} has {size}",
+            f"the replicas need {device_count} devices, and {target_name} has {target_size}",
             would_work="Name a larger --offline-target",
         )
-    domains = ilds or -(-devices // _DOMAIN)
-    whole_domains = size >= _DOMAIN and devices == domains * _DOMAIN
+    domain_count = asked_domains or -(-device_count // _LINK_DOMAIN_SIZE)
+    fills_domains = (
+        target_size >= _LINK_DOMAIN_SIZE and device_count == domain_count * _LINK_DOMAIN_SIZE
+    )
     partition = PartitionInfo(
         name="",
-        cluster=target,
-        allocation=target,
-        size=devices,
-        num_gcds=instances,
-        num_replicas=instances,
-        num_ilds=domains,
-        routing=Routing.RINGSWNC if whole_domains else Routing.DNC,
+        cluster=target_name,
+        allocation=target_name,
+        size=device_count,
+        num_gcds=instance_count,
+        num_replicas=instance_count,
+        num_ilds=domain_count,
+        routing=Routing.RINGSWNC if fills_domains else Routing.DNC,
         gw_routing=GatewayRouting.DEFAULT,
         sync_type=SyncType.DEFAULT,
         simulated=False,

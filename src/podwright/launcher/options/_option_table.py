@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from podwright import plugins
 from podwright.errors import InvalidRequest
-from podwright.launcher.options._environment import IPC_HOST, IPC_PRIVATE
-from podwright.launcher.options._move_notice import MOVE_SECONDS, signal_number
-from podwright.launcher.options._offline import TARGETS
-from podwright.launcher.options._placement import STRATEGIES
+from podwright.launcher.options._environment import HOST_IPC, PRIVATE_IPC
+from podwright.launcher.options._move_notice import DEFAULT_MOVE_SECONDS, signal_number
+from podwright.launcher.options._offline import TARGET_SIZES
+from podwright.launcher.options._placement import PLACEMENT_STRATEGIES
 
 _MAX = 1 << 20  # The limit of replicas and instances, beyond any pod that was ever built.
 #: Seconds from the last renewal of a lease to the fencing of its devices.
-SHORTEST_FENCE, LONGEST_FENCE = 15.0, 3600.0
+MIN_FENCE_SECONDS, MAX_FENCE_SECONDS = 15.0, 3600.0
 
 
 class Option(NamedTuple):
@@ -36,140 +36,145 @@ class Option(NamedTuple):
     adds: bool = False
 
 
-def _count(text: str) -> int:
-    return _within(text, 1, _MAX)
+def _count(count_text: str) -> int:
+    return _within(count_text, 1, _MAX)
 
 
-def _index(text: str) -> int:
-    return _within(text, 0, _MAX)
+def _index(index_text: str) -> int:
+    return _within(index_text, 0, _MAX)
 
 
-def _port(text: str) -> int:
-    return _within(text, 1, 65535)
+def _port(port_text: str) -> int:
+    return _within(port_text, 1, 65535)
 
 
-def _within(text: str, low: int, high: int) -> int:
-    text = text.strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
+def _within(number_text: str, smallest: int, largest: int) -> int:
+    number_text = number_text.strip()
+    if not (
+        number_text.isascii()
+        and number_text.isdigit()
+        and len(number_text) < 12
+        and smallest <= int(number_text) <= largest
+    ):
         raise ValueError
-    return int(text)
+    return int(number_text)
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1e7:
+def _seconds(seconds_text: str) -> float:
+    parsed_seconds = float(seconds_text)
+    if not 0 < parsed_seconds <= 1e7:
         raise ValueError
-    return value
+    return parsed_seconds
 
 
-def _fence(text: str) -> float:
-    value = float(text)
-    if not SHORTEST_FENCE <= value <= LONGEST_FENCE:
+def _fence(seconds_text: str) -> float:
+    fence_seconds = float(seconds_text)
+    if not MIN_FENCE_SECONDS <= fence_seconds <= MAX_FENCE_SECONDS:
         raise ValueError
-    return value
+    return fence_seconds
 
 
-def _boolean(text: str) -> bool:
-    word = text.strip().lower()
-    if word in ("yes", "1", "on", "true"):
+def _parse_yes_no(yes_no_text: str) -> bool:
+    lowered = yes_no_text.strip().lower()
+    if lowered in ("yes", "1", "on", "true"):
         return True
-    if word in ("no", "0", "off", "false"):
+    if lowered in ("no", "0", "off", "false"):
         return False
     raise ValueError
 
 
-def _text(text: str) -> str:
-    if not text.strip() or "\0" in text:
+def _text(value_text: str) -> str:
+    if not value_text.strip() or "\0" in value_text:
         raise ValueError
-    return text.strip()
+    return value_text.strip()
 
 
-def _hosts(text: str) -> str:
-    if not text.strip():
+def _hosts(host_list: str) -> str:
+    if not host_list.strip():
         raise ValueError("names of hosts")
-    if text.strip().endswith(","):
+    if host_list.strip().endswith(","):
         raise ValueError("a list without blanks, or in quotes (--host a,b or --host 'a, b')")
-    return _text(text)
+    return _text(host_list)
 
 
-def _for_instance(text: str) -> tuple[int, str]:
-    number, colon, arguments = text.partition(":")
+def _parse_instance_arguments(instance_and_arguments: str) -> tuple[int, str]:
+    instance_text, colon, arguments = instance_and_arguments.partition(":")
     if not colon:
         raise ValueError
-    return _index(number), arguments
+    return _index(instance_text), arguments
 
 
-def _path(text: str) -> str:
-    if not text or "\0" in text:
+def _path(path_text: str) -> str:
+    if not path_text or "\0" in path_text:
         raise ValueError
-    return text
+    return path_text
 
 
-def _path_or_none(text: str) -> str:
-    return _path(text) if text else ""
+def _parse_optional_path(path_text: str) -> str:
+    return _path(path_text) if path_text else ""
 
 
-def _move_seconds(text: str) -> float:
-    value = _seconds(text)
-    if value > 86400:
+def _parse_move_seconds(seconds_text: str) -> float:
+    move_seconds = _seconds(seconds_text)
+    if move_seconds > 86400:
         raise ValueError
-    return value
+    return move_seconds
 
 
-def _at_least_0(text: str) -> float:
-    return 0.0 if float(text) == 0 else _seconds(text)
+def _parse_non_negative_seconds(seconds_text: str) -> float:
+    return 0.0 if float(seconds_text) == 0 else _seconds(seconds_text)
 
 
-def _subnet(text: str) -> str:
+def _parse_subnet(subnet_text: str) -> str:
     import ipaddress  # only where there is one to read
 
-    return str(ipaddress.ip_network(text.strip(), strict=False))
+    return str(ipaddress.ip_network(subnet_text.strip(), strict=False))
 
 
-def _key_type(text: str) -> str:
-    word = text.strip().lower()
-    if word == "dsa":
+def _parse_key_type(key_type_text: str) -> str:
+    key_type = key_type_text.strip().lower()
+    if key_type == "dsa":
         raise InvalidRequest(
             "--distribute-ssh-key-type=dsa: OpenSSH no longer takes or makes such keys",
             would_work="Use ed25519, ecdsa or rsa",
         )
-    return _one_of("ed25519", "ecdsa", "rsa")(word)
+    return _one_of("ed25519", "ecdsa", "rsa")(key_type)
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
+def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
-        word = text.strip().lower()
-        if word not in words:
+        lowered = text.strip().lower()
+        if lowered not in choices:
             raise ValueError
-        return word
+        return lowered
 
     return parse
 
 
-def _launcher(text: str) -> str:
-    ours = ("auto", "mpirun", "srun", "local")
+def _launcher(launcher_name: str) -> str:
+    builtin_launchers = ("auto", "mpirun", "srun", "local")
     try:
-        return _one_of(*ours)(text)
+        return _one_of(*builtin_launchers)(launcher_name)
     except ValueError:
-        launchers = (*ours, *plugins.names(plugins.LAUNCHERS))
-        if text.strip().lower() in launchers:
-            return text.strip().lower()
-        raise ValueError(_choice(launchers)) from None
+        all_launchers = (*builtin_launchers, *plugins.names(plugins.LAUNCHERS))
+        if launcher_name.strip().lower() in all_launchers:
+            return launcher_name.strip().lower()
+        raise ValueError(_choice(all_launchers)) from None
 
 
-def _choice(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+def _choice(choices: Sequence[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
-def _sync(text: str) -> str:
-    word = text.strip().upper().removeprefix("ST_")
-    if not word.replace("_", "").isalnum():
+def _sync(sync_type_text: str) -> str:
+    sync_type = sync_type_text.strip().upper().removeprefix("ST_")
+    if not sync_type.replace("_", "").isalnum():
         raise ValueError
-    return word
+    return sync_type
 
 
 _COUNT = "a whole number above 0"
-_YES = "yes or no (1 or 0, on or off, true or false)"
+_YES_NO_MEANING = "yes or no (1 or 0, on or off, true or false)"
 _LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT = (
     "Program",
     "Hosts and processes",
@@ -179,34 +184,58 @@ _LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT = (
 )
 
 
-def _number(name: str, group: str, help: str) -> Option:
-    return Option(name, group, help, read=_count, meaning=_COUNT)
+def _number(option_name: str, help_group: str, help: str) -> Option:
+    return Option(option_name, help_group, help, read=_count, meaning=_COUNT)
 
 
-def _yes_no(name: str, group: str, help: str) -> Option:
-    return Option(name, group, help, value="yes|no", read=_boolean, meaning=_YES)
+def _yes_no_option(option_name: str, help_group: str, help: str) -> Option:
+    return Option(
+        option_name, help_group, help, value="yes|no", read=_parse_yes_no, meaning=_YES_NO_MEANING
+    )
 
 
-def _flag(name: str, group: str, help: str) -> Option:
+def _flag(option_name: str, help_group: str, help: str) -> Option:
     """Return an option that means yes without a word, and may also take one."""
     return Option(
-        name,
-        group,
+        option_name,
+        help_group,
         f"{help} (no)",
         value="yes|no",
-        read=_boolean,
-        meaning=_YES,
+        read=_parse_yes_no,
+        meaning=_YES_NO_MEANING,
         flag="yes",
         optional=True,
     )
 
 
-def _word(name: str, group: str, help: str, value: str, **more: Any) -> Option:
-    return Option(name, group, help, value=value, read=_text, meaning="a word", **more)
+def _word(
+    option_name: str, help_group: str, help: str, value_placeholder: str, **option_fields: Any
+) -> Option:
+    return Option(
+        option_name,
+        help_group,
+        help,
+        value=value_placeholder,
+        read=_text,
+        meaning="a word",
+        **option_fields,
+    )
 
 
-def _file(name: str, group: str, help: str, value: str = "FILE", **more: Any) -> Option:
-    return Option(name, group, help, value=value, **{"read": _path, "meaning": "a path", **more})
+def _file(
+    option_name: str,
+    help_group: str,
+    help: str,
+    value_placeholder: str = "FILE",
+    **option_fields: Any,
+) -> Option:
+    return Option(
+        option_name,
+        help_group,
+        help,
+        value=value_placeholder,
+        **{"read": _path, "meaning": "a path", **option_fields},
+    )
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -227,17 +256,19 @@ OPTIONS: tuple[Option, ...] = (
         _LAUNCH,
         'folder for what instances compile; "" switches the cache off',
         "DIR",
-        read=_path_or_none,
+        read=_parse_optional_path,
     ),
     _file("--autoreport-dir", _LAUNCH, "write a profile of each instance, for PopVision", "DIR"),
-    _yes_no("--offline-mode", _LAUNCH, "run without devices, to compile for --offline-target (no)"),
+    _yes_no_option(
+        "--offline-mode", _LAUNCH, "run without devices, to compile for --offline-target (no)"
+    ),
     Option(
         "--offline-target",
         _LAUNCH,
-        f"pod to compile for: {_choice(tuple(TARGETS))}",
+        f"pod to compile for: {_choice(tuple(TARGET_SIZES))}",
         value="TARGET",
-        read=_one_of(*TARGETS),
-        meaning=_choice(tuple(TARGETS)),
+        read=_one_of(*TARGET_SIZES),
+        meaning=_choice(tuple(TARGET_SIZES)),
     ),
     _file(
         "--import-config",
@@ -245,7 +276,7 @@ OPTIONS: tuple[Option, ...] = (
         "read options and program from a file; typed options override it",
     ),
     _file("--export-config", _LAUNCH, "write options and program into a file, and launch"),
-    _yes_no(
+    _yes_no_option(
         "--overwrite-config",
         _LAUNCH,
         "let --export-config replace a file; else the new name has the time (no)",
@@ -263,7 +294,7 @@ OPTIONS: tuple[Option, ...] = (
         _LAUNCH,
         "time between SIGTERM and SIGKILL for instances (30; 20 in a Slurm job)",
         value="SECONDS",
-        read=_at_least_0,
+        read=_parse_non_negative_seconds,
         meaning="a time in seconds",
     ),
     Option(
@@ -279,7 +310,7 @@ OPTIONS: tuple[Option, ...] = (
         "time without renewal of the lease until the devices are fenced (300)",
         value="SECONDS",
         read=_fence,
-        meaning=f"a time in seconds, from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
+        meaning=f"a time in seconds, from {MIN_FENCE_SECONDS:g} to {MAX_FENCE_SECONDS:g}",
     ),
     _flag(
         "--movable",
@@ -297,12 +328,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--move-seconds",
         _LAUNCH,
-        f"work that a move loses, which the server weighs ({MOVE_SECONDS:g})",
+        f"work that a move loses, which the server weighs ({DEFAULT_MOVE_SECONDS:g})",
         value="SECONDS",
-        read=_move_seconds,
+        read=_parse_move_seconds,
         meaning="a time in seconds, above 0, at most a day",
     ),
-    _yes_no(
+    _yes_no_option(
         "--pid-namespace", _LAUNCH, "give the instances of a host a PID namespace, if allowed (yes)"
     ),
     Option(
@@ -310,8 +341,8 @@ OPTIONS: tuple[Option, ...] = (
         _LAUNCH,
         "shared memory: the host's, or the launch's own, removed with it (host)",
         value="host|private",
-        read=_one_of(IPC_HOST, IPC_PRIVATE),
-        meaning=_choice((IPC_HOST, IPC_PRIVATE)),
+        read=_one_of(HOST_IPC, PRIVATE_IPC),
+        meaning=_choice((HOST_IPC, PRIVATE_IPC)),
     ),
     Option(
         "--dry-run",
@@ -336,7 +367,7 @@ OPTIONS: tuple[Option, ...] = (
         _DEVICES,
         "network between hosts; by default the first that all share",
         value="CIDR",
-        read=_subnet,
+        read=_parse_subnet,
         meaning="a network such as 10.1.0.0/16",
     ),
     _flag(
@@ -350,7 +381,7 @@ OPTIONS: tuple[Option, ...] = (
         _DEVICES,
         "ed25519, ecdsa or rsa; a missing key is made",
         value="TYPE",
-        read=_key_type,
+        read=_parse_key_type,
         meaning="ed25519, ecdsa or rsa",
     ),
     _flag("--synchronise-python-venv", _DEVICES, "copy virtual environments to the hosts"),
@@ -368,8 +399,8 @@ OPTIONS: tuple[Option, ...] = (
         _DEVICES,
         "how NUMA nodes and cores are divided among instances (spreadnuma)",
         value="HOW",
-        read=_one_of(*STRATEGIES),
-        meaning=_choice(STRATEGIES),
+        read=_one_of(*PLACEMENT_STRATEGIES),
+        meaning=_choice(PLACEMENT_STRATEGIES),
     ),
     Option(
         "--gpu-visibility",
@@ -379,8 +410,12 @@ OPTIONS: tuple[Option, ...] = (
         read=_one_of("task", "node"),
         meaning="task or node",
     ),
-    _yes_no("--numa-aware", _DEVICES, "deprecated: use --process-placement spreadnuma or disabled"),
-    _yes_no("--allow-run-as-root", _DEVICES, "let root launch; without it root gets a warning"),
+    _yes_no_option(
+        "--numa-aware", _DEVICES, "deprecated: use --process-placement spreadnuma or disabled"
+    ),
+    _yes_no_option(
+        "--allow-run-as-root", _DEVICES, "let root launch; without it root gets a warning"
+    ),
     _word(
         "--vipu-tls-certs",
         _VIPU,
@@ -420,11 +455,13 @@ OPTIONS: tuple[Option, ...] = (
         meaning="the name of a sync type",
     ),
     _flag("--vipu-wait", _VIPU, "wait in the server's queue until devices are free"),
-    _yes_no("--update-partition", _VIPU, "replace a partition that does not fit (no)"),
-    _yes_no(
+    _yes_no_option("--update-partition", _VIPU, "replace a partition that does not fit (no)"),
+    _yes_no_option(
         "--reset-partition", _VIPU, "reset the partition first (yes, unless it is reconfigurable)"
     ),
-    _yes_no("--remove-partition", _VIPU, "remove a partition that this launch created (yes)"),
+    _yes_no_option(
+        "--remove-partition", _VIPU, "remove a partition that this launch created (yes)"
+    ),
     Option("--mpi-global-args", _MPI, "arguments for mpirun; may be repeated", "ARGS", adds=True),
     Option(
         "--mpi-local-args",
@@ -438,11 +475,11 @@ OPTIONS: tuple[Option, ...] = (
         _MPI,
         "mpirun's arguments for instance I; may be repeated",
         value="I:ARGS",
-        read=_for_instance,
+        read=_parse_instance_arguments,
         meaning="an instance, a colon and arguments, such as 0:-x NAME=value",
         adds=True,
     ),
-    _yes_no("--print-topology", _OUTPUT, "print hosts, domains, instances, replicas (no)"),
+    _yes_no_option("--print-topology", _OUTPUT, "print hosts, domains, instances, replicas (no)"),
     Option(
         "--only-output-from-instance",
         _OUTPUT,
@@ -465,8 +502,8 @@ OPTIONS: tuple[Option, ...] = (
     _flag("--debug", _OUTPUT, "as -vv, and print where in Podwright an error comes from"),
     _file("--trace", _OUTPUT, "write a timeline, for Perfetto and podwright trace"),
     _file("--log-dir", _OUTPUT, "write the output of each instance into two files as well", "DIR"),
-    _yes_no("--timestamps", _OUTPUT, "print the time in front of each line (no)"),
-    Option("--version", _OUTPUT, "print the version", read=_boolean, flag="yes"),
+    _yes_no_option("--timestamps", _OUTPUT, "print the time in front of each line (no)"),
+    Option("--version", _OUTPUT, "print the version", read=_parse_yes_no, flag="yes"),
     Option(
         "--version-format",
         _OUTPUT,
@@ -475,7 +512,7 @@ OPTIONS: tuple[Option, ...] = (
         read=_one_of("text", "full-text", "full-json"),
         meaning="text, full-text or full-json",
     ),
-    Option("--help", _OUTPUT, "print this help", read=_boolean, flag="yes"),
+    Option("--help", _OUTPUT, "print this help", read=_parse_yes_no, flag="yes"),
 )
 
 OPTIONS = tuple(
@@ -484,21 +521,21 @@ OPTIONS = tuple(
     else option._replace(field=option.name.removeprefix("--").replace("-", "_"))
     for option in OPTIONS
 )
-BY_NAME = {option.name: option for option in OPTIONS}
+OPTION_BY_NAME = {option.name: option for option in OPTIONS}
 # PopRun's documents do not show the name of the option for a hosts file: both are known.
-BY_NAME["--host-file"] = BY_NAME["--hostfile"]
-SHORT = {"-H": BY_NAME["--host"], "-h": BY_NAME["--help"]}
+OPTION_BY_NAME["--host-file"] = OPTION_BY_NAME["--hostfile"]
+SHORT = {"-H": OPTION_BY_NAME["--host"], "-h": OPTION_BY_NAME["--help"]}
 
 
 def help_text() -> str:
     """Return the output of --help: the options in their groups."""
-    lines = ["usage: poprun [options] program [arguments of the program]", ""]
-    for group in (_LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT):
-        lines.append(f"{group}:")
+    help_lines = ["usage: poprun [options] program [arguments of the program]", ""]
+    for option_group in (_LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT):
+        help_lines.append(f"{option_group}:")
         for option in OPTIONS:
-            if option.group == group:
-                value = "" if option.flag else f" {option.value}"
-                lines.append(f"  {option.name + value:<36} {option.help}")
-        lines.append("")
-    lines.append("A shortened option works as long as only one option begins like it.")
-    return "\n".join(lines)
+            if option.group == option_group:
+                value_placeholder = "" if option.flag else f" {option.value}"
+                help_lines.append(f"  {option.name + value_placeholder:<36} {option.help}")
+        help_lines.append("")
+    help_lines.append("A shortened option works as long as only one option begins like it.")
+    return "\n".join(help_lines)

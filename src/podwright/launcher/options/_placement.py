@@ -19,13 +19,22 @@ from typing import NamedTuple
 
 from podwright.hosts import Cores, CpuCore, write_list
 
-STRATEGIES = ("spreadnuma", "scattersocket", "scatternuma", "close", "disabled")
+PLACEMENT_STRATEGIES = ("spreadnuma", "scattersocket", "scatternuma", "close", "disabled")
 #: In an instance's environment: the hardware threads to which it is bound.
 CPUS_VARIABLE = "PODWRIGHT_CPUS"
 #: In an instance's environment: the NUMA nodes whose memory it takes first.
 NODES_VARIABLE = "PODWRIGHT_NUMA_NODES"
 #: mpirun's own words that place processes.
-FLAGS = ("map-by", "bind-to", "rank-by", "cpu-set", "cpu-list", "rankfile", "npernode", "N")
+MPIRUN_PLACEMENT_FLAGS = (
+    "map-by",
+    "bind-to",
+    "rank-by",
+    "cpu-set",
+    "cpu-list",
+    "rankfile",
+    "npernode",
+    "N",
+)
 
 
 class InstancePlace(NamedTuple):
@@ -44,70 +53,95 @@ class InstancePlace(NamedTuple):
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
         """Return the variables that describe the place to the instance."""
-        bindings = ((CPUS_VARIABLE, self.cpus), (NODES_VARIABLE, self.memory))
+        variables_and_numbers = ((CPUS_VARIABLE, self.cpus), (NODES_VARIABLE, self.memory))
         return tuple(
-            (name, write_list(numbers)) for name, numbers in bindings if numbers and self.bound
+            (variable_name, write_list(cpu_or_node_numbers))
+            for variable_name, cpu_or_node_numbers in variables_and_numbers
+            if cpu_or_node_numbers and self.bound
         )
 
     def __str__(self) -> str:
-        threads = write_list(self.cpus)
-        word = "core" if self.cores == 1 else "cores"
-        near = f", NUMA node {write_list(self.nodes)}" if self.nodes else ""
-        first = ", its memory first" if self.memory else ""
-        return f"{self.cores} {word} (CPU {threads}){near}{first}"
+        thread_list = write_list(self.cpus)
+        core_noun = "core" if self.cores == 1 else "cores"
+        numa_text = f", NUMA node {write_list(self.nodes)}" if self.nodes else ""
+        memory_text = ", its memory first" if self.memory else ""
+        return f"{self.cores} {core_noun} (CPU {thread_list}){numa_text}{memory_text}"
 
 
-def places(strategy: str, host: Cores, instances: int) -> tuple[InstancePlace, ...]:
+def places(strategy: str, host_cores: Cores, instance_count: int) -> tuple[InstancePlace, ...]:
     """Return a place for each of the instances on one host."""
-    if not host.cores:
+    if not host_cores.cores:
         return ()
     if strategy == "spreadnuma":
-        chosen = _numa_nodes_each(host, instances)
+        cores_by_instance = _cores_by_numa_share(host_cores, instance_count)
     else:
-        chosen = list(islice(cycle([core] for core in _order(strategy, host)), instances))
-    return tuple(_place(host, cores) for cores in chosen)
+        cores_by_instance = list(
+            islice(cycle([cpu_core] for cpu_core in _order(strategy, host_cores)), instance_count)
+        )
+    return tuple(_place(host_cores, instance_cores) for instance_cores in cores_by_instance)
 
 
-def _place(host: Cores, cores: Sequence[CpuCore]) -> InstancePlace:
-    cpus = tuple(sorted(cpu for core in cores for cpu in core.cpus))
-    numa_nodes = tuple(sorted({core.node for core in cores} & set(host.memory)))
-    bound = cpus != host.cpus
+def _place(host_cores: Cores, instance_cores: Sequence[CpuCore]) -> InstancePlace:
+    cpu_numbers = tuple(
+        sorted(cpu_number for cpu_core in instance_cores for cpu_number in cpu_core.cpus)
+    )
+    numa_nodes = tuple(
+        sorted({cpu_core.node for cpu_core in instance_cores} & set(host_cores.memory))
+    )
+    must_bind = cpu_numbers != host_cores.cpus
     return InstancePlace(
-        len(cores), cpus, numa_nodes, bound, near_memory(host, cpus) if bound else ()
+        len(instance_cores),
+        cpu_numbers,
+        numa_nodes,
+        must_bind,
+        near_memory_nodes(host_cores, cpu_numbers) if must_bind else (),
     )
 
 
-def near_memory(host: Cores, cpus: Collection[int]) -> tuple[int, ...]:
+def near_memory_nodes(host_cores: Cores, cpu_numbers: Collection[int]) -> tuple[int, ...]:
     """Return the NUMA nodes near these hardware threads; none if no other nodes have memory."""
-    near = {core.node for core in host.cores if not set(core.cpus).isdisjoint(cpus)}
-    numa_nodes = near & set(host.memory)
-    return tuple(sorted(numa_nodes)) if numa_nodes != set(host.memory) else ()
+    near_nodes = {
+        cpu_core.node
+        for cpu_core in host_cores.cores
+        if not set(cpu_core.cpus).isdisjoint(cpu_numbers)
+    }
+    nodes_with_memory = near_nodes & set(host_cores.memory)
+    return tuple(sorted(nodes_with_memory)) if nodes_with_memory != set(host_cores.memory) else ()
 
 
-def _numa_nodes_each(host: Cores, instances: int) -> list[list[CpuCore]]:
-    numa_nodes = host.nodes
-    shares = []
-    for index in range(instances):
-        first, last = (len(numa_nodes) * i // instances for i in (index, index + 1))
-        own_numa_nodes = numa_nodes[first : max(last, first + 1)]
-        shares.append([core for core in host.cores if core.node in own_numa_nodes])
-    return shares
+def _cores_by_numa_share(host_cores: Cores, instance_count: int) -> list[list[CpuCore]]:
+    numa_nodes = host_cores.nodes
+    cores_by_instance = []
+    for instance_index in range(instance_count):
+        first_node, end_node = (
+            len(numa_nodes) * share_index // instance_count
+            for share_index in (instance_index, instance_index + 1)
+        )
+        own_numa_nodes = numa_nodes[first_node : max(end_node, first_node + 1)]
+        cores_by_instance.append(
+            [cpu_core for cpu_core in host_cores.cores if cpu_core.node in own_numa_nodes]
+        )
+    return cores_by_instance
 
 
-def _order(strategy: str, host: Cores) -> Iterator[CpuCore]:
+def _order(strategy: str, host_cores: Cores) -> Iterator[CpuCore]:
     """Return the cores in the order in which instances take them."""
     if strategy == "close":
-        cores = sorted(host.cores, key=lambda core: (core.socket, core.node, core.cpus))
-        yield from cores
+        sorted_cores = sorted(
+            host_cores.cores, key=lambda cpu_core: (cpu_core.socket, cpu_core.node, cpu_core.cpus)
+        )
+        yield from sorted_cores
         return
-    groups: dict[tuple[int, ...], list[CpuCore]] = {}
-    for core in host.cores:
-        key = (core.socket,) if strategy == "scattersocket" else (core.socket, core.node)
-        groups.setdefault(key, []).append(core)
-    lines = [iter(groups[key]) for key in sorted(groups)]
-    while lines:
-        for line in list(lines):
+    cores_by_group: dict[tuple[int, ...], list[CpuCore]] = {}
+    for cpu_core in host_cores.cores:
+        group_key = (
+            (cpu_core.socket,) if strategy == "scattersocket" else (cpu_core.socket, cpu_core.node)
+        )
+        cores_by_group.setdefault(group_key, []).append(cpu_core)
+    core_iterators = [iter(cores_by_group[group_key]) for group_key in sorted(cores_by_group)]
+    while core_iterators:
+        for core_iterator in list(core_iterators):
             try:
-                yield next(line)
+                yield next(core_iterator)
             except StopIteration:
-                lines.remove(line)
+                core_iterators.remove(core_iterator)

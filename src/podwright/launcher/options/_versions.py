@@ -12,36 +12,36 @@ from podwright._version import __version__
 FORMATS = ("text", "full-text", "full-json")
 
 
-def version_text(form: str) -> str:
+def version_text(version_format: str) -> str:
     """Return the version in one of FORMATS."""
-    if form == "text":
+    if version_format == "text":
         return f"poprun {__version__} (Podwright)"
-    parts = _parts()
-    if form == "full-text":
-        return "\n".join(f"{name} {version}" for name, version in parts.items())
+    version_by_part = _parts()
+    if version_format == "full-text":
+        return "\n".join(f"{part_name} {version}" for part_name, version in version_by_part.items())
     import json
 
-    return json.dumps(parts, indent=2)
+    return json.dumps(version_by_part, indent=2)
 
 
 def _parts() -> dict[str, str]:
     """Return poprun, popdist, Python, and each package that Podwright needs, as installed."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
-    parts = {
+    version_by_part = {
         "poprun": __version__,
         "popdist": __version__,
         "python": platform.python_version(),
     }
-    for line in requires("podwright") or ():
-        extra = line.replace('"', "'").partition("extra == ")[2]
-        if extra and not extra.startswith("'pods'"):
+    for requirement in requires("podwright") or ():
+        extra_marker = requirement.replace('"', "'").partition("extra == ")[2]
+        if extra_marker and not extra_marker.startswith("'pods'"):
             continue
-        name = line.split(";")[0].strip()
-        for end in " <>=!~[":
-            name = name.split(end)[0]
+        package_name = requirement.split(";")[0].strip()
+        for specifier_character in " <>=!~[":
+            package_name = package_name.split(specifier_character)[0]
         try:
-            parts[name] = version(name)
+            version_by_part[package_name] = version(package_name)
         except PackageNotFoundError:
-            parts[name] = "not installed"
-    return parts
+            version_by_part[package_name] = "not installed"
+    return version_by_part

@@ -39,14 +39,14 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
     try:
         if server.info.apis != VENDORS_ALONE:
             explanation = server.client.explain_acquire(plan.request)
-            good, lines = explanation.starts_now, explanation.lines
-            if not good:
-                sentences = [explanation.problem, *lines, explanation.would_work]
-                lines = [as_sentence(sentence) for sentence in sentences if sentence]
+            starts_now, explanation_lines = explanation.starts_now, explanation.lines
+            if not starts_now:
+                sentences = [explanation.problem, *explanation_lines, explanation.would_work]
+                explanation_lines = [as_sentence(sentence) for sentence in sentences if sentence]
         else:
             from podwright.launcher.plan._vendor_partition import would_borrow
 
-            good, lines = would_borrow(server.client, plan.request)
+            starts_now, explanation_lines = would_borrow(server.client, plan.request)
     finally:
         server.client.close()
-    return good, [f"server {server.address} ({server.how})", *lines]
+    return starts_now, [f"server {server.address} ({server.how})", *explanation_lines]

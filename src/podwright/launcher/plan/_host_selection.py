@@ -34,13 +34,13 @@ def choose_hosts(options: Options, environ: Mapping[str, str], this_host: str) -
     line of the PopRun guide (2.9).
     """
     try:
-        named = _named(options)
-        granted = job_hosts(environ)
+        named_hosts = _named(options)
+        granted_hosts = job_hosts(environ)
     except BadHostList as error:
         raise InvalidRequest(str(error)) from None
     workers = tuple(job_workers(environ))
-    all_hosts = named or granted or workers or (this_host,)
-    by_slurm = bool(granted) and set(all_hosts) <= {*granted, "localhost"}
+    all_hosts = named_hosts or granted_hosts or workers or (this_host,)
+    by_slurm = bool(granted_hosts) and set(all_hosts) <= {*granted_hosts, "localhost"}
     hosts, spares = all_hosts[: options.num_instances], all_hosts[options.num_instances :]
     if options.launcher == "srun" and not by_slurm:
         raise InvalidRequest(
@@ -64,22 +64,27 @@ def _named(options: Options) -> tuple[str, ...]:
         return ()
     try:
         with open(options.hostfile, encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 22)
+            hosts_text = file.read(1 << 22)
     except OSError as error:
         raise InvalidRequest(
             f"the hosts file {options.hostfile} cannot be read: {error.strerror}"
         ) from None
-    return read_hosts(text, options.hostfile)
+    return read_hosts(hosts_text, options.hostfile)
 
 
-def _check(hosts: tuple[str, ...], instances: int) -> None:
-    count = len(hosts)
-    if instances % count == 0:
+def _check(hosts: tuple[str, ...], instance_count: int) -> None:
+    host_count = len(hosts)
+    if instance_count % host_count == 0:
         return
-    fewer = [n for n in range(count, 0, -1) if instances % n == 0]
-    more = -(-instances // count) * count
+    dividing_counts = [
+        smaller_count
+        for smaller_count in range(host_count, 0, -1)
+        if instance_count % smaller_count == 0
+    ]
+    rounded_instances = -(-instance_count // host_count) * host_count
     raise InvalidRequest(
-        f"{instances} instances do not divide evenly over {count} hosts",
-        would_work=f"On {count} hosts there can be {more} instances; "
-        f"{instances} instances can run on {fewer[0]} host{'s' if fewer[0] > 1 else ''}",
+        f"{instance_count} instances do not divide evenly over {host_count} hosts",
+        would_work=f"On {host_count} hosts there can be {rounded_instances} instances; "
+        f"{instance_count} instances can run on {dividing_counts[0]} "
+        f"host{'s' if dividing_counts[0] > 1 else ''}",
     )

@@ -25,20 +25,24 @@ from podwright.hosts import (
 from podwright.launcher.instances._gpus import visibility
 from podwright.launcher.instances._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launcher.options._environment import (
-    SERVER_TIMEOUT,
+    SERVER_TIMEOUT_SECONDS,
     TARGET_VARIABLE,
     TIMEOUT_VARIABLE,
+    chosen_ipc,
     common_environment,
     instance_environment,
     local_index_environment,
-    whose_ipc,
 )
-from podwright.launcher.options._move_notice import MOVE_SECONDS, MOVE_SIGNAL, signal_name
+from podwright.launcher.options._move_notice import (
+    DEFAULT_MOVE_SECONDS,
+    DEFAULT_MOVE_SIGNAL,
+    signal_name,
+)
 from podwright.launcher.options._offline import offline_options
-from podwright.launcher.options._option_table import LONGEST_FENCE, SHORTEST_FENCE
+from podwright.launcher.options._option_table import MAX_FENCE_SECONDS, MIN_FENCE_SECONDS
 from podwright.launcher.options._options import Options
-from podwright.launcher.options._placement import FLAGS, InstancePlace, places
-from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY, cache_path
+from podwright.launcher.options._placement import MPIRUN_PLACEMENT_FLAGS, InstancePlace, places
+from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY_CACHE, cache_path
 from podwright.launcher.plan._host_selection import HostChoice, choose_hosts
 from podwright.launcher.plan._prepare import Preparation, preparation
 from podwright.launcher.plan._topology_table import topology_table
@@ -82,15 +86,15 @@ class Plan(NamedTuple):
 
     server_host, server_port: the server's address, or empty. environment: the variables of all
     instances, without those that depend on the partition. cache: the folder for executables: a
-    path, TEMPORARY, or none. offline: no server, no devices. timeout, grace: seconds for the whole
-    launch, and from asking an instance to end to killing it. notes: messages for the user about the
-    given options. launcher: mpirun, local or srun. by_slurm: srun reaches the other hosts instead
-    of ssh. by_workers: all hosts are workers of a Kubernetes job. placement: how each of several
-    hosts places its instances; on one host the instances have places. gpus: the number of GPUs of
-    each instance and which of them it sees, if Slurm granted them; then no server is asked, and
-    each host places its own instances. given: the job's operator holds the partition, so no server
-    is asked either. subnet: the one between the hosts, as the user named it; empty if it must be
-    found. spares: hosts that are used after the loss of others. move: the signal that tells
+    path, TEMPORARY_CACHE, or none. offline: no server, no devices. timeout, grace: seconds for the
+    whole launch, and from asking an instance to end to killing it. notes: messages for the user
+    about the given options. launcher: mpirun, local or srun. by_slurm: srun reaches the other hosts
+    instead of ssh. by_workers: all hosts are workers of a Kubernetes job. placement: how each of
+    several hosts places its instances; on one host the instances have places. gpus: the number of
+    GPUs of each instance and which of them it sees, if Slurm granted them; then no server is asked,
+    and each host places its own instances. given: the job's operator holds the partition, so no
+    server is asked either. subnet: the one between the hosts, as the user named it; empty if it
+    must be found. spares: hosts that are used after the loss of others. move: the signal that tells
     instances to end so that the launch can move, and the seconds that this loses; None: the launch
     cannot move. waits: whether it waits in the server's queue for devices. trace: the file for the
     launch's timeline, or empty.
@@ -105,7 +109,7 @@ class Plan(NamedTuple):
     server_host: str = ""
     server_certs: str = ""
     server_port: str = ""
-    server_timeout: float = SERVER_TIMEOUT
+    server_timeout: float = SERVER_TIMEOUT_SECONDS
     attempts: int = 1
     mpi_arguments: tuple[str, ...] = ()
     run_as_root: bool | None = None
@@ -152,21 +156,30 @@ class Plan(NamedTuple):
 
     def over(self, hosts: Sequence[str]) -> Plan:
         """Return the plan over the first of these hosts, as many as divide the instances evenly."""
-        count = len(self.instances)
-        used = max(n for n in range(1, len(hosts) + 1) if count % n == 0)
-        share = count // used
-        moved = []
-        for i in self.instances:
-            own = {**dict(i.environment), **local_index_environment(i.rank % share)}
-            moved.append(
-                i._replace(
-                    host=hosts[i.rank // share],
-                    local_index=i.rank % share,
-                    environment=tuple(own.items()),
+        instance_count = len(self.instances)
+        host_count = max(
+            candidate_count
+            for candidate_count in range(1, len(hosts) + 1)
+            if instance_count % candidate_count == 0
+        )
+        instances_per_host = instance_count // host_count
+        moved_instances = []
+        for instance in self.instances:
+            own_variables = {
+                **dict(instance.environment),
+                **local_index_environment(instance.rank % instances_per_host),
+            }
+            moved_instances.append(
+                instance._replace(
+                    host=hosts[instance.rank // instances_per_host],
+                    local_index=instance.rank % instances_per_host,
+                    environment=tuple(own_variables.items()),
                 )
             )
-        common = {**dict(self.environment), "LOCAL_WORLD_SIZE": str(share)}
-        return self._replace(instances=tuple(moved), environment=tuple(common.items()))
+        common_variables = {**dict(self.environment), "LOCAL_WORLD_SIZE": str(instances_per_host)}
+        return self._replace(
+            instances=tuple(moved_instances), environment=tuple(common_variables.items())
+        )
 
     def topology(self, ilds: int = 0) -> str:
         """Return the table of hosts, link domains, instances and replicas, with places below it.
@@ -174,9 +187,13 @@ class Plan(NamedTuple):
         ilds: 0 if not yet known.
         """
         hosts = [instance.host for instance in self.instances]
-        number = ilds or self.wanted.ilds
-        places = "".join(f"\ninstance {i.rank}: {i.place}" for i in self.instances if i.place)
-        return topology_table(hosts, self.replicas, number or BY_SERVER) + places
+        ild_count = ilds or self.wanted.ilds
+        place_lines = "".join(
+            f"\ninstance {placed_instance.rank}: {placed_instance.place}"
+            for placed_instance in self.instances
+            if placed_instance.place
+        )
+        return topology_table(hosts, self.replicas, ild_count or BY_SERVER) + place_lines
 
     @property
     def _without(self) -> str:
@@ -187,59 +204,79 @@ class Plan(NamedTuple):
 
     def _ways(self) -> list[tuple[str, str]]:
         """Return the lines about hosts and launchers that differ from the usual."""
-        lines = []
+        plan_lines = []
         if len(self.hosts) > 1:
-            starter = "srun" if self.by_slurm else "job" if self.by_workers else "ssh"
-            lines.append(("hosts", f"{len(self.hosts)}, by {starter}: {fold(self.hosts)}"))
-            lines.append(("  subnet", self.subnet or "found when hosts are met"))
-            lines.append(("  placement", f"{self.placement}, from the cores of each host"))
-        lines += self.preparation.lines()
+            remote_starter = "srun" if self.by_slurm else "job" if self.by_workers else "ssh"
+            plan_lines.append(
+                ("hosts", f"{len(self.hosts)}, by {remote_starter}: {fold(self.hosts)}")
+            )
+            plan_lines.append(("  subnet", self.subnet or "found when hosts are met"))
+            plan_lines.append(("  placement", f"{self.placement}, from the cores of each host"))
+        plan_lines += self.preparation.lines()
         if self.gpus:
-            each, how = self.gpus
-            lines.append(("GPUs", f"{each} of each instance, nearest first, of Slurm's grant"))
-            lines.append(("  seen", "its own" if how == "task" else "all of its host"))
+            gpus_per_instance, gpu_visibility = self.gpus
+            plan_lines.append(
+                ("GPUs", f"{gpus_per_instance} of each instance, nearest first, of Slurm's grant")
+            )
+            plan_lines.append(
+                ("  seen", "its own" if gpu_visibility == "task" else "all of its host")
+            )
         if self.launcher != "mpirun":
-            lines.append(("launcher", self.launcher))
-        return lines
+            plan_lines.append(("launcher", self.launcher))
+        return plan_lines
 
     def __str__(self) -> str:
-        wanted = self.wanted
-        server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
-        fate = "kept" if wanted.keep else "removed at the end"
+        wanted_partition = self.wanted
+        server_address = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
+        ending_text = "kept" if wanted_partition.keep else "removed at the end"
         move_signal = signal_name(self.move[0]) if self.move else ""
-        reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[wanted.reset]
-        partition = [
-            ("partition", wanted.name or BY_SERVER),
-            *([("  within", f"lease {wanted.parent}")] if wanted.parent else ()),
-            ("  allocation", wanted.allocation or BY_SERVER),
-            ("  devices", str(wanted.devices)),
-            ("  GCDs", str(wanted.instances)),
-            ("  replicas", str(wanted.instances)),
-            ("  ILDs", str(wanted.ilds or BY_SERVER)),
-            ("  if missing", f"created, and {fate}" if wanted.create else "refused"),
-            ("  if unfit", f"replaced, and {fate}" if wanted.update else "refused"),
-            ("  reset", reset),
+        reset_text = {None: "unless it is reconfigurable", True: "yes", False: "no"}[
+            wanted_partition.reset
+        ]
+        partition_lines = [
+            ("partition", wanted_partition.name or BY_SERVER),
+            *(
+                [("  within", f"lease {wanted_partition.parent}")]
+                if wanted_partition.parent
+                else ()
+            ),
+            ("  allocation", wanted_partition.allocation or BY_SERVER),
+            ("  devices", str(wanted_partition.devices)),
+            ("  GCDs", str(wanted_partition.instances)),
+            ("  replicas", str(wanted_partition.instances)),
+            ("  ILDs", str(wanted_partition.ilds or BY_SERVER)),
+            (
+                "  if missing",
+                f"created, and {ending_text}" if wanted_partition.create else "refused",
+            ),
+            (
+                "  if unfit",
+                f"replaced, and {ending_text}" if wanted_partition.update else "refused",
+            ),
+            ("  reset", reset_text),
             *([("  if not free", "waited for")] if self.waits else ()),
             *([("  moves", f"once all instances listen to {move_signal}")] if move_signal else ()),
         ]
-        lines = [
+        plan_lines = [
             ("program", shlex.join(self.program)),
             ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
             ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
             *self._ways(),
-            ("server", self._without or server or "found when it is needed"),
-            *([] if self._without else partition),
+            ("server", self._without or server_address or "found when it is needed"),
+            *([] if self._without else partition_lines),
             ("cache", f"{self.cache or 'none'}"),
         ]
-        text = "".join(f"{name + ':':<16} {value}\n" for name, value in lines)
-        text += "environment of all instances:\n"
-        text += "".join(f"  {name}={shlex.quote(value)}\n" for name, value in self.environment)
+        plan_text = "".join(f"{name + ':':<16} {value}\n" for name, value in plan_lines)
+        plan_text += "environment of all instances:\n"
+        plan_text += "".join(f"  {name}={shlex.quote(value)}\n" for name, value in self.environment)
         for instance in self.instances:
-            own = " ".join(f"{name}={shlex.quote(value)}" for name, value in instance.environment)
-            text += f"instance {instance.rank} on {instance.host}: {own}\n"
+            own_variables = " ".join(
+                f"{name}={shlex.quote(value)}" for name, value in instance.environment
+            )
+            plan_text += f"instance {instance.rank} on {instance.host}: {own_variables}\n"
             if instance.mpi_arguments:
-                text += f"  for mpirun: {shlex.join(instance.mpi_arguments)}\n"
-        return text + self.topology()
+                plan_text += f"  for mpirun: {shlex.join(instance.mpi_arguments)}\n"
+        return plan_text + self.topology()
 
 
 def _even_counts(replicas: int, instances: int) -> str:
@@ -247,9 +284,9 @@ def _even_counts(replicas: int, instances: int) -> str:
 
     torchrun's processes are instances of one replica each.
     """
-    more = -(-replicas // instances) * instances
+    rounded_replicas = -(-replicas // instances) * instances
     return (
-        f"Write --num-replicas {more} --num-instances {instances}, or "
+        f"Write --num-replicas {rounded_replicas} --num-instances {instances}, or "
         f"--num-replicas {replicas} --num-instances N, where N is {_listed(_divisors(replicas))}. "
         f"For what torchrun starts with --nproc-per-node {instances}: "
         f"--num-replicas {instances} --num-instances {instances}"
@@ -259,84 +296,89 @@ def _even_counts(replicas: int, instances: int) -> str:
 def make_plan(
     options: Options,
     environ: Mapping[str, str],
-    host: str = "localhost",
+    this_host: str = "localhost",
     cores: Cores | None = None,
 ) -> Plan:
     """Return the plan of `options`, checked. Raises InvalidRequest for what can never work.
 
     cores: those of the host, as far as they are known (see `places_instances`).
     """
-    count, replicas = options.num_instances, options.num_replicas
+    instance_count, replicas = options.num_instances, options.num_replicas
     notes = []
     if not options.program:
         raise InvalidRequest(
             "there is no program to run", would_work="Name one after the options: poprun … train.py"
         )
-    if replicas % count:
+    if replicas % instance_count:
         raise InvalidRequest(
-            f"{replicas} replicas do not divide evenly among {count} instances",
-            would_work=_even_counts(replicas, count),
+            f"{replicas} replicas do not divide evenly among {instance_count} instances",
+            would_work=_even_counts(replicas, instance_count),
         )
     if replicas == 1:
         notes.append("1 replica in 1 instance: poprun is not needed for that, and costs time")
-    strategy = _strategy(options, notes)
+    placement_strategy = _strategy(options, notes)
     if options.vipu_cluster:
         notes.append("--vipu-cluster is deprecated; write --vipu-allocation")
-    only = options.only_output_from_instance
-    if only is not None and only >= count:
+    only_instance = options.only_output_from_instance
+    if only_instance is not None and only_instance >= instance_count:
         raise InvalidRequest(
-            f"--only-output-from-instance={only}: there is no such instance",
-            would_work=f"There are 0 to {count - 1}",
+            f"--only-output-from-instance={only_instance}: there is no such instance",
+            would_work=f"There are 0 to {instance_count - 1}",
         )
-    where = choose_hosts(options, environ, host)
-    if where.spares and not where.by_slurm:
-        notes.append(f"{count} instances run on {fold(where.hosts)}; {fold(where.spares)}: spare")
-    wanted = _wanted(options, environ)
-    if options.vipu_wait and not wanted.create:
+    host_choice = choose_hosts(options, environ, this_host)
+    if host_choice.spares and not host_choice.by_slurm:
+        notes.append(
+            f"{instance_count} instances run on {fold(host_choice.hosts)}; "
+            f"{fold(host_choice.spares)}: spare"
+        )
+    wanted_partition = _wanted(options, environ)
+    if options.vipu_wait and not wanted_partition.create:
         notes.append("--vipu-wait has no effect: what the job was given is all there is")
-    move = _move(options, notes)
+    move_terms = _move(options, notes)
     gpus = _gpus(options, environ)
-    if gpus or len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
+    if gpus or len(host_choice.hosts) > 1 or host_choice.hosts[0] not in ("localhost", this_host):
         cores = None
-    timeout = options.vipu_server_timeout or SERVER_TIMEOUT
-    instances = _instances(options, where.hosts)
-    arguments = [instance.mpi_arguments for instance in instances]
-    cache = cache_path(options.executable_cache_path, count, environ, arguments, notes)
-    own = {TIMEOUT_VARIABLE: f"{timeout:g}"}
-    if cache not in ("", TEMPORARY):
-        own[CACHE_VARIABLE] = cache
+    server_timeout = options.vipu_server_timeout or SERVER_TIMEOUT_SECONDS
+    instances = _instances(options, host_choice.hosts)
+    mpi_arguments = [instance.mpi_arguments for instance in instances]
+    cache_folder = cache_path(
+        options.executable_cache_path, instance_count, environ, mpi_arguments, notes
+    )
+    extra_variables = {TIMEOUT_VARIABLE: f"{server_timeout:g}"}
+    if cache_folder not in ("", TEMPORARY_CACHE):
+        extra_variables[CACHE_VARIABLE] = cache_folder
     if options.autoreport_dir:
-        check_profiling(environ, arguments)
-        own[AUTOREPORT_VARIABLE] = options.autoreport_dir
+        check_profiling(environ, mpi_arguments)
+        extra_variables[AUTOREPORT_VARIABLE] = options.autoreport_dir
     if options.offline_target:
-        own[TARGET_VARIABLE] = _offline_target(options)
+        extra_variables[TARGET_VARIABLE] = _offline_target(options)
     # A socket identifies the caller, which an address does not. If both are named, the socket is
     # used.
-    named = {} if environ.get(SOCKET_VARIABLE) else environ
+    address_environment = {} if environ.get(SOCKET_VARIABLE) else environ
     return Plan(
         program=options.program,
         replicas=replicas,
         ipus_per_replica=options.ipus_per_replica,
-        instances=_placed(instances, strategy, cores),
-        wanted=wanted,
+        instances=_placed(instances, placement_strategy, cores),
+        wanted=wanted_partition,
         environment=tuple(
             {
-                **common_environment(replicas, options.ipus_per_replica, count, environ),
-                "LOCAL_WORLD_SIZE": str(count // len(where.hosts)),
-                **own,
+                **common_environment(replicas, options.ipus_per_replica, instance_count, environ),
+                "LOCAL_WORLD_SIZE": str(instance_count // len(host_choice.hosts)),
+                **extra_variables,
             }.items()
         ),
-        server_host=options.vipu_server_host or named.get(HOST_VARIABLE, ""),
-        server_port=str(options.vipu_server_port or named.get(PORT_VARIABLE, "")),
-        server_timeout=timeout,
+        server_host=options.vipu_server_host or address_environment.get(HOST_VARIABLE, ""),
+        server_port=str(options.vipu_server_port or address_environment.get(PORT_VARIABLE, "")),
+        server_timeout=server_timeout,
         server_certs=options.vipu_tls_certs or "",
         attempts=options.vipu_partition_attempts,
         mpi_arguments=_split("--mpi-global-args", options.mpi_global_args),
         run_as_root=options.allow_run_as_root,
-        only_output_from=only,
+        only_output_from=only_instance,
         print_topology=options.print_topology,
         verbosity=2 if options.debug else options.verbosity,
-        cache=cache,
+        cache=cache_folder,
         offline=options.offline_mode,
         log_folder=options.log_dir or "",
         timestamps=options.timestamps,
@@ -344,51 +386,58 @@ def make_plan(
         grace=_grace(options, environ),
         max_restarts=options.max_restarts,
         pid_namespace=options.pid_namespace,
-        ipc=whose_ipc(options.ipc, environ),
+        ipc=chosen_ipc(options.ipc, environ),
         notes=tuple(notes),
-        launcher=_launcher(options.launcher, environ, where),
-        by_slurm=where.by_slurm,
-        by_workers=where.by_workers,
+        launcher=_launcher(options.launcher, environ, host_choice),
+        by_slurm=host_choice.by_slurm,
+        by_workers=host_choice.by_workers,
         subnet=options.host_subnet or "",
-        placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
+        placement=placement_strategy if gpus or len(host_choice.hosts) > 1 else "disabled",
         gpus=gpus,
-        waits=options.vipu_wait and wanted.create,
-        spares=where.spares,
-        move=move,
-        preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
+        waits=options.vipu_wait and wanted_partition.create,
+        spares=host_choice.spares,
+        move=move_terms,
+        preparation=preparation(
+            options, environ, host_choice.hosts != (this_host,), host_choice.by_slurm
+        ),
         trace=options.trace or "",
-        given=_in_pods(environ, where, host)
+        given=_in_pods(environ, host_choice, this_host)
         and not options.offline_mode
-        and wanted.name == _granted(environ),
+        and wanted_partition.name == _granted(environ),
     )
 
 
-def _launcher(option: str, environ: Mapping[str, str], where: HostChoice) -> str:
+def _launcher(launcher_option: str, environ: Mapping[str, str], host_choice: HostChoice) -> str:
     """Return mpirun, unless another launcher is named; in pods of a Kubernetes job, mpirun if it is
     there.
     """
-    if option not in ("auto", "mpirun"):
-        return option
-    in_pod = where.by_workers or WORKER_VARIABLE in environ
-    if option == "auto" and in_pod and find_program("mpirun", environ) is None:
+    if launcher_option not in ("auto", "mpirun"):
+        return launcher_option
+    in_pod = host_choice.by_workers or WORKER_VARIABLE in environ
+    if launcher_option == "auto" and in_pod and find_program("mpirun", environ) is None:
         return "local"
-    if where.by_workers and (shared := shared_host(environ, where.hosts)):
+    if host_choice.by_workers and (shared_host_text := shared_host(environ, host_choice.hosts)):
         raise InvalidRequest(
-            f"{shared}, and Open MPI would take them for one host",
+            f"{shared_host_text}, and Open MPI would take them for one host",
             would_work="--launcher=local, or keep them apart, by podAntiAffinity",
         )
     return "mpirun"
 
 
-def _in_pods(environ: Mapping[str, str], where: HostChoice, host: str) -> bool:
+def _in_pods(environ: Mapping[str, str], host_choice: HostChoice, this_host: str) -> bool:
     """Return whether everything runs in pods of a Kubernetes job: its workers, or this one."""
-    return where.by_workers or (WORKER_VARIABLE in environ and where.hosts == (host,))
+    return host_choice.by_workers or (
+        WORKER_VARIABLE in environ and host_choice.hosts == (this_host,)
+    )
 
 
 def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
     """Return how the launch moves, if it can."""
     if options.movable:
-        return options.move_signal or MOVE_SIGNAL, options.move_seconds or MOVE_SECONDS
+        return (
+            options.move_signal or DEFAULT_MOVE_SIGNAL,
+            options.move_seconds or DEFAULT_MOVE_SECONDS,
+        )
     if options.move_signal or options.move_seconds:
         notes.append("--move-signal and --move-seconds have no effect without --movable")
     return None
@@ -396,37 +445,45 @@ def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
 
 def _gpus(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
     """Return the GPUs of each instance and which it sees; empty when other devices were named."""
-    named = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
+    device_variables = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
     vipu_options = (options.vipu_partition, options.vipu_allocation, options.vipu_server_host)
-    devices = options.offline_mode or any(vipu_options) or any(environ.get(name) for name in named)
-    how = visibility(options, environ, devices=devices)
-    each = options.num_replicas // options.num_instances * options.ipus_per_replica
-    return (each, how) if how else ()
+    names_devices = (
+        options.offline_mode
+        or any(vipu_options)
+        or any(environ.get(variable_name) for variable_name in device_variables)
+    )
+    gpu_visibility = visibility(options, environ, devices=names_devices)
+    gpus_per_instance = options.num_replicas // options.num_instances * options.ipus_per_replica
+    return (gpus_per_instance, gpu_visibility) if gpu_visibility else ()
 
 
 def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
-    count = options.num_instances
-    local = options.num_replicas // count
-    share = count // len(hosts)
-    common = _split("--mpi-local-args", options.mpi_local_args)
-    own: dict[int, tuple[str, ...]] = {}
-    for index, text in options.instance_mpi_local_args:
-        if index >= count:
+    instance_count = options.num_instances
+    replicas_per_instance = options.num_replicas // instance_count
+    instances_per_host = instance_count // len(hosts)
+    common_arguments = _split("--mpi-local-args", options.mpi_local_args)
+    arguments_by_rank: dict[int, tuple[str, ...]] = {}
+    for instance_index, arguments_text in options.instance_mpi_local_args:
+        if instance_index >= instance_count:
             raise InvalidRequest(
-                f"--instance-mpi-local-args={index}:…: there is no such instance",
-                would_work=f"There are 0 to {count - 1}",
+                f"--instance-mpi-local-args={instance_index}:…: there is no such instance",
+                would_work=f"There are 0 to {instance_count - 1}",
             )
-        own[index] = own.get(index, ()) + _split("--instance-mpi-local-args", (text,))
+        arguments_by_rank[instance_index] = arguments_by_rank.get(instance_index, ()) + _split(
+            "--instance-mpi-local-args", (arguments_text,)
+        )
     return tuple(
         Instance(
-            rank=i,
-            host=hosts[i // share],
-            local_index=i % share,
-            replicas=local,
-            environment=tuple(instance_environment(i, i % share, local).items()),
-            mpi_arguments=common + own.get(i, ()),
+            rank=rank,
+            host=hosts[rank // instances_per_host],
+            local_index=rank % instances_per_host,
+            replicas=replicas_per_instance,
+            environment=tuple(
+                instance_environment(rank, rank % instances_per_host, replicas_per_instance).items()
+            ),
+            mpi_arguments=common_arguments + arguments_by_rank.get(rank, ()),
         )
-        for i in range(count)
+        for rank in range(instance_count)
     )
 
 
@@ -436,9 +493,9 @@ def _offline_target(options: Options) -> str:
             "--offline-target is for launches without devices",
             would_work="Write --offline-mode=yes too, or leave it out",
         )
-    devices = options.num_replicas * options.ipus_per_replica
+    device_count = options.num_replicas * options.ipus_per_replica
     target = options.offline_target or ""
-    return offline_options(target, devices, options.num_instances, options.num_ilds)
+    return offline_options(target, device_count, options.num_instances, options.num_ilds)
 
 
 def _grace(options: Options, environ: Mapping[str, str]) -> float:
@@ -455,23 +512,29 @@ def places_instances(options: Options) -> bool:
 
 def _strategy(options: Options, notes: list[str]) -> str:
     """Return how processes are placed: by poprun's option, by mpirun's, or spreadnuma."""
-    chosen = options.process_placement
+    chosen_strategy = options.process_placement
     if options.numa_aware is not None:
-        old = "spreadnuma" if options.numa_aware else "disabled"
-        notes.append(f"--numa-aware is deprecated; write --process-placement {chosen or old}")
-        chosen = chosen or old
-    words = _split("--mpi-global-args", options.mpi_global_args)
-    own = [
-        word for word in words if word.startswith("-") and word.lstrip("-").split("=")[0] in FLAGS
+        deprecated_choice = "spreadnuma" if options.numa_aware else "disabled"
+        notes.append(
+            "--numa-aware is deprecated; write --process-placement "
+            f"{chosen_strategy or deprecated_choice}"
+        )
+        chosen_strategy = chosen_strategy or deprecated_choice
+    mpi_arguments = _split("--mpi-global-args", options.mpi_global_args)
+    placement_flags = [
+        argument
+        for argument in mpi_arguments
+        if argument.startswith("-") and argument.lstrip("-").split("=")[0] in MPIRUN_PLACEMENT_FLAGS
     ]
-    if not own or chosen == "disabled":
-        return chosen or "spreadnuma"
+    if not placement_flags or chosen_strategy == "disabled":
+        return chosen_strategy or "spreadnuma"
     if options.process_placement:
         raise InvalidRequest(
-            f"--process-placement={chosen} and {own[0]} in --mpi-global-args both place processes",
+            f"--process-placement={chosen_strategy} and {placement_flags[0]} in --mpi-global-args "
+            "both place processes",
             would_work="Write --process-placement=disabled, and mpirun's own options hold",
         )
-    notes.append(f"{own[0]} in --mpi-global-args places the processes; poprun does not")
+    notes.append(f"{placement_flags[0]} in --mpi-global-args places the processes; poprun does not")
     return "disabled"
 
 
@@ -480,13 +543,17 @@ def _placed(
 ) -> tuple[Instance, ...]:
     if cores is None or strategy == "disabled":
         return instances
-    placed = []
-    for instance, place in zip(
+    placed_instances = []
+    for instance, instance_place in zip(
         instances, places(strategy, cores, len(instances)) or [None] * len(instances), strict=True
     ):
-        own = instance.environment + (place.variables if place else ())
-        placed.append(instance._replace(place=place, environment=own))
-    return tuple(placed)
+        placed_environment = instance.environment + (
+            instance_place.variables if instance_place else ()
+        )
+        placed_instances.append(
+            instance._replace(place=instance_place, environment=placed_environment)
+        )
+    return tuple(placed_instances)
 
 
 def _granted(environ: Mapping[str, str]) -> str | None:
@@ -498,10 +565,10 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
     if options.sync_type:
         check_sync_type(options.sync_type)
     name = options.vipu_partition or environ.get(PARTITION_VARIABLE, "")
-    parent = environ.get(LEASE_VARIABLE, "")
+    parent_lease = environ.get(LEASE_VARIABLE, "")
     # The scheduler's grant is the limit: more devices would be taken without its knowledge.
     in_job = any(name in environ for name in ("SLURM_JOB_ID", WORKERS_VARIABLE, WORKER_VARIABLE))
-    granted = bool(parent) or (in_job and name == _granted(environ))
+    is_granted = bool(parent_lease) or (in_job and name == _granted(environ))
     return WantedPartition(
         name=name,
         devices=options.num_replicas * options.ipus_per_replica,
@@ -512,9 +579,9 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
         ilds=options.num_ilds or 0,
         sync_type=options.sync_type or "DEFAULT",
         movable=options.movable,
-        parent=parent,
-        create=not granted,
-        update=options.update_partition and not granted,
+        parent=parent_lease,
+        create=not is_granted,
+        update=options.update_partition and not is_granted,
         keep=not options.remove_partition,
         reset=options.reset_partition,
         ttl=_fence_after(options, environ),
@@ -530,56 +597,60 @@ def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
         seconds = float(seconds_text)
     except ValueError:
         seconds = -1.0
-    if not SHORTEST_FENCE <= seconds <= LONGEST_FENCE:
+    if not MIN_FENCE_SECONDS <= seconds <= MAX_FENCE_SECONDS:
         raise InvalidRequest(
             f"{FENCE_VARIABLE}={seconds_text!r} is not a time after which devices can be fenced",
-            would_work=f"Use seconds from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
+            would_work=f"Use seconds from {MIN_FENCE_SECONDS:g} to {MAX_FENCE_SECONDS:g}",
         )
     return seconds
 
 
-def _split(option: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    words: list[str] = []
-    for text in texts:
+def _split(option_name: str, argument_texts: tuple[str, ...]) -> tuple[str, ...]:
+    arguments: list[str] = []
+    for argument_text in argument_texts:
         try:
-            words += shlex.split(_protected(text))
+            arguments += shlex.split(_quote_json(argument_text))
         except ValueError as error:
-            raise InvalidRequest(f"{option}={text!r}: {str(error).lower()}") from None
-    return tuple(words)
+            raise InvalidRequest(f"{option_name}={argument_text!r}: {str(error).lower()}") from None
+    return tuple(arguments)
 
 
-def _protected(text: str) -> str:
+def _quote_json(arguments_text: str) -> str:
     """Put quotes around JSON that follows an equals sign without them, as in `-x NAME={"a": "b"}`.
 
     The PopRun guide has such lines, but the shell removes their quotes.
     """
-    start = text.find("={")
-    if start < 0:
-        return text
+    json_start = arguments_text.find("={")
+    if json_start < 0:
+        return arguments_text
     import json
 
     decoder = json.JSONDecoder()
-    done = ""
-    while start >= 0:
-        start += 1
+    quoted_text = ""
+    while json_start >= 0:
+        json_start += 1
         try:
             shlex.split(
-                done + text[:start]
+                quoted_text + arguments_text[:json_start]
             )  # ValueError: quotes are open, so they are there already
-            _, end = decoder.raw_decode(text, start)
+            _, json_end = decoder.raw_decode(arguments_text, json_start)
         except ValueError:
-            end = start + 1
-            done += text[:end]
+            json_end = json_start + 1
+            quoted_text += arguments_text[:json_end]
         else:
-            done += text[:start] + shlex.quote(text[start:end])
-        text = text[end:]
-        start = text.find("={")
-    return done + text
+            quoted_text += arguments_text[:json_start] + shlex.quote(
+                arguments_text[json_start:json_end]
+            )
+        arguments_text = arguments_text[json_end:]
+        json_start = arguments_text.find("={")
+    return quoted_text + arguments_text
 
 
 def _divisors(number: int) -> list[int]:
-    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
-    return sorted({*small, *(number // n for n in small)})
+    small_divisors = [
+        divisor for divisor in range(1, int(number**0.5) + 1) if number % divisor == 0
+    ]
+    return sorted({*small_divisors, *(number // divisor for divisor in small_divisors)})
 
 
 def _listed(numbers: list[int]) -> str:

@@ -34,44 +34,50 @@ class Preparation(NamedTuple):
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the plan's lines about it."""
-        described = []
+        plan_lines = []
         if self.key_folder:
-            kind = f"id_{self.key_type}, made if missing" if self.key_type else "the best there"
-            described.append(("  ssh key", f"distributed from {self.key_folder}: {kind}"))
-        return described + [("  copied", folder) for folder in self.folders]
+            key_text = f"id_{self.key_type}, made if missing" if self.key_type else "the best there"
+            plan_lines.append(("  ssh key", f"distributed from {self.key_folder}: {key_text}"))
+        return plan_lines + [("  copied", folder) for folder in self.folders]
 
 
 def preparation(
-    options: Options, environ: Mapping[str, str], several: bool, by_slurm: bool
+    options: Options, environ: Mapping[str, str], several_hosts: bool, by_slurm: bool
 ) -> Preparation:
     """Return the preparation that a launch requests. Raises InvalidRequest for what is
     impossible.
     """
-    key = options.distribute_ssh_key
-    for name in ("distribute-ssh-key-path", "distribute-ssh-key-type"):
-        if getattr(options, name.replace("-", "_")) and not key:
+    distributes_key = options.distribute_ssh_key
+    for option_name in ("distribute-ssh-key-path", "distribute-ssh-key-type"):
+        if getattr(options, option_name.replace("-", "_")) and not distributes_key:
             raise InvalidRequest(
-                f"--{name} says which key is distributed, and none is",
+                f"--{option_name} says which key is distributed, and none is",
                 would_work="Write --distribute-ssh-key too",
             )
-    wanted: dict[str, Callable[[Mapping[str, str]], list[str]]] = {
+    folders_by_option: dict[str, Callable[[Mapping[str, str]], list[str]]] = {
         "synchronise-python-venv": _environments,
-        "synchronise-poplar-sdk": _sdk,
+        "synchronise-poplar-sdk": _sdk_folders,
         "synchronise-code": _code,
     }
-    copies = [name for name in wanted if getattr(options, name.replace("-", "_"))]
-    if by_slurm and (key or copies):
-        name = copies[0] if copies else "distribute-ssh-key"
+    copy_options = [
+        option_name
+        for option_name in folders_by_option
+        if getattr(options, option_name.replace("-", "_"))
+    ]
+    if by_slurm and (distributes_key or copy_options):
+        option_name = copy_options[0] if copy_options else "distribute-ssh-key"
         raise InvalidRequest(
-            f"--{name} works by ssh, and the nodes of a Slurm job are reached by srun",
+            f"--{option_name} works by ssh, and the nodes of a Slurm job are reached by srun",
             would_work="Use a file system that all nodes have, or sbcast",
         )
-    if not several:
+    if not several_hosts:
         return Preparation()
-    folders = dict.fromkeys(folder for name in copies for folder in wanted[name](environ))
-    home = os.path.join(environ.get("HOME", "/"), ".ssh")
+    folders = dict.fromkeys(
+        folder for option_name in copy_options for folder in folders_by_option[option_name](environ)
+    )
+    ssh_folder = os.path.join(environ.get("HOME", "/"), ".ssh")
     return Preparation(
-        os.path.abspath(options.distribute_ssh_key_path or home) if key else "",
+        os.path.abspath(options.distribute_ssh_key_path or ssh_folder) if distributes_key else "",
         options.distribute_ssh_key_type or "",
         tuple(folders),
     )
@@ -79,9 +85,9 @@ def preparation(
 
 def _environments(environ: Mapping[str, str]) -> list[str]:
     """Return the environment of Podwright, and the active one if it is another."""
-    active = environ.get("VIRTUAL_ENV", "")
+    active_environment = environ.get("VIRTUAL_ENV", "")
     environments = [sys.prefix] if sys.prefix != sys.base_prefix else []
-    environments += [active] if os.path.isabs(active) else []
+    environments += [active_environment] if os.path.isabs(active_environment) else []
     if not environments:
         raise InvalidRequest(
             "--synchronise-python-venv: no virtual environment is active, and Podwright is in none",
@@ -94,7 +100,7 @@ def _code(environ: Mapping[str, str]) -> list[str]:
     return [os.getcwd()]
 
 
-def _sdk(environ: Mapping[str, str]) -> list[str]:
+def _sdk_folders(environ: Mapping[str, str]) -> list[str]:
     folder = environ.get(SDK_VARIABLE, "")
     if not os.path.isabs(folder):
         raise InvalidRequest(
@@ -105,41 +111,44 @@ def _sdk(environ: Mapping[str, str]) -> list[str]:
 
 
 def prepare(
-    wanted: Preparation, hosts: tuple[str, ...], environ: Mapping[str, str], output: Output
+    host_preparation: Preparation,
+    hosts: tuple[str, ...],
+    environ: Mapping[str, str],
+    output: Output,
 ) -> str:
     """Carry it out. Returns the key that reaches the hosts, if one was distributed. Raises
     HostsUnusable.
     """
     from podwright.hosts import is_here
 
-    far = [host for host in hosts if not is_here(host)]
-    key = ""
-    if wanted.key_folder and far:
-        key = _distribute(wanted, far, environ, output)
-    for folder in wanted.folders if far else ():
-        _copy(folder, far, environ, output, key)
-    return key
+    remote_hosts = [host for host in hosts if not is_here(host)]
+    key_path = ""
+    if host_preparation.key_folder and remote_hosts:
+        key_path = _distribute_ssh_key(host_preparation, remote_hosts, environ, output)
+    for folder in host_preparation.folders if remote_hosts else ():
+        _copy(folder, remote_hosts, environ, output, key_path)
+    return key_path
 
 
-def _distribute(
-    wanted: Preparation, hosts: list[str], environ: Mapping[str, str], output: Output
+def _distribute_ssh_key(
+    host_preparation: Preparation, hosts: list[str], environ: Mapping[str, str], output: Output
 ) -> str:
     from podwright.hosts import NoKey, distribute_key, find_key
 
     try:
-        key = find_key(wanted.key_folder, wanted.key_type, environ)
+        key_path = find_key(host_preparation.key_folder, host_preparation.key_type, environ)
     except NoKey as error:
         raise InvalidRequest(
             f"--distribute-ssh-key: {error}",
             would_work="--distribute-ssh-key-type ed25519 makes a key",
         ) from None
     output.flush()
-    done, problems = distribute_key(hosts, key, environ, _ask)
-    for host in done:
-        output.write_line(f"host {host} takes the key {key} from now on")
-    _raise_for(problems)
+    reached_hosts, problems_by_host = distribute_key(hosts, key_path, environ, _ask)
+    for host in reached_hosts:
+        output.write_line(f"host {host} takes the key {key_path} from now on")
+    _raise_unusable_hosts(problems_by_host)
     output.flush()
-    return key
+    return key_path
 
 
 def _ask(question: str) -> str | None:
@@ -154,7 +163,7 @@ def _ask(question: str) -> str | None:
 
 
 def _copy(
-    folder: str, hosts: list[str], environ: Mapping[str, str], output: Output, key: str
+    folder: str, hosts: list[str], environ: Mapping[str, str], output: Output, key_path: str
 ) -> None:
     from podwright.hosts import copy_folder, show_percents
 
@@ -162,25 +171,33 @@ def _copy(
         output.err.add(text.encode())
         output.flush()
 
-    terminal = os.isatty(output.err.handle)
-    more = (show_percents(write),) if terminal else ()
-    copies = copy_folder(folder, hosts, environ, *more, identity=key)
-    if terminal:
+    is_terminal = os.isatty(output.err.handle)
+    progress_callbacks = (show_percents(write),) if is_terminal else ()
+    copy_results = copy_folder(folder, hosts, environ, *progress_callbacks, identity_file=key_path)
+    if is_terminal:
         write("\r\x1b[K")
-    for copied in copies:
-        if not copied.problem:
-            output.write_line(f"{folder} is on host {copied.host}: {copied.files} files were sent")
+    for copy_result in copy_results:
+        if not copy_result.problem:
+            output.write_line(
+                f"{folder} is on host {copy_result.host}: {copy_result.files} files were sent"
+            )
     output.flush()
-    _raise_for({c.host: (f"{folder}: {c.problem}", c.todo) for c in copies if c.problem})
+    _raise_unusable_hosts(
+        {
+            failed_copy.host: (f"{folder}: {failed_copy.problem}", failed_copy.todo)
+            for failed_copy in copy_results
+            if failed_copy.problem
+        }
+    )
 
 
-def _raise_for(problems: Mapping[str, tuple[str, str]]) -> None:
+def _raise_unusable_hosts(problems_by_host: Mapping[str, tuple[str, str]]) -> None:
     from podwright.launcher.hosts._relay_protocol import HostsUnusable
 
-    if not problems:
+    if not problems_by_host:
         return
-    hosts = list(problems)
-    each = "; ".join(f"host {host}: {problems[host][0]}" for host in hosts[:5])
-    more = f"; and {len(hosts) - 5} more" if len(hosts) > 5 else ""
-    hint = problems[hosts[0]][1]
-    raise HostsUnusable(each + more, would_work=hint, hosts=hosts)
+    hosts = list(problems_by_host)
+    host_problems = "; ".join(f"host {host}: {problems_by_host[host][0]}" for host in hosts[:5])
+    more_text = f"; and {len(hosts) - 5} more" if len(hosts) > 5 else ""
+    hint = problems_by_host[hosts[0]][1]
+    raise HostsUnusable(host_problems + more_text, would_work=hint, hosts=hosts)

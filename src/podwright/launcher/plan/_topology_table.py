@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _TITLE = "poprun topology"
-_LABEL = 11
+_LABEL_WIDTH = 11
 
 
 def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
@@ -18,18 +18,29 @@ def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
     rows = [
         ("hosts", _runs(hosts, replicas)),
         ("ILDs", _domains(replicas, ilds)),
-        ("instances", _even(len(hosts), replicas)),
-        ("replicas", _even(replicas, replicas)),
+        ("instances", _even_cells(len(hosts), replicas)),
+        ("replicas", _even_cells(replicas, replicas)),
     ]
-    width = max(_needed(text, span) for _, cells in rows for text, span in cells)
-    width = max(width, 3, -(-(len(_TITLE) + 1 - _LABEL) // replicas))
-    inner = _LABEL + 1 + replicas * (width + 1) - 1
-    rule = f"|{'-' * _LABEL}|{'-' * (inner - _LABEL - 1)}|"
-    lines = [f" {'=' * inner}", f"|{_centred(_TITLE, inner)}|", f"|{'=' * inner}|"]
-    for label, cells in rows:
-        drawn = "|".join(_centred(text, span * (width + 1) - 1) for text, span in cells)
-        lines += [f"|{' ' + label:<{_LABEL}}|{drawn}|", rule]
-    lines[-1] = f" {'-' * inner}"
+    cell_width = max(
+        _needed_cell_width(cell_text, replica_span)
+        for _, row_cells in rows
+        for cell_text, replica_span in row_cells
+    )
+    cell_width = max(cell_width, 3, -(-(len(_TITLE) + 1 - _LABEL_WIDTH) // replicas))
+    inner_width = _LABEL_WIDTH + 1 + replicas * (cell_width + 1) - 1
+    rule_line = f"|{'-' * _LABEL_WIDTH}|{'-' * (inner_width - _LABEL_WIDTH - 1)}|"
+    lines = [
+        f" {'=' * inner_width}",
+        f"|{_centred(_TITLE, inner_width)}|",
+        f"|{'=' * inner_width}|",
+    ]
+    for row_label, row_cells in rows:
+        drawn_cells = "|".join(
+            _centred(cell_text, replica_span * (cell_width + 1) - 1)
+            for cell_text, replica_span in row_cells
+        )
+        lines += [f"|{' ' + row_label:<{_LABEL_WIDTH}}|{drawn_cells}|", rule_line]
+    lines[-1] = f" {'-' * inner_width}"
     return "\n".join(lines)
 
 
@@ -38,25 +49,25 @@ def _centred(text: str, width: int) -> str:
     return f"{' ' * ((width - len(text)) // 2)}{text}".ljust(width)
 
 
-def _needed(text: str, span: int) -> int:
+def _needed_cell_width(cell_text: str, replica_span: int) -> int:
     """Return how wide a replica's cell must be for a text that spans several, with a blank on each
     side.
     """
-    return -(-(len(text) + 2 - (span - 1)) // span)
+    return -(-(len(cell_text) + 2 - (replica_span - 1)) // replica_span)
 
 
-def _even(count: int, replicas: int) -> list[tuple[str, int]]:
-    return [(str(i), replicas // count) for i in range(count)]
+def _even_cells(cell_count: int, replicas: int) -> list[tuple[str, int]]:
+    return [(str(cell_index), replicas // cell_count) for cell_index in range(cell_count)]
 
 
 def _runs(hosts: Sequence[str], replicas: int) -> list[tuple[str, int]]:
-    share = replicas // len(hosts)
+    replicas_per_instance = replicas // len(hosts)
     cells: list[tuple[str, int]] = []
     for host in hosts:
         if cells and cells[-1][0] == host:
-            cells[-1] = (host, cells[-1][1] + share)
+            cells[-1] = (host, cells[-1][1] + replicas_per_instance)
         else:
-            cells.append((host, share))
+            cells.append((host, replicas_per_instance))
     return cells
 
 
@@ -64,5 +75,5 @@ def _domains(replicas: int, ilds: int | str) -> list[tuple[str, int]]:
     if isinstance(ilds, str):
         return [(ilds, replicas)]
     if replicas % ilds == 0:
-        return _even(ilds, replicas)
+        return _even_cells(ilds, replicas)
     return [(f"0-{ilds - 1}", replicas)]

@@ -39,23 +39,26 @@ def match_partition(client: Client, request: AcquireRequest) -> PartitionMatch:
         )
     partitions = client.list_partitions(allocation=spec.allocation)
     if not spec.name and len(partitions) > 1:
-        names = ", ".join(p.name for p in partitions[:10])
+        partition_names = ", ".join(candidate.name for candidate in partitions[:10])
         raise InvalidRequest(
-            f"there are several partitions: {names}", would_work="Name one: --vipu-partition NAME"
+            f"there are several partitions: {partition_names}",
+            would_work="Name one: --vipu-partition NAME",
         )
-    name = spec.name or (partitions[0].name if partitions else "")
-    partition = next((p for p in partitions if p.name == name), None)
+    partition_name = spec.name or (partitions[0].name if partitions else "")
+    partition = next(
+        (candidate for candidate in partitions if candidate.name == partition_name), None
+    )
     if partition is None:
         if not (request.create or request.update):
-            raise NotFound(f"there is no partition {name or 'to use'}")
-        return PartitionMatch(name or f"run-{os.urandom(3).hex()}", None)
-    unfit = _unfit(partition, request)
-    if unfit and not request.update:
+            raise NotFound(f"there is no partition {partition_name or 'to use'}")
+        return PartitionMatch(partition_name or f"run-{os.urandom(3).hex()}", None)
+    mismatch = _unfit(partition, request)
+    if mismatch and not request.update:
         raise WrongState(
-            f"partition {name} does not fit: {unfit}",
+            f"partition {partition_name} does not fit: {mismatch}",
             would_work="Let it be replaced with --update-partition=yes, or ask for what it has",
         )
-    return PartitionMatch(name, client.get_partition(name), unfit)
+    return PartitionMatch(partition_name, client.get_partition(partition_name), mismatch)
 
 
 def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool]:
@@ -84,8 +87,8 @@ def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool
             client.remove_partition(match.name, force=True)
             raise
     partition = match.partition
-    reset = request.reset if request.reset is not None else not partition.reconfigurable
-    if reset or partition.ready_state is not ReadyState.ACTIVE:
+    must_reset = request.reset if request.reset is not None else not partition.reconfigurable
+    if must_reset or partition.ready_state is not ReadyState.ACTIVE:
         partition = client.reset_partition(match.name)
     return _active(partition), False
 
@@ -111,19 +114,24 @@ def would_borrow(client: Client, request: AcquireRequest) -> tuple[bool, list[st
 def _active(partition: PartitionInfo) -> PartitionInfo:
     if partition.ready_state is ReadyState.ACTIVE:
         return partition
-    errors = f": {'; '.join(partition.errors)}" if partition.errors else ""
-    raise WrongState(f"partition {partition.name} is {partition.ready_state.value}{errors}")
+    errors_text = f": {'; '.join(partition.errors)}" if partition.errors else ""
+    raise WrongState(f"partition {partition.name} is {partition.ready_state.value}{errors_text}")
 
 
 def _unfit(partition: PartitionInfo, request: AcquireRequest) -> str:
     """Return what does not fit, in words. A part of a reconfigurable partition is enough."""
     spec = request.spec
-    wanted = [("devices", partition.size, spec.size), ("ILDs", partition.num_ilds, spec.num_ilds)]
-    wanted += [("GCDs", partition.num_gcds, spec.num_gcds)]
-    wanted += [("replicas", partition.num_replicas, spec.num_replicas)]
+    comparisons = [
+        ("devices", partition.size, spec.size),
+        ("ILDs", partition.num_ilds, spec.num_ilds),
+    ]
+    comparisons += [("GCDs", partition.num_gcds, spec.num_gcds)]
+    comparisons += [("replicas", partition.num_replicas, spec.num_replicas)]
     if partition.reconfigurable:
-        enough = spec.size <= partition.size and spec.num_gcds <= 1
-        return "" if enough else f"{partition.size} devices and 1 GCD instead of {spec.size}"
+        is_enough = spec.size <= partition.size and spec.num_gcds <= 1
+        return "" if is_enough else f"{partition.size} devices and 1 GCD instead of {spec.size}"
     return ", ".join(
-        f"{has} {noun} instead of {need}" for noun, has, need in wanted if need not in (0, has)
+        f"{actual_value} {property_noun} instead of {needed_value}"
+        for property_noun, actual_value, needed_value in comparisons
+        if needed_value not in (0, actual_value)
     )

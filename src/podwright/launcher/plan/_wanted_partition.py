@@ -56,12 +56,13 @@ class WantedPartition(NamedTuple):
         )
 
 
-def check_sync_type(name: str) -> None:
+def check_sync_type(sync_type: str) -> None:
     """Raise InvalidRequest for a sync type that does not exist."""
     from podwright.wire import SyncType
 
-    if name not in SyncType.__members__:
+    if sync_type not in SyncType.__members__:
         raise InvalidRequest(
-            f"--sync-type: there is no sync type {name!r}",
-            would_work=f"There are {', '.join(f'ST_{known}' for known in SyncType.__members__)}",
+            f"--sync-type: there is no sync type {sync_type!r}",
+            would_work="There are "
+            f"{', '.join(f'ST_{known_type}' for known_type in SyncType.__members__)}",
         )

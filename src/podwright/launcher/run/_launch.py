@@ -25,8 +25,8 @@ from podwright.launcher.options._environment import (
     IPC_VARIABLE,
     SIMULATED_VARIABLE,
 )
-from podwright.launcher.options._move_notice import MOVE_VARIABLE
-from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY
+from podwright.launcher.options._move_notice import MOVE_SIGNAL_VARIABLE
+from podwright.launcher.plan._cache import CACHE_VARIABLE, TEMPORARY_CACHE
 from podwright.launcher.plan._plan import Plan
 from podwright.launcher.plan._program import check_program
 from podwright.launcher.run._attempt import Attempt
@@ -305,7 +305,7 @@ class _Run:
             **command.environment,
             RUN_VARIABLE: attempt.folder.name,
             RESTART_VARIABLE: str(self._starts),
-            **({MOVE_VARIABLE: str(self._plan.move[0])} if self._plan.move else {}),
+            **({MOVE_SIGNAL_VARIABLE: str(self._plan.move[0])} if self._plan.move else {}),
         }
 
     def _may_begin_early(self, attempt: Attempt, command: Command) -> bool:
@@ -326,8 +326,8 @@ class _Run:
                 len(plan.instances), plan.only_output_from, plan.timestamps, plan.log_folder or ""
             ),
             output,
-            far=attempt.remotes.ranks,
-            results=Results(self._tools.exchange.folder) if self._tools.exchange else None,
+            remote_instances=attempt.remotes.ranks,
+            result_files=Results(self._tools.exchange.folder) if self._tools.exchange else None,
             trace=self._trace,
             variables=self._variables,
         )
@@ -447,8 +447,8 @@ class _Run:
     def _cache(self) -> dict[str, str]:
         """Make the folder for executables. A temporary one is in each host's own run folder."""
         path = self._plan.cache
-        if path == TEMPORARY:
-            return {CACHE_VARIABLE: TEMPORARY}
+        if path == TEMPORARY_CACHE:
+            return {CACHE_VARIABLE: TEMPORARY_CACHE}
         if path:
             _make_folder("--executable-cache-path", path)
         return {}

@@ -17,7 +17,7 @@ from podwright.hosts import (
     subnets,
     worker_command,
 )
-from podwright.launcher.hosts._host_sweep import SWEEP
+from podwright.launcher.hosts._host_sweep import SWEEP_COMMAND
 from podwright.launcher.hosts._hosts import NOWHERE, Remotes
 from podwright.launcher.hosts._relay_protocol import HostsUnusable, HostTask
 from podwright.launcher.hosts._relays import Remote, connect
@@ -81,9 +81,9 @@ def meet(
             return worker_command(host, words)
         if plan.by_slurm:
             count = len(ranks[host]) * plan.gpus[0] if plan.gpus else 0
-            command = srun_command(host, words, environ, gpus=count)
+            command = srun_command(host, words, environ, gpu_count=count)
         else:
-            command = ssh_command(host, words, environ, identity=key)
+            command = ssh_command(host, words, environ, identity_file=key)
         if command is None:
             raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
         return command
@@ -97,7 +97,7 @@ def meet(
             raise too_few(error, count) from None
         raise
     for remote in relays:
-        remote.sweeper = starter(remote.host, [*SWEEP, run_name(remote.run)])
+        remote.sweeper = starter(remote.host, [*SWEEP_COMMAND, run_name(remote.run)])
         if remote.note:
             output.warn(remote.note)
         output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")

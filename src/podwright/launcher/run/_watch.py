@@ -109,7 +109,7 @@ class Watch:
         if self._lease.stood_still(math.inf if pause is None else pause):
             self._events.append(on.HostsUnheard())
         self._remotes.hear(ready)
-        self._events += self._local.read(finished=self._machine.finished_here)
+        self._events += self._local.read(finished=self._machine.finished_on_own_host)
         if self._lease.ran_out():
             self._events.append(on.LeaseLost())
         if self._written.handle in ready:

@@ -51,8 +51,8 @@ from podwright.hosts import (
     remove_group,
 )
 from podwright.launcher.instances._folder import RunFolder
-from podwright.launcher.options._environment import IPC_PRIVATE, IPC_VARIABLE
-from podwright.launcher.options._move_notice import catches, instances_of
+from podwright.launcher.options._environment import IPC_VARIABLE, PRIVATE_IPC
+from podwright.launcher.options._move_notice import catches_signal, count_listening_instances
 from podwright.launcher.watchers._channel import Channel
 from podwright.launcher.watchers._join_cgroup import enter_partition
 
@@ -253,7 +253,7 @@ def fork_guardian(
         channel.send(PLACED, private_path)
         return _Guardian(channel, folder, output, spawn, leash, private=bool(private_path)).run()
 
-    inner = fork_held(run, wanted=namespace, group=folder.name)
+    inner = fork_held(run, namespace_wanted=namespace, cgroup_name=folder.name)
     if inner.group:
         folder.note_group(inner.group)
     return inner
@@ -402,9 +402,11 @@ class _Guardian:
         processes = descendants(os.getpid())
         scripts = {p.pid for p in processes if is_script(p.pid)}
         own_processes = {self.engine, *self.daemons} | scripts
-        ours = [p for p in processes if p.pid not in own_processes and catches(p.pid, number)]
+        ours = [
+            p for p in processes if p.pid not in own_processes and catches_signal(p.pid, number)
+        ]
         ours = [p for p in ours if not is_daemon(p)]
-        return ours, instances_of(ours, {p.pid: p.parent for p in processes}, scripts)
+        return ours, count_listening_instances(ours, {p.pid: p.parent for p in processes}, scripts)
 
     def _start(
         self,
@@ -432,7 +434,7 @@ class _Guardian:
 
     def _apart(self, environ: Mapping[str, str]) -> str:
         """Make a shared memory of the launch's own, if requested. Returns why it failed, or ""."""
-        if environ.get(IPC_VARIABLE) != IPC_PRIVATE or self.apart:
+        if environ.get(IPC_VARIABLE) != PRIVATE_IPC or self.apart:
             return ""
         try:
             if not self.private and os.getpid() == 1:

@@ -26,7 +26,7 @@ def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
             operation="replay jobs",
             would_work="--with kubernetes=FILE",
         )
-    without_guests = {
+    unsupported_options = {
         "--example": options.example,
         "--gpus": options.gpus,
         "--hosts": options.hosts,
@@ -37,17 +37,19 @@ def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
         "--anonymise": options.anonymise,
         "--html": options.html,
     }
-    if option := next((name for name, value in without_guests.items() if value), ""):
+    if option := next(
+        (option_name for option_name, value in unsupported_options.items() if value), ""
+    ):
         raise InvalidRequest(
             f"{option} does not go with --with",
             operation="replay guests that share a pod",
             would_work=f"{option} with one trace",
         )
-    devices = pod_size(options.pod or "pod64")
+    device_count = pod_size(options.pod or "pod64")
     guests = _shared_guests(options, zone)
     return compare(
         guests,
-        devices,
+        device_count,
         parts=_parts(options.part, [guest.name for guest in guests]),
         at_load=options.load,
         processes=options.processes,
@@ -56,51 +58,53 @@ def compare_chosen(options: ReplayOptions, progress: Progress) -> SharedFigures:
 
 
 def _shared_guests(options: ReplayOptions, zone: tzinfo | None) -> list[SharedGuest]:
-    files = {SLURM: options.trace or ""}
-    names: list[str] = [SLURM]
-    for word in options.guests:
-        name, equals, path = word.partition("=")
-        if not (equals and path):
+    trace_paths = {SLURM: options.trace or ""}
+    guest_names: list[str] = [SLURM]
+    for guest_option in options.guests:
+        guest_name, equals_sign, trace_path = guest_option.partition("=")
+        if not (equals_sign and trace_path):
             raise InvalidRequest(
-                f"{word[:80]!r} names no guest and its trace",
+                f"{guest_option[:80]!r} names no guest and its trace",
                 operation="--with",
                 would_work="--with kubernetes=FILE",
             )
-        names.append(name.strip())
-        files[name.strip()] = path
-    check_names(names)
-    if list(files.values()).count("-") > 1:
+        guest_names.append(guest_name.strip())
+        trace_paths[guest_name.strip()] = trace_path
+    check_names(guest_names)
+    if list(trace_paths.values()).count("-") > 1:
         raise InvalidRequest("only one of the traces can be standard input (-)")
     weights = weights_of(options.share)
-    _check_known("--share", weights, names)
+    _check_known("--share", weights, guest_names)
     shared_guests = []
-    for name, path in files.items():
-        trace = read_trace(path, zone=zone, tres=options.tres)
-        guest = SharedGuest(name, trace, weights.get(name, 1.0))
-        shared_guests.append(replace(guest, room_s=options.room_after) if name == SLURM else guest)
+    for guest_name, trace_path in trace_paths.items():
+        trace = read_trace(trace_path, zone=zone, tres=options.tres)
+        guest = SharedGuest(guest_name, trace, weights.get(guest_name, 1.0))
+        shared_guests.append(
+            replace(guest, room_s=options.room_after) if guest_name == SLURM else guest
+        )
     return shared_guests
 
 
-def _parts(words: Sequence[str], names: Sequence[str]) -> dict[str, int]:
-    parts: dict[str, int] = {}
-    for word in words:
-        name, _, number = word.rpartition("=")
-        if not name.strip() or not number.isascii() or not number.isdecimal():
+def _parts(part_options: Sequence[str], guest_names: Sequence[str]) -> dict[str, int]:
+    devices_by_guest: dict[str, int] = {}
+    for part_option in part_options:
+        guest_name, _, device_text = part_option.rpartition("=")
+        if not guest_name.strip() or not device_text.isascii() or not device_text.isdecimal():
             raise InvalidRequest(
-                f"{word[:80]!r} is not a part of a pod",
+                f"{part_option[:80]!r} is not a part of a pod",
                 operation="--part",
                 would_work="NAME=DEVICES, as in --part slurm=48",
             )
-        parts[name.strip()] = int(number[:9])
-    _check_known("--part", parts, names)
-    return parts
+        devices_by_guest[guest_name.strip()] = int(device_text[:9])
+    _check_known("--part", devices_by_guest, guest_names)
+    return devices_by_guest
 
 
-def _check_known(option: str, named: Iterable[str], names: Sequence[str]) -> None:
-    for name in named:
-        if name not in names:
+def _check_known(option: str, used_names: Iterable[str], guest_names: Sequence[str]) -> None:
+    for guest_name in used_names:
+        if guest_name not in guest_names:
             raise InvalidRequest(
-                f"{name!r} has no trace here",
+                f"{guest_name!r} has no trace here",
                 operation=option,
-                would_work=f"one of {', '.join(names)}",
+                would_work=f"one of {', '.join(guest_names)}",
             )

@@ -28,8 +28,8 @@ def report_lines(report: ReportFigures) -> Iterator[str]:
     yield ""
     yield table(WAYS, way_cells(report["ways"]))
     yield ""
-    header = ("way", "devices", "jobs", "device-hours", "wait p50", "p95", "p99")
-    yield table(header, size_cells(report["ways"], ("p50", "p95", "p99")))
+    table_header = ("way", "devices", "jobs", "device-hours", "wait p50", "p95", "p99")
+    yield table(table_header, size_cells(report["ways"], ("p50", "p95", "p99")))
     yield from _users(report["ways"][0])
     yield from _recorded(report)
     yield ""
@@ -38,28 +38,30 @@ def report_lines(report: ReportFigures) -> Iterator[str]:
         yield from item(note)
 
 
-def item(text: str) -> Iterator[str]:
+def item(point_text: str) -> Iterator[str]:
     """Return a point of a list, in lines."""
-    yield from textwrap.wrap(text, 96, initial_indent="- ", subsequent_indent="  ")
+    yield from textwrap.wrap(point_text, 96, initial_indent="- ", subsequent_indent="  ")
 
 
 def left_out(trace: SkippedFigures) -> Iterator[str]:
     """Return the lines about what the jobs do not include, and why."""
-    for reason, count in trace["left_out"].items():
-        yield f"left out: {count} {reason}"
+    for reason, job_count in trace["left_out"].items():
+        yield f"left out: {job_count} {reason}"
     if trace["bad_lines"]:
         yield f"{trace['bad_lines']} lines could not be read:"
-        for line in trace["bad_lines_shown"]:
-            yield f"  line {line['number']}: {line['problem']}: {printable(line['text'])}"
+        for bad_line in trace["bad_lines_shown"]:
+            yield (
+                f"  line {bad_line['number']}: {bad_line['problem']}: {printable(bad_line['text'])}"
+            )
         if trace["bad_lines"] > len(trace["bad_lines_shown"]):
             yield "  ..."
 
 
-def _users(row: WayFigures) -> Iterator[str]:
-    if not row["users"]:
+def _users(way_figures: WayFigures) -> Iterator[str]:
+    if not way_figures["users"]:
         return
     yield ""
-    yield f"Who waits most ({row['way']})"
+    yield f"Who waits most ({way_figures['way']})"
     yield table(
         ("user", "jobs", "device-hours", "mean wait"),
         (
@@ -69,27 +71,31 @@ def _users(row: WayFigures) -> Iterator[str]:
                 f"{user['device_hours']:,.0f}",
                 duration(user["mean_wait_s"]),
             )
-            for user in row["users"]
+            for user in way_figures["users"]
         ),
     )
 
 
 def _recorded(report: ReportFigures) -> Iterator[str]:
-    before, apart = report["recorded"], report["distance"]
-    if before is None or apart is None:
+    recorded_figures, distance_figures = report["recorded"], report["distance"]
+    if recorded_figures is None or distance_figures is None:
         return
     yield ""
     yield "As recorded"
     yield (
-        f"{before['jobs']} jobs began, {before['overlapping']} of them beside others; at most "
-        f"{before['peak']} devices were in use at once."
+        f"{recorded_figures['jobs']} jobs began, {recorded_figures['overlapping']} of them beside "
+        "others; at most "
+        f"{recorded_figures['peak']} devices were in use at once."
     )
     yield (
-        f"Given {report['ways'][0]['way']}'s devices when they began: {before['placed']} find "
-        f"their place, {before['without_shape']} find enough devices and no shape, "
-        f"{before['without_room']} too few, {before['refused']} are refused. Jobs used "
-        f"{before['used']:.1%} of these devices; {before['free_of_no_use']:.1%} were free while a "
+        f"Given {report['ways'][0]['way']}'s devices when they began: {recorded_figures['placed']} "
+        "find "
+        f"their place, {recorded_figures['without_shape']} find enough devices and no shape, "
+        f"{recorded_figures['without_room']} too few, {recorded_figures['refused']} are refused. "
+        "Jobs used "
+        f"{recorded_figures['used']:.1%} of these devices; "
+        f"{recorded_figures['free_of_no_use']:.1%} were free while a "
         "job found no shape."
     )
     yield "The simulated Slurm beside the recorded one, on as many devices without shape:"
-    yield table(DISTANCE, distance_cells(apart))
+    yield table(DISTANCE, distance_cells(distance_figures))

@@ -35,34 +35,39 @@ def sharing_lines(figures: SharedFigures) -> Iterator[str]:
 
 
 def _words(verdict: GuestVerdict) -> str:
-    word = verdict["verdict"]
-    return f"has {word}" if word.startswith("no ") else word
+    verdict_text = verdict["verdict"]
+    return f"has {verdict_text}" if verdict_text.startswith("no ") else verdict_text
 
 
-def _setups(rows: Sequence[SetupFigures]) -> Iterator[str]:
-    header = (
+def _setups(setups: Sequence[SetupFigures]) -> Iterator[str]:
+    table_header = (
         "setup", "guest", "devices", "jobs", "refused", "used", "mean wait", "p50", "p95",
         "longest", "slowdown",
     )  # fmt: skip
-    body: list[tuple[object, ...]] = []
-    for row in rows:
-        used = f"{row['used']:.1%}"
-        if not row["guest"]:
-            body.append((row["setup"], "all", row["devices"], "", "", used, "", "", "", "", ""))
+    table_rows: list[tuple[object, ...]] = []
+    for setup in setups:
+        used_share = f"{setup['used']:.1%}"
+        if not setup["guest"]:
+            table_rows.append(
+                (setup["setup"], "all", setup["devices"], "", "", used_share, "", "", "", "", "")
+            )
             continue
-        body.append(
+        table_rows.append(
             (
-                row["setup"],
-                printable(row["guest"]),
-                row["devices"],
-                row["jobs"],
-                sum(row["refused"].values()),
-                used,
-                *(duration(row["wait"][key]) for key in ("mean", "p50", "p95", "longest")),
-                f"{row['bounded_slowdown']['mean']:.1f}",
+                setup["setup"],
+                printable(setup["guest"]),
+                setup["devices"],
+                setup["jobs"],
+                sum(setup["refused"].values()),
+                used_share,
+                *(
+                    duration(setup["wait"][statistic])
+                    for statistic in ("mean", "p50", "p95", "longest")
+                ),
+                f"{setup['bounded_slowdown']['mean']:.1f}",
             )
         )
-    yield table(header, body)
+    yield table(table_header, table_rows)
     yield (
         "used: of the whole pod until the last submission. Waits and slowdowns: of the jobs that "
         "run in all setups."

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from podwright.fabric import IPU
-from podwright.placement.buddy_blocks import Blocks, block, every, fit, soonest
+from podwright.placement.buddy_blocks import BuddyBlocks, block, every, fit, soonest
 from podwright.replay.grounds._ground import Ground, MachinesGround, Span, StartAnswer, Unfit
 
 #: How a block is chosen. `best-fit` is native mode's own rule.
@@ -28,7 +28,7 @@ class PodGround(Ground):
                 "trim takes a part of an aligned block: switched fabrics can, V-IPU's IPUs cannot.",
             )
         self.largest = largest or 1 << size.bit_length() - 1
-        self.blocks = Blocks((1 << size) - 1)
+        self.blocks = BuddyBlocks((1 << size) - 1)
         self.free = self.blocks.capacity
         self.unusable = 0
         self.closed, self.closed_for = 0, -1

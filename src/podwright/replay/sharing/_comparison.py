@@ -128,30 +128,34 @@ def compare(
     The same traces and options give the same figures. Raises InvalidRequest, SimulationFailed.
     """
     weights = {guest.name: guest.weight for guest in guests}
-    shares = split(devices, weights, parts)
+    device_shares = split(devices, weights, parts)
     guests = _at_load(_aligned(guests), devices, at_load)
-    together = tuple(guests)
-    simulations = [SharedSimulation(COMMON, together, devices)]
+    all_guests = tuple(guests)
+    simulations = [SharedSimulation(COMMON, all_guests, devices)]
     simulations += [
-        SharedSimulation(f"{SEPARATE}, {guest.name}", (guest,), shares[guest.name])
+        SharedSimulation(f"{SEPARATE}, {guest.name}", (guest,), device_shares[guest.name])
         for guest in guests
     ]
-    simulations.append(SharedSimulation(UNSHARED, together, devices, common_queue=False))
+    simulations.append(SharedSimulation(UNSHARED, all_guests, devices, common_queue=False))
     results = run_each(simulations, processes=processes, progress=progress)
     outcomes = {
         COMMON: results[0],
-        SEPARATE: [outcome for alone in results[1:-1] for outcome in alone],
+        SEPARATE: [outcome for separate_outcomes in results[1:-1] for outcome in separate_outcomes],
         UNSHARED: results[-1],
     }
     return {
         "devices": devices,
-        "load": offered_load([g.trace for g in guests], [g.begin for g in guests], devices),
-        "guests": [_about(guest, shares[guest.name]) for guest in guests],
+        "load": offered_load(
+            [shared_guest.trace for shared_guest in guests],
+            [shared_guest.begin for shared_guest in guests],
+            devices,
+        ),
+        "guests": [_about(guest, device_shares[guest.name]) for guest in guests],
         "setups": _setups(guests, devices, outcomes),
         "who_gains": [
             _verdict(
                 guest,
-                shares[guest.name],
+                device_shares[guest.name],
                 outcomes[COMMON][guest_index],
                 outcomes[SEPARATE][guest_index],
             )
@@ -166,19 +170,25 @@ def _aligned(guests: Sequence[SharedGuest]) -> list[SharedGuest]:
     else all from the same moment on.
     """
     epochs = [guest.trace.epoch for guest in guests]
-    first = min(epochs)
-    last_begin, first_end = max(epochs), min(g.trace.epoch + g.trace.span for g in guests)
-    dated = first > 0 and last_begin <= first_end
-    return [replace(guest, begin=guest.trace.epoch - first if dated else 0.0) for guest in guests]
+    first_epoch = min(epochs)
+    last_begin, first_end = (
+        max(epochs),
+        min(shared_guest.trace.epoch + shared_guest.trace.span for shared_guest in guests),
+    )
+    dates_overlap = first_epoch > 0 and last_begin <= first_end
+    return [
+        replace(guest, begin=guest.trace.epoch - first_epoch if dates_overlap else 0.0)
+        for guest in guests
+    ]
 
 
 def _at_load(
-    guests: Sequence[SharedGuest], devices: int, target: float | None
+    guests: Sequence[SharedGuest], devices: int, target_load: float | None
 ) -> list[SharedGuest]:
-    if target is None:
+    if target_load is None:
         return list(guests)
     first_times = [guest.begin for guest in guests]
-    factor = stretch_for([guest.trace for guest in guests], first_times, devices, target)
+    factor = stretch_for([guest.trace for guest in guests], first_times, devices, target_load)
     return [
         replace(guest, trace=stretched(guest.trace, factor), begin=guest.begin * factor)
         for guest in guests
@@ -210,34 +220,36 @@ def _setups(
     guests: Sequence[SharedGuest], devices: int, outcomes: Mapping[str, Sequence[Outcome]]
 ) -> list[SetupFigures]:
     """Return the figures of each guest in each setup. Waits are of the jobs that run in all."""
-    window = max(1.0, max(guest.last_submission for guest in guests))
-    rows: list[SetupFigures] = []
-    for setup, of_guests in outcomes.items():
+    window_s = max(1.0, max(guest.last_submission for guest in guests))
+    setup_rows: list[SetupFigures] = []
+    for setup, guest_outcomes in outcomes.items():
         used_by_all = 0.0
-        for guest_index, (guest, outcome) in enumerate(zip(guests, of_guests, strict=True)):
-            jobs = _ran([of_setup[guest_index] for of_setup in outcomes.values()])
-            used = _used(guest, outcome, window) / (devices * window)
-            used_by_all += used
+        for guest_index, (guest, outcome) in enumerate(zip(guests, guest_outcomes, strict=True)):
+            jobs = _jobs_run_in_all(
+                [setup_outcomes[guest_index] for setup_outcomes in outcomes.values()]
+            )
+            used_share = _used(guest, outcome, window_s) / (devices * window_s)
+            used_by_all += used_share
             waits = _waits(guest, outcome, jobs)
-            rows.append(
+            setup_rows.append(
                 {
                     "setup": setup,
                     "guest": guest.name,
                     "devices": outcome.size,
-                    "jobs": len(_ran([outcome])),
+                    "jobs": len(_jobs_run_in_all([outcome])),
                     "refused": dict(sorted(outcome.refused.items())),
                     "refused_device_hours": outcome.refused_seconds / 3600,
-                    "used": used,
+                    "used": used_share,
                     "compared_jobs": len(jobs),
                     "wait": {**spread(waits), "longest": max(waits, default=0.0)},
                     "bounded_slowdown": spread(bounded_slowdowns(guest.trace, jobs, waits)),
                 }
             )
-        rows.append({"setup": setup, "guest": "", "devices": devices, "used": used_by_all})
-    return rows
+        setup_rows.append({"setup": setup, "guest": "", "devices": devices, "used": used_by_all})
+    return setup_rows
 
 
-def _ran(outcomes: Sequence[Outcome]) -> list[int]:
+def _jobs_run_in_all(outcomes: Sequence[Outcome]) -> list[int]:
     """Return the jobs that ran in all of these."""
     return [
         job
@@ -251,98 +263,108 @@ def _waits(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> list[fl
     return [max(0.0, outcome.start_times[job] - eligible[job]) for job in jobs]
 
 
-def _used(guest: SharedGuest, outcome: Outcome, window: float) -> float:
+def _used(guest: SharedGuest, outcome: Outcome, window_s: float) -> float:
     """Return the device-seconds that a guest's jobs asked for and had until the last submission of
     all guests.
     """
-    local = window - guest.begin
+    local_end = window_s - guest.begin
     return sum(
         guest.trace.devices[job]
-        * (min(local, outcome.end_times[job]) - min(local, outcome.start_times[job]))
-        for job in _ran([outcome])
+        * (min(local_end, outcome.end_times[job]) - min(local_end, outcome.start_times[job]))
+        for job in _jobs_run_in_all([outcome])
     )
 
 
 # -- who gains -------------------------------------------------------------------------------
 
 
-def _verdict(guest: SharedGuest, part: int, shared: Outcome, alone: Outcome) -> GuestVerdict:
+def _verdict(
+    guest: SharedGuest, part_devices: int, shared_outcome: Outcome, alone_outcome: Outcome
+) -> GuestVerdict:
     """Return whether a guest gains or loses by the common queue, against a part of its own.
 
     Waits and slowdowns decide. How much of its work is done by its last submission depends on that
     one moment, so it is only reported.
     """
-    jobs = _ran([shared, alone])
-    rows = [_measures(guest, outcome, jobs) for outcome in (shared, alone)]
-    noise = trace_noise(guest.trace, (shared, alone))
-    _, *shorter = clearly_better(rows[0], rows[1], noise)
-    _, *longer = clearly_better(rows[1], rows[0], noise)
-    more = sum(shared.refused.values()) < sum(alone.refused.values())
+    jobs = _jobs_run_in_all([shared_outcome, alone_outcome])
+    measures = [_measures(guest, outcome, jobs) for outcome in (shared_outcome, alone_outcome)]
+    noise = trace_noise(guest.trace, (shared_outcome, alone_outcome))
+    _, *better_shared = clearly_better(measures[0], measures[1], noise)
+    _, *better_alone = clearly_better(measures[1], measures[0], noise)
+    fewer_refused = sum(shared_outcome.refused.values()) < sum(alone_outcome.refused.values())
     verdict = {
         (True, False): "gains",
         (False, True): "loses",
         (True, True): "gains and loses",
         (False, False): "no clear difference",
-    }[any(shorter) or more, any(longer)]
+    }[any(better_shared) or fewer_refused, any(better_alone)]
     return {
         "guest": guest.name,
         "verdict": verdict,
-        "why": _reason(guest, part, (shared, alone), rows, noise),
+        "why": _reason(guest, part_devices, (shared_outcome, alone_outcome), measures, noise),
         "noise": {
-            name: size if size < math.inf else None for name, size in noise._asdict().items()
+            measure_name: noise_size if noise_size < math.inf else None
+            for measure_name, noise_size in noise._asdict().items()
         },
     }
 
 
 def _measures(guest: SharedGuest, outcome: Outcome, jobs: Sequence[int]) -> Measures:
     waits = _waits(guest, outcome, jobs)
-    slow = bounded_slowdowns(guest.trace, jobs, waits)
-    window = max(1.0, guest.trace.span)
-    used = _used(guest, outcome, window + guest.begin)
+    slowdowns = bounded_slowdowns(guest.trace, jobs, waits)
+    window_s = max(1.0, guest.trace.span)
+    used_seconds = _used(guest, outcome, window_s + guest.begin)
     return Measures(
-        used / max(1.0, guest.trace.device_seconds), spread(waits)["mean"], spread(slow)["mean"]
+        used_seconds / max(1.0, guest.trace.device_seconds),
+        spread(waits)["mean"],
+        spread(slowdowns)["mean"],
     )
 
 
 def _reason(
     guest: SharedGuest,
-    part: int,
+    part_devices: int,
     outcomes: tuple[Outcome, Outcome],
-    rows: Sequence[Measures],
+    measures: Sequence[Measures],
     noise: Measures,
 ) -> str:
-    shared, alone = rows
-    words = (
-        f"a mean wait of {duration(shared.wait)} beside the others, and {duration(alone.wait)} "
-        f"alone on {part} devices; a mean slowdown of {shared.slowdown:.3g} and "
-        f"{alone.slowdown:.3g}; {shared.used:.1%} and {alone.used:.1%} of its work done by its "
+    shared_measures, alone_measures = measures
+    reason_text = (
+        f"a mean wait of {duration(shared_measures.wait)} beside the others, and "
+        f"{duration(alone_measures.wait)} "
+        f"alone on {part_devices} devices; a mean slowdown of {shared_measures.slowdown:.3g} and "
+        f"{alone_measures.slowdown:.3g}; {shared_measures.used:.1%} and {alone_measures.used:.1%} "
+        "of its work done by its "
         "last submission"
     )
-    refused = sum(outcomes[1].refused.values()) - sum(outcomes[0].refused.values())
-    if refused > 0:
-        words += f"; {refused} of its jobs are too large for that part"
+    refused_difference = sum(outcomes[1].refused.values()) - sum(outcomes[0].refused.values())
+    if refused_difference > 0:
+        reason_text += f"; {refused_difference} of its jobs are too large for that part"
     if math.isinf(noise.wait):
-        return f"{words}. These are too few jobs to tell a difference from chance."
+        return f"{reason_text}. These are too few jobs to tell a difference from chance."
     return (
-        f"{words}. Differences of up to {duration(noise.wait)} and {noise.slowdown:.2g} are within "
+        f"{reason_text}. Differences of up to {duration(noise.wait)} and {noise.slowdown:.2g} are "
+        "within "
         "this trace's noise."
     )
 
 
-def check_names(names: Sequence[str]) -> None:
+def check_names(guest_names: Sequence[str]) -> None:
     """Raise InvalidRequest for a name that no guest of a pod has, or that two traces have."""
-    for name in names:
-        cluster = name.removeprefix("kubernetes ").strip()
-        known = name in (SLURM, KUBERNETES, PEOPLE)
-        if not (known or (cluster and cluster != name and name.isprintable())):
+    for guest_name in guest_names:
+        cluster_name = guest_name.removeprefix("kubernetes ").strip()
+        is_known = guest_name in (SLURM, KUBERNETES, PEOPLE)
+        if not (
+            is_known or (cluster_name and cluster_name != guest_name and guest_name.isprintable())
+        ):
             raise InvalidRequest(
-                f"{name[:80]!r} is not a guest of a pod",
+                f"{guest_name[:80]!r} is not a guest of a pod",
                 operation="--with",
                 would_work="kubernetes=FILE, 'kubernetes NAME=FILE' or people=FILE",
             )
-        if names.count(name) > 1:
+        if guest_names.count(guest_name) > 1:
             raise InvalidRequest(
-                f"there are two traces of {name}",
+                f"there are two traces of {guest_name}",
                 operation="--with",
                 would_work="one trace for each guest; TRACE has the jobs of slurm",
             )

@@ -12,37 +12,56 @@ _STEP: Final = IPU.devices_per_machine
 
 
 def split(
-    devices: int, weights: Mapping[str, float], given: Mapping[str, int] | None = None
+    devices: int, weights: Mapping[str, float], set_parts: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """Return how many devices each guest gets of a pod. Raises InvalidRequest.
 
-    weights: of the guests, by their names. given: the parts that are set. What these leave is split
-    in proportion to the weights of the other guests. A part is whole machines, at least one. What
-    rounding down leaves goes to the guests that rounding took most from.
+    weights: of the guests, by their names. set_parts: the parts that are set. What these leave is
+    split in proportion to the weights of the other guests. A part is whole machines, at least one.
+    What rounding down leaves goes to the guests that rounding took most from.
     """
-    given = dict(given or {})
-    for name, size in given.items():
-        if size <= 0 or size % _STEP:
+    set_parts = dict(set_parts or {})
+    for guest_name, part_size in set_parts.items():
+        if part_size <= 0 or part_size % _STEP:
             raise InvalidRequest(
-                f"the part of {name} is {size} devices",
+                f"the part of {guest_name} is {part_size} devices",
                 operation="split the pod",
                 would_work=f"a multiple of {_STEP}: whole machines",
             )
-    rest = {name: weight for name, weight in weights.items() if name not in given}
-    left = devices - sum(given.values())
-    if left < _STEP * len(rest):
+    open_weights = {
+        guest_name: weight for guest_name, weight in weights.items() if guest_name not in set_parts
+    }
+    devices_left = devices - sum(set_parts.values())
+    if devices_left < _STEP * len(open_weights):
         raise InvalidRequest(
             f"{len(weights)} parts do not fit into a pod of {devices} devices",
             operation="split the pod",
             would_work=f"a larger --pod, or smaller parts: each guest needs {_STEP} devices",
         )
-    total = sum(rest.values())
-    exact = {name: left * weight / total for name, weight in rest.items()}
-    parts = {name: max(_STEP, int(size // _STEP) * _STEP) for name, size in exact.items()}
-    while (excess := sum(parts.values()) - left) > 0:  # somebody got a machine for less than that
-        name = max(parts, key=lambda name: (parts[name] - exact[name], parts[name]))
-        name = name if parts[name] > _STEP else max(parts, key=lambda name: parts[name])
-        parts[name] -= min(excess, _STEP)
-    while rest and left - sum(parts.values()) >= _STEP:
-        parts[max(parts, key=lambda name: exact[name] - parts[name])] += _STEP
-    return {name: given.get(name, 0) or parts[name] for name in weights}
+    total_weight = sum(open_weights.values())
+    exact_parts = {
+        guest_name: devices_left * weight / total_weight
+        for guest_name, weight in open_weights.items()
+    }
+    parts = {
+        guest_name: max(_STEP, int(part_size // _STEP) * _STEP)
+        for guest_name, part_size in exact_parts.items()
+    }
+    while (
+        excess := sum(parts.values()) - devices_left
+    ) > 0:  # somebody got a machine for less than that
+        guest_name = max(
+            parts,
+            key=lambda guest_name: (parts[guest_name] - exact_parts[guest_name], parts[guest_name]),
+        )
+        guest_name = (
+            guest_name
+            if parts[guest_name] > _STEP
+            else max(parts, key=lambda guest_name: parts[guest_name])
+        )
+        parts[guest_name] -= min(excess, _STEP)
+    while open_weights and devices_left - sum(parts.values()) >= _STEP:
+        parts[max(parts, key=lambda guest_name: exact_parts[guest_name] - parts[guest_name])] += (
+            _STEP
+        )
+    return {guest_name: set_parts.get(guest_name, 0) or parts[guest_name] for guest_name in weights}

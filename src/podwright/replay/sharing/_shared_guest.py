@@ -56,19 +56,19 @@ class GuestJobs:
         self.since = 0.0
         self.closed, self.closed_for = 0, -1
         trace = guest.trace
-        nothing = array("d", [math.nan]) * len(trace)
+        no_times = array("d", [math.nan]) * len(trace)
         self.outcome = Outcome(
-            guest.name, devices, nothing, array("d", nothing), Series.over(trace.span)
+            guest.name, devices, no_times, array("d", no_times), Series.over(trace.span)
         )
         self._heaps: dict[int, list[tuple[float, int]]] = {}
         self._behind: dict[int, list[int]] = {}
         self._eligible = array("d", trace.eligible)
-        largest = devices.bit_length() - 1
-        self._refused = {job for job in range(len(trace)) if self.order(job) > largest}
+        largest_order = devices.bit_length() - 1
+        self._refused = {job for job in range(len(trace)) if self.order(job) > largest_order}
         if self._refused:
-            seconds = sum(trace.devices[job] * trace.runtime[job] for job in self._refused)
-            self.outcome.refused[f"more than {1 << largest} devices"] = len(self._refused)
-            self.outcome.refused_seconds = seconds
+            refused_seconds = sum(trace.devices[job] * trace.runtime[job] for job in self._refused)
+            self.outcome.refused[f"more than {1 << largest_order} devices"] = len(self._refused)
+            self.outcome.refused_seconds = refused_seconds
 
     def order(self, job: int) -> int:
         """Return the order of the block that a job gets: 2**order devices."""
@@ -78,18 +78,18 @@ class GuestJobs:
         """Return the jobs that wait for no other, each with its time on the common clock."""
         trace = self.guest.trace
         for job in range(len(trace)):
-            before = trace.after[job]
+            predecessor = trace.after[job]
             if job in self._refused:
                 continue
-            if before >= 0 and before not in self._refused:
-                self._behind.setdefault(before, []).append(job)
+            if predecessor >= 0 and predecessor not in self._refused:
+                self._behind.setdefault(predecessor, []).append(job)
             else:
                 yield self.guest.begin + trace.eligible[job], job
 
     def push(self, job: int) -> None:
         """Add a job to those that wait."""
-        heap = self._heaps.setdefault(self.order(job), [])
-        heappush(heap, (self._eligible[job], job))
+        order_heap = self._heaps.setdefault(self.order(job), [])
+        heappush(order_heap, (self._eligible[job], job))
 
     def pop(self, order: int) -> None:
         """Remove the first job that waits for a block of this order."""
@@ -99,7 +99,7 @@ class GuestJobs:
 
     def heads(self) -> list[tuple[float, int]]:
         """Return the first waiting job of each order, with its rank."""
-        return [heap[0] for heap in self._heaps.values()]
+        return [order_heap[0] for order_heap in self._heaps.values()]
 
     def first_waiting(self) -> int | None:
         """Return the first job that waits; None if none does."""
@@ -109,37 +109,39 @@ class GuestJobs:
         """Return the number of waiting jobs."""
         return sum(map(len, self._heaps.values()))
 
-    def began(self, job: int, devices: int, now: float) -> float:
+    def began(self, job: int, device_bits: int, now: float) -> float:
         """Note that a job has begun on these devices. Returns when it ends."""
-        outcome, local = self.outcome, now - self.guest.begin
-        self.running[job] = devices
-        outcome.start_times[job] = local
-        outcome.where.extend((job, (devices & -devices).bit_length() - 1, devices.bit_count()))
-        outcome.when.extend((local, local + self.guest.trace.runtime[job]))
+        outcome, local_time = self.outcome, now - self.guest.begin
+        self.running[job] = device_bits
+        outcome.start_times[job] = local_time
+        outcome.where.extend(
+            (job, (device_bits & -device_bits).bit_length() - 1, device_bits.bit_count())
+        )
+        outcome.when.extend((local_time, local_time + self.guest.trace.runtime[job]))
         return now + self.guest.trace.runtime[job]
 
     def over(self, job: int, now: float) -> list[int]:
         """Note that a job is over. Returns the jobs that have waited for that."""
-        local = now - self.guest.begin
-        self.outcome.end_times[job] = local
+        local_time = now - self.guest.begin
+        self.outcome.end_times[job] = local_time
         del self.running[job]
         released = self._behind.pop(job, [])
-        for other in released:
-            self._eligible[other] = max(self._eligible[other], local)
+        for dependent in released:
+            self._eligible[dependent] = max(self._eligible[dependent], local_time)
         return released
 
     def limit(self, job: int) -> float:
         """Return a job's time limit; infinite where it is not known."""
-        limit = self.guest.trace.limit[job]
-        return math.inf if math.isnan(limit) else limit
+        limit_s = self.guest.trace.limit[job]
+        return math.inf if math.isnan(limit_s) else limit_s
 
     def finish(self) -> None:
         """Note what never started."""
         if self.guest.trace.has_dependencies:
             self.outcome.eligible = self._eligible
-        for reason, count in (
+        for reason, job_count in (
             ("never started", self.waiting()),
             ("wait for a job that never ends", sum(map(len, self._behind.values()))),
         ):
-            if count:
-                self.outcome.refused[reason] = count
+            if job_count:
+                self.outcome.refused[reason] = job_count

@@ -17,8 +17,8 @@ from typing import Final
 from podwright.controller import PodRehearsal, Sharing
 from podwright.fabric import IPU, simulated_ipus
 from podwright.placement import Block
-from podwright.placement.buddy_blocks import Blocks, block, fit, soonest
-from podwright.placement.move_plans import likely_end
+from podwright.placement.buddy_blocks import BuddyBlocks, block, fit, soonest
+from podwright.placement.move_plans import likely_end_time
 from podwright.replay._outcome import Outcome
 from podwright.replay.sharing._shared_guest import PEOPLE, GuestJobs, SharedGuest
 
@@ -61,14 +61,14 @@ class _SharedRun:
         weights = {guest.name: guest.weight for guest in guests}
         rounded_size = -(-devices // _STRIDE) * _STRIDE if devices > _STRIDE else devices
         cluster = simulated_ipus("pod", rounded_size)
-        names = [machine.name for domain in cluster.domains for machine in domain.machines]
+        machine_names = [machine.name for domain in cluster.domains for machine in domain.machines]
         self.pod = PodRehearsal(
             cluster,
             Sharing(common_queue, weights),
             self._served,
-            machines=names[: devices // IPU.devices_per_machine],
+            machines=machine_names[: devices // IPU.devices_per_machine],
         )
-        self.blocks = Blocks((1 << devices) - 1)
+        self.blocks = BuddyBlocks((1 << devices) - 1)
         self.free = self.blocks.capacity
         self.lines = [GuestJobs(guest, devices) for guest in guests]
         self.schedulers = [
@@ -82,74 +82,77 @@ class _SharedRun:
 
     def run(self) -> list[Outcome]:
         events = self.events
-        for place, line in enumerate(self.lines):
-            events.extend((arrival, _ARRIVAL, place, job) for arrival, job in line.arrivals())
+        for guest_index, guest_jobs in enumerate(self.lines):
+            events.extend(
+                (arrival_time, _ARRIVAL, guest_index, job)
+                for arrival_time, job in guest_jobs.arrivals()
+            )
         heapify(events)
         while events:
             self.now = events[0][0]
             self.pod.advance(self.now)
-            acting: set[int] = set()
-            looking: list[int] = []
+            acting_guests: set[int] = set()
+            looking_guests: list[int] = []
             while events and events[0][0] <= self.now:
-                _, kind, place, job = heappop(events)
-                if kind == _LOOK:
-                    looking.append(place)
-                elif kind == _THINK:
+                _, event_kind, guest_index, job = heappop(events)
+                if event_kind == _LOOK:
+                    looking_guests.append(guest_index)
+                elif event_kind == _THINK:
                     self._think()
                 else:
-                    (self._end if kind == _END else self._arrive)(place, job)
-                    acting.add(place)
-            for place in sorted(acting.intersection(self.schedulers)):
-                self._start_jobs(place)
-            for place in dict.fromkeys(looking):
-                self._examine(place)
+                    (self._end if event_kind == _END else self._arrive)(guest_index, job)
+                    acting_guests.add(guest_index)
+            for guest_index in sorted(acting_guests.intersection(self.schedulers)):
+                self._start_jobs(guest_index)
+            for guest_index in dict.fromkeys(looking_guests):
+                self._examine(guest_index)
             if self.changed:
                 self._wake()
-        for line in self.lines:
-            line.finish()
+        for guest_jobs in self.lines:
+            guest_jobs.finish()
         if self.progress:
             self.progress(self.jobs, self.jobs)
-        return [line.outcome for line in self.lines]
+        return [guest_jobs.outcome for guest_jobs in self.lines]
 
     # -- events ------------------------------------------------------------------------------
 
-    def _arrive(self, place: int, job: int) -> None:
+    def _arrive(self, guest_index: int, job: int) -> None:
         self.changed = True
-        line = self.lines[place]
-        if place in self.next_looks:
-            line.push(job)
+        guest_jobs = self.lines[guest_index]
+        if guest_index in self.next_looks:
+            guest_jobs.push(job)
             return
-        trace, limit = line.guest.trace, line.limit(job)
-        seconds = limit if limit < math.inf else 0.0
-        user = trace.users[trace.user[job]]
-        self.pod.request(f"{place}-{job}", user, 1 << line.order(job), seconds)
+        trace, limit_s = guest_jobs.guest.trace, guest_jobs.limit(job)
+        announced_s = limit_s if limit_s < math.inf else 0.0
+        user_name = trace.users[trace.user[job]]
+        self.pod.request(f"{guest_index}-{job}", user_name, 1 << guest_jobs.order(job), announced_s)
 
-    def _served(self, name: str, blocks: tuple[Block, ...]) -> None:
+    def _served(self, request_name: str, blocks: tuple[Block, ...]) -> None:
         """Note that a person's request has its devices."""
-        place, _, job = name.partition("-")
-        self._began(int(place), int(job), _bits(blocks))
+        index_text, _, job_text = request_name.partition("-")
+        self._began(int(index_text), int(job_text), _bits(blocks))
 
-    def _began(self, place: int, job: int, devices: int) -> None:
+    def _began(self, guest_index: int, job: int, device_bits: int) -> None:
         self.changed = True
-        self.free &= ~devices
-        end = self.lines[place].began(job, devices, self.now)
-        heappush(self.events, (end, _END, place, job))
+        self.free &= ~device_bits
+        end_time = self.lines[guest_index].began(job, device_bits, self.now)
+        heappush(self.events, (end_time, _END, guest_index, job))
 
-    def _end(self, place: int, job: int) -> None:
+    def _end(self, guest_index: int, job: int) -> None:
         self.changed = True
-        line = self.lines[place]
-        self.free |= line.running[job]
-        for other in line.over(job, self.now):
-            heappush(self.events, (self.now, _ARRIVAL, place, other))
-        self.pod.end(f"{place}-{job}")
+        guest_jobs = self.lines[guest_index]
+        self.free |= guest_jobs.running[job]
+        for dependent in guest_jobs.over(job, self.now):
+            heappush(self.events, (self.now, _ARRIVAL, guest_index, dependent))
+        self.pod.end(f"{guest_index}-{job}")
         self.done += 1
         if self.progress and not self.done & 255:
             self.progress(self.done, self.jobs)
 
     def _think(self) -> None:
-        before = self.pod.kept_places
-        self.pod.think_over()
-        self.changed |= self.pod.kept_places != before
+        old_places = self.pod.kept_places
+        self.pod.replan()
+        self.changed |= self.pod.kept_places != old_places
 
     def _wake(self) -> None:
         """Set the next look of each scheduler that waits, and the server's next thought."""
@@ -163,97 +166,113 @@ class _SharedRun:
             self.thinks_at = thinks_at
             heappush(self.events, (thinks_at, _THINK, 0, 0))
 
-    def _look_at(self, place: int, after: float) -> None:
+    def _look_at(self, guest_index: int, after_time: float) -> None:
         """Set a scheduler's first look after a moment, unless it looks between now and then."""
-        phase = LOOK_S * self.schedulers.index(place) / len(self.schedulers)
-        look_time = phase + LOOK_S * (math.floor((after - phase) / LOOK_S) + 1)
-        if not self.now < self.next_looks[place] <= look_time:
-            self.next_looks[place] = look_time
-            heappush(self.events, (look_time, _LOOK, place, 0))
+        phase_s = LOOK_S * self.schedulers.index(guest_index) / len(self.schedulers)
+        look_time = phase_s + LOOK_S * (math.floor((after_time - phase_s) / LOOK_S) + 1)
+        if not self.now < self.next_looks[guest_index] <= look_time:
+            self.next_looks[guest_index] = look_time
+            heappush(self.events, (look_time, _LOOK, guest_index, 0))
 
     # -- schedulers --------------------------------------------------------------------------
 
-    def _examine(self, place: int) -> None:
+    def _examine(self, guest_index: int) -> None:
         """Have a scheduler look: it names its first job, and starts what it can."""
-        line = self.lines[place]
-        before = self.pod.kept_places
-        first = line.first_waiting()
-        if first != line.first:
-            line.first, line.since = first, self.now
-        due = self.now - line.since >= line.guest.room_s > 0
-        if first is not None and line.guest.room_s > 0 and not due:
-            self._look_at(place, line.since + line.guest.room_s)
+        guest_jobs = self.lines[guest_index]
+        old_places = self.pod.kept_places
+        first_job = guest_jobs.first_waiting()
+        if first_job != guest_jobs.first:
+            guest_jobs.first, guest_jobs.since = first_job, self.now
+        is_due = self.now - guest_jobs.since >= guest_jobs.guest.room_s > 0
+        if first_job is not None and guest_jobs.guest.room_s > 0 and not is_due:
+            self._look_at(guest_index, guest_jobs.since + guest_jobs.guest.room_s)
         if self.common_queue:
-            name, size = ("", 0) if first is None else (f"{place}-{first}", 1 << line.order(first))
-            self.pod.enqueue(line.guest.name, name, size, due=due)
+            job_name, device_count = (
+                ("", 0)
+                if first_job is None
+                else (f"{guest_index}-{first_job}", 1 << guest_jobs.order(first_job))
+            )
+            self.pod.enqueue(guest_jobs.guest.name, job_name, device_count, due=is_due)
         else:
-            self._make_room(line, first if due else None)
-        self.changed |= self.pod.kept_places != before
-        self._start_jobs(place)
-        self.changed |= line.first_waiting() != line.first
+            self._make_room(guest_jobs, first_job if is_due else None)
+        self.changed |= self.pod.kept_places != old_places
+        self._start_jobs(guest_index)
+        self.changed |= guest_jobs.first_waiting() != guest_jobs.first
 
-    def _start_jobs(self, place: int) -> None:
+    def _start_jobs(self, guest_index: int) -> None:
         """Start all jobs of a scheduler that fit, in its order."""
-        line, blocks = self.lines[place], self.blocks
-        blocks.free = self._counted(line)
-        heads = line.heads()
-        heapify(heads)
-        while heads:
-            _, job = heappop(heads)
-            order = line.order(job)
-            start = blocks.find(order)
-            if start is None:
+        guest_jobs, blocks = self.lines[guest_index], self.blocks
+        blocks.free = self._counted(guest_jobs)
+        first_jobs = guest_jobs.heads()
+        heapify(first_jobs)
+        while first_jobs:
+            _, job = heappop(first_jobs)
+            block_order = guest_jobs.order(job)
+            first_place = blocks.find(block_order)
+            if first_place is None:
                 continue
-            devices = [divmod(slot, _STRIDE) for slot in range(start, start + (1 << order))]
-            end = self.now + line.limit(job)
-            if not self.pod.start(line.guest.name, f"{place}-{job}", devices, end):
+            devices = [
+                divmod(slot, _STRIDE)
+                for slot in range(first_place, first_place + (1 << block_order))
+            ]
+            end_time = self.now + guest_jobs.limit(job)
+            if not self.pod.start(guest_jobs.guest.name, f"{guest_index}-{job}", devices, end_time):
                 continue
-            blocks.take(start, order)
-            line.pop(order)
-            self._began(place, job, block(start, order))
-            heads = line.heads()
-            heapify(heads)
+            blocks.take(first_place, block_order)
+            guest_jobs.pop(block_order)
+            self._began(guest_index, job, block(first_place, block_order))
+            first_jobs = guest_jobs.heads()
+            heapify(first_jobs)
 
-    def _counted(self, line: GuestJobs) -> int:
+    def _counted(self, guest_jobs: GuestJobs) -> int:
         """Return the devices that a scheduler counts as free, as bits."""
-        free = self.free
-        for place in self.pod.places(line.guest.name):
-            if not (place.own and place.offered):
-                free &= ~_bits(place.blocks)
-        if not line.closed & ~free:
-            line.closed = 0  # all of it is free: it counts again
-        return free & ~line.closed
+        free_bits = self.free
+        for kept_place in self.pod.places(guest_jobs.guest.name):
+            if not (kept_place.own and kept_place.offered):
+                free_bits &= ~_bits(kept_place.blocks)
+        if not guest_jobs.closed & ~free_bits:
+            guest_jobs.closed = 0  # all of it is free: it counts again
+        return free_bits & ~guest_jobs.closed
 
-    def _make_room(self, line: GuestJobs, first: int | None) -> None:
+    def _make_room(self, guest_jobs: GuestJobs, first_job: int | None) -> None:
         """Close the block whose jobs end soonest for a scheduler's first job, without the server.
 
-        first: None if no room is to be made. The scheduler knows of its own jobs only.
+        first_job: None if no room is to be made. The scheduler knows of its own jobs only.
         """
-        usable = self.free
-        for place in self.pod.places(line.guest.name):
-            usable &= ~_bits(place.blocks)
-        for devices in line.running.values():
-            usable |= devices
-        if line.closed and (line.closed_for != first or line.closed & ~usable):
-            line.closed = 0
-        if first is None or line.closed:
+        usable_bits = self.free
+        for kept_place in self.pod.places(guest_jobs.guest.name):
+            usable_bits &= ~_bits(kept_place.blocks)
+        for device_bits in guest_jobs.running.values():
+            usable_bits |= device_bits
+        if guest_jobs.closed and (
+            guest_jobs.closed_for != first_job or guest_jobs.closed & ~usable_bits
+        ):
+            guest_jobs.closed = 0
+        if first_job is None or guest_jobs.closed:
             return
-        order = line.order(first)
-        self.blocks.free = self._counted(line)
-        if fit(self.blocks, [order]):
+        block_order = guest_jobs.order(first_job)
+        self.blocks.free = self._counted(guest_jobs)
+        if fit(self.blocks, [block_order]):
             return
-        capacity, began = self.blocks.capacity, line.outcome.start_times
-        occupied = []
-        for job, devices in line.running.items():
-            start = began[job] + line.guest.begin
-            occupied.append((devices, likely_end(start + line.limit(job), start, self.now)[0]))
-        line.closed = soonest(capacity, capacity & ~usable, occupied, [order], first=-math.inf)
-        line.closed_for = first
+        capacity, start_times = self.blocks.capacity, guest_jobs.outcome.start_times
+        occupied_blocks = []
+        for job, device_bits in guest_jobs.running.items():
+            started_at = start_times[job] + guest_jobs.guest.begin
+            occupied_blocks.append(
+                (
+                    device_bits,
+                    likely_end_time(started_at + guest_jobs.limit(job), started_at, self.now)[0],
+                )
+            )
+        guest_jobs.closed = soonest(
+            capacity, capacity & ~usable_bits, occupied_blocks, [block_order], first=-math.inf
+        )
+        guest_jobs.closed_for = first_job
 
 
 def _bits(blocks: Iterable[Block]) -> int:
     """Return the devices of blocks, as bits."""
-    out = 0
-    for domain, offset, size in blocks:
-        out |= ((1 << size) - 1) << domain * _STRIDE + offset
-    return out
+    device_bits = 0
+    for domain_index, device_offset, block_size in blocks:
+        device_bits |= ((1 << block_size) - 1) << domain_index * _STRIDE + device_offset
+    return device_bits

@@ -12,12 +12,12 @@ from podwright.errors import InvalidRequest
 
 #: The log that is printed at every verbosity: what the server finds and does by itself.
 EVENTS = "podwright.events"
-_AUDIT = "podwright.audit"
+_AUDIT_LOGGER = "podwright.audit"
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
 _SYSLOG_SOCKET = "/dev/log"
 
 
-class JsonLines(logging.Formatter):
+class JsonLineFormatter(logging.Formatter):
     """Formats a record as JSON: time (seconds since 1970), level, logger and message.
 
     The fields of an event follow, with values of any kind, and the traceback if there is one.
@@ -25,66 +25,70 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        line: dict[str, object] = {
+        json_fields: dict[str, object] = {
             "time": round(record.created, 3),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line.update(getattr(record, "fields", {}))
+        json_fields.update(getattr(record, "fields", {}))
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+            json_fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(json_fields, default=str)
 
 
-def log_to(verbose: int, form: str, audit: str) -> None:
-    """Log to standard error, and callers' actions also to `audit`.
+def log_to(verbose: int, log_format: str, audit_destination: str) -> None:
+    """Log to standard error, and callers' actions also to `audit_destination`.
 
-    audit: `stderr`, `syslog`, `syslog:HOST:PORT`, or empty for the store alone.
+    audit_destination: `stderr`, `syslog`, `syslog:HOST:PORT`, or empty for the store alone.
 
     Raises wire.InvalidRequest for any other destination.
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    shape = JsonLines() if form == "json" else logging.Formatter(_TEXT)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(shape)
-    logging.basicConfig(level=level, handlers=[handler])
+    log_formatter = JsonLineFormatter() if log_format == "json" else logging.Formatter(_TEXT)
+    stderr_handler = logging.StreamHandler(sys.stderr)
+    stderr_handler.setFormatter(log_formatter)
+    logging.basicConfig(level=level, handlers=[stderr_handler])
     logging.getLogger(EVENTS).setLevel(min(level, logging.INFO))
-    if not audit:
+    if not audit_destination:
         return
-    logging.getLogger(_AUDIT).setLevel(logging.INFO)
-    if audit == "stderr":
+    logging.getLogger(_AUDIT_LOGGER).setLevel(logging.INFO)
+    if audit_destination == "stderr":
         return
-    destination = _syslog(audit)
-    destination.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(message)s"))
-    destination.ident = "vipu-server: "
-    for name in (_AUDIT, EVENTS):
-        logging.getLogger(name).addHandler(destination)
-    logging.getLogger(_AUDIT).propagate = False
+    syslog_destination = _syslog_handler(audit_destination)
+    syslog_destination.setFormatter(
+        JsonLineFormatter() if log_format == "json" else logging.Formatter("%(message)s")
+    )
+    syslog_destination.ident = "vipu-server: "
+    for logger_name in (_AUDIT_LOGGER, EVENTS):
+        logging.getLogger(logger_name).addHandler(syslog_destination)
+    logging.getLogger(_AUDIT_LOGGER).propagate = False
 
 
-def _reach(path: str) -> None:
+def _reach(socket_path: str) -> None:
     """Raise OSError unless something reads the system's log, because SysLogHandler would stay
     silent.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
-        connection.connect(path)
+        connection.connect(socket_path)
 
 
-def _syslog(place: str) -> logging.handlers.SysLogHandler:
-    kind, _, address = place.partition(":")
-    host, _, port = address.rpartition(":")
-    if kind != "syslog" or (address and not (host and port.isdecimal() and 0 < int(port) < 65536)):
+def _syslog_handler(audit_destination: str) -> logging.handlers.SysLogHandler:
+    destination_kind, _, host_and_port = audit_destination.partition(":")
+    host, _, port = host_and_port.rpartition(":")
+    if destination_kind != "syslog" or (
+        host_and_port and not (host and port.isdecimal() and 0 < int(port) < 65536)
+    ):
         raise InvalidRequest(
-            f"{place[:80]!r} is no place for the audit",
+            f"{audit_destination[:80]!r} is no place for the audit",
             operation="--audit-log",
             would_work="stderr, syslog, or syslog:HOST:PORT",
         )
     try:
-        if not address:
+        if not host_and_port:
             _reach(_SYSLOG_SOCKET)
         return logging.handlers.SysLogHandler(
-            (host.strip("[]"), int(port)) if address else _SYSLOG_SOCKET,
+            (host.strip("[]"), int(port)) if host_and_port else _SYSLOG_SOCKET,
             facility=logging.handlers.SysLogHandler.LOG_AUTHPRIV,
         )
     except OSError as error:

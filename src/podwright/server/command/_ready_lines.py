@@ -15,23 +15,26 @@ from podwright.store import shown_place
 def ready_lines(options: ServingOptions, server: Server, hardware: ServedHardware) -> list[str]:
     """Return one to four lines: what is served, and at which address."""
     lines = []
-    machines = state_folder(system=True) / "vipu-server.db"
-    if options.private and os.geteuid() == 0 and machines.exists():
-        lines.append(f"This is root's own server. This machine's store is {machines}: --system")
+    machine_store = state_folder(system=True) / "vipu-server.db"
+    if options.private and os.geteuid() == 0 and machine_store.exists():
+        lines.append(
+            f"This is root's own server. This machine's store is {machine_store}: --system"
+        )
     if hardware.nothing_found:
-        pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
-        lines.append(f"No accelerators found: serving a simulated {pods}")
-    served = ", ".join(
+        simulated_pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
+        lines.append(f"No accelerators found: serving a simulated {simulated_pods}")
+    served_clusters = ", ".join(
         f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
         f"{', SIMULATED' if cluster.simulated else ''})"
         for cluster in server.controller.clusters
     )
-    served = served or "no cluster yet (vipu-admin create cluster)"
-    host = f"[{server.host}]" if ":" in (server.host or "") else server.host
+    served_clusters = served_clusters or "no cluster yet (vipu-admin create cluster)"
+    shown_host = f"[{server.host}]" if ":" in (server.host or "") else server.host
     if server.web_port:
         lines.append(f"page and metrics on {server.page}")
     lines.append(
-        f"vipu-server {__version__}: {served} on {host}:{server.port} and {options.socket}, "
+        f"vipu-server {__version__}: {served_clusters} on {shown_host}:{server.port} and "
+        f"{options.socket}, "
         f"kept in {shown_place(options.storage)}"
     )
     return lines

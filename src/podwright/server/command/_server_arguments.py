@@ -8,11 +8,11 @@ from podwright import option_rows as opt
 from podwright.option_rows import any_port, seconds
 
 WHAT = opt.OptionGroup("what to serve")
-WHERE = opt.OptionGroup("where")
+ADDRESS_OPTIONS = opt.OptionGroup("where")
 MACHINES = opt.OptionGroup("machines with an agent")
-TRUST = opt.OptionGroup("who may call")
-LIFE = opt.OptionGroup("life")
-BACKUPS = opt.OptionGroup("backups")
+TRUST_OPTIONS = opt.OptionGroup("who may call")
+LIFETIME_OPTIONS = opt.OptionGroup("life")
+BACKUP_OPTIONS = opt.OptionGroup("backups")
 
 
 class ServerArguments(opt.OptionTable):
@@ -29,56 +29,61 @@ class ServerArguments(opt.OptionTable):
         group=WHAT,
         rivals="source",
     )
-    api_host = opt.text("address for gRPC, 127.0.0.1", "HOST", "127.0.0.1", group=WHERE)
+    api_host = opt.text("address for gRPC, 127.0.0.1", "HOST", "127.0.0.1", group=ADDRESS_OPTIONS)
     api_port = opt.value(
-        "port for gRPC, 8090; 0 for any free one", "PORT", any_port, None, group=WHERE
+        "port for gRPC, 8090; 0 for any free one", "PORT", any_port, None, group=ADDRESS_OPTIONS
     )
     listen_anywhere = opt.flag(
-        "allow an --api-host that other machines reach; callers there are anonymous", group=WHERE
+        "allow an --api-host that other machines reach; callers there are anonymous",
+        group=ADDRESS_OPTIONS,
     )
-    socket = opt.optional("Unix socket for local commands (PODWRIGHT_SOCKET)", "PATH", group=WHERE)
+    socket = opt.optional(
+        "Unix socket for local commands (PODWRIGHT_SOCKET)", "PATH", group=ADDRESS_OPTIONS
+    )
     storage = opt.optional(
         "what keeps partitions and leases: a file, or postgresql://user@host/database, which "
         "two servers may share",
         "PLACE",
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
     http_port = opt.value(
         "HTTP: the page for browsers, /healthz, /metrics, /v1/partitions …; 0: any free one",
         "PORT",
         any_port,
         None,
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
-    http_host = opt.text("address for HTTP, 127.0.0.1", "HOST", "127.0.0.1", group=WHERE)
+    http_host = opt.text("address for HTTP, 127.0.0.1", "HOST", "127.0.0.1", group=ADDRESS_OPTIONS)
     pod_name = opt.text(
         "value of the label pod in /metrics, the same for servers that share a store; by "
         "default this host's name, or HOST/DATABASE of a shared store",
         "NAME",
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
     http_name = opt.text(
         "names that browsers may use for the page, such as a proxy's: pod.example.org",
         "NAMES",
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
     http_proxy = opt.text(
         "addresses of the site's proxy, which names the user of each request: 10.0.0.5",
         "PEERS",
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
-    http_proxy_user = opt.text("header that names the user", "HEADER", "X-Remote-User", group=WHERE)
+    http_proxy_user = opt.text(
+        "header that names the user", "HEADER", "X-Remote-User", group=ADDRESS_OPTIONS
+    )
     http_proxy_secret = opt.optional(
         "secret that the proxy sends as x-podwright-proxy; required on this machine",
         "FILE",
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
     peer = opt.several(
         "another pod, whose health and address the page shows; may be given several times: "
         "east=https://pod-east.example.org/",
         "NAME=URL",
         str,
-        group=WHERE,
+        group=ADDRESS_OPTIONS,
     )
     agent_key = opt.optional(
         "key that the server shares with its agents; by default a key of this account",
@@ -128,52 +133,53 @@ class ServerArguments(opt.OptionTable):
         group=MACHINES,
         name="-a --autodiscovery-listen-interfaces",
     )
-    init = opt.flag("make a new store, and end", group=TRUST)
+    init = opt.flag("make a new store, and end", group=TRUST_OPTIONS)
     secure = opt.flag(
         "require an access key of callers on TCP; with --init, also create an administrator "
         "and print the key",
-        group=TRUST,
+        group=TRUST_OPTIONS,
     )
     default_user_id = opt.text(
-        "name of that administrator; by default your own", "NAME", group=TRUST
+        "name of that administrator; by default your own", "NAME", group=TRUST_OPTIONS
     )
-    tls_init = opt.flag("make certificates in vipu-certs, and end", group=TRUST)
+    tls_init = opt.flag("make certificates in vipu-certs, and end", group=TRUST_OPTIONS)
     tls_renew = opt.flag(
-        "renew the certificates in vipu-certs, with the same authority, and end", group=TRUST
+        "renew the certificates in vipu-certs, with the same authority, and end",
+        group=TRUST_OPTIONS,
     )
     name = opt.several(
         "with --tls-init, --tls-renew: a name or address that clients use, also a virtual one;"
         " may be given several times",
         "NAME",
         str,
-        group=TRUST,
+        group=TRUST_OPTIONS,
     )
     tls_administrators = opt.text(
         "administrators of these names may show a certificate that has no more than their "
         "common name: alice,bob",
         "NAMES",
-        group=TRUST,
+        group=TRUST_OPTIONS,
     )
     tls_certs = opt.optional(
-        "use TLS, with ca.pem, cert.pem and key.pem of this folder", "DIR", group=TRUST
+        "use TLS, with ca.pem, cert.pem and key.pem of this folder", "DIR", group=TRUST_OPTIONS
     )
-    munge = opt.flag("accept MUNGE credentials of callers on TCP", group=TRUST)
-    munge_socket = opt.optional("socket of munged", "PATH", group=TRUST)
+    munge = opt.flag("accept MUNGE credentials of callers on TCP", group=TRUST_OPTIONS)
+    munge_socket = opt.optional("socket of munged", "PATH", group=TRUST_OPTIONS)
     private_data = opt.optional(
         "what users cannot see of others: all, none, or some of partitions, leases, waiters,"
         " devices, allocations, agents (default: all with --secure, else none)",
         "KINDS",
-        group=TRUST,
+        group=TRUST_OPTIONS,
     )
     anonymous_endpoints = opt.flag(
-        "let callers without credentials see the addresses of all devices", group=TRUST
+        "let callers without credentials see the addresses of all devices", group=TRUST_OPTIONS
     )
     sharing = opt.choice(
         "keep devices for the first jobs of schedulers, in turn with people: on; off: each "
         "scheduler makes room among its own jobs only",
         ("on", "off"),
         "on",
-        group=LIFE,
+        group=LIFETIME_OPTIONS,
     )
     share = opt.several(
         "with --sharing on: the weight of slurm, of 'kubernetes NAME' or of people (0.01 to 1000, "
@@ -181,32 +187,42 @@ class ServerArguments(opt.OptionTable):
         "before it",
         "NAME=N",
         str,
-        group=LIFE,
+        group=LIFETIME_OPTIONS,
     )
-    user = opt.flag("run this user's own server, silently, in the background", group=LIFE)
+    user = opt.flag(
+        "run this user's own server, silently, in the background", group=LIFETIME_OPTIONS
+    )
     system = opt.flag(
-        "run this machine's server, for all accounts; else root's server is root's own", group=LIFE
+        "run this machine's server, for all accounts; else root's server is root's own",
+        group=LIFETIME_OPTIONS,
     )
     idle_seconds = opt.value(
         "end after so long without partition, lease or call (with --user: 300)",
         "N",
         seconds,
         None,
-        group=LIFE,
+        group=LIFETIME_OPTIONS,
     )
     backup = opt.optional(
-        "write a backup of the store to FILE, and end", "FILE", group=BACKUPS, rivals="backup"
+        "write a backup of the store to FILE, and end",
+        "FILE",
+        group=BACKUP_OPTIONS,
+        rivals="backup",
     )
     restore = opt.optional(
-        "put a backup into the store, and end", "FILE", group=BACKUPS, rivals="backup"
+        "put a backup into the store, and end", "FILE", group=BACKUP_OPTIONS, rivals="backup"
     )
-    check = opt.flag("check whether the store is in order, and end", group=BACKUPS, rivals="backup")
+    check = opt.flag(
+        "check whether the store is in order, and end", group=BACKUP_OPTIONS, rivals="backup"
+    )
     replace = opt.flag("with --restore: replace what is in the store now")
     dry_run = opt.flag("with --restore: check the file, and change nothing")
-    log_format = opt.choice("format of the log: text, json", ("text", "json"), "text", group=LIFE)
+    log_format = opt.choice(
+        "format of the log: text, json", ("text", "json"), "text", group=LIFETIME_OPTIONS
+    )
     audit_log = opt.text(
         "write what callers do to stderr, syslog or syslog:HOST:PORT, as it happens",
         "WHERE",
-        group=LIFE,
+        group=LIFETIME_OPTIONS,
     )
     verbose = opt.count("log more; -vv also logs calls", name="-v --verbose")

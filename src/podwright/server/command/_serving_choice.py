@@ -18,47 +18,49 @@ from podwright.store import shows_password, storage_file
 from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 
 #: Seconds without partition, lease or call after which a user's own server ends.
-USER_IDLE = 300.0
+USER_IDLE_SECONDS = 300.0
 
 
 def serving_options(arguments: ServerArguments) -> ServingOptions:
     """Return what to serve. Raises InvalidRequest for arguments that contradict each other."""
-    for_all = arguments.system and not arguments.user
-    named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
-    if "," in named and not arguments.socket:
+    for_all_accounts = arguments.system and not arguments.user
+    named_socket = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
+    if "," in named_socket and not arguments.socket:
         raise InvalidRequest(
             f"{SOCKET_VARIABLE} names the sockets of several servers",
             would_work="say which one is this server's with --socket",
         )
-    socket = Path(named or (SYSTEM_SOCKET if for_all else user_socket())).absolute()
+    socket_path = Path(
+        named_socket or (SYSTEM_SOCKET if for_all_accounts else user_socket())
+    ).absolute()
     if arguments.storage:
         if shows_password(arguments.storage):
             raise InvalidRequest(
                 "--storage carries a password, which every user of this machine could read",
                 would_work="leave it out, and keep it in ~/.pgpass or name its file in PGPASSFILE",
             )
-        storage: Path | str = storage_file(arguments.storage) or arguments.storage
+        storage_place: Path | str = storage_file(arguments.storage) or arguments.storage
     elif arguments.user:
-        storage = socket.with_name("server.db")
+        storage_place = socket_path.with_name("server.db")
     else:
-        storage = state_folder(system=for_all) / "vipu-server.db"
-    port_asked = arguments.api_port
-    if port_asked is None:
-        port_asked = 0 if arguments.user else DEFAULT_PORT
+        storage_place = state_folder(system=for_all_accounts) / "vipu-server.db"
+    grpc_port = arguments.api_port
+    if grpc_port is None:
+        grpc_port = 0 if arguments.user else DEFAULT_PORT
     return ServingOptions(
-        storage=storage.absolute() if isinstance(storage, Path) else storage,
-        socket=socket,
+        storage=storage_place.absolute() if isinstance(storage_place, Path) else storage_place,
+        socket=socket_path,
         preset=arguments.preset,
-        files=tuple(Path(name) for name in arguments.cluster_file),
+        files=tuple(Path(cluster_file) for cluster_file in arguments.cluster_file),
         host=arguments.api_host,
-        port=port_asked,
+        port=grpc_port,
         anywhere=arguments.listen_anywhere,
         user=arguments.user,
-        idle=arguments.idle_seconds or (USER_IDLE if arguments.user else None),
-        socket_mode=0o666 if for_all else 0o600,
-        private=not named and not for_all,
+        idle=arguments.idle_seconds or (USER_IDLE_SECONDS if arguments.user else None),
+        socket_mode=0o666 if for_all_accounts else 0o600,
+        private=not named_socket and not for_all_accounts,
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
-        own_key=own_key(system=for_all),
+        own_key=own_key(system=for_all_accounts),
         silence=arguments.agent_silence,
         fabric=fabric_options(arguments),
         web=_web(arguments),
@@ -96,12 +98,12 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
     if arguments.fabric:
         return FabricOptions(arguments.fabric, "")
     if arguments.nmx:
-        named = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
+        chosen_fabric = "NMX-M", arguments.nmx, arguments.nmx_login, arguments.nmx_ca
     elif arguments.redfish:
-        named = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
+        chosen_fabric = "Redfish", arguments.redfish, arguments.redfish_login, arguments.redfish_ca
     else:
         return None
-    product, url, login_file, authority_file = named
+    product, url, login_file, authority_file = chosen_fabric
     return FabricOptions(
         product,
         url,
@@ -113,13 +115,15 @@ def fabric_options(arguments: ServerArguments) -> FabricOptions | None:
 
 def _proxy(arguments: ServerArguments) -> SiteProxy | None:
     """Return the site's proxy, if there is one. Raises InvalidRequest."""
-    peers = [peer for peer in arguments.http_proxy.split(",") if peer]
-    if not peers:
+    proxy_addresses = [
+        proxy_address for proxy_address in arguments.http_proxy.split(",") if proxy_address
+    ]
+    if not proxy_addresses:
         return None
 
-    file = arguments.http_proxy_secret
-    secret = read_key(Path(file)).decode("latin-1") if file else ""
-    return SiteProxy(peers, header=arguments.http_proxy_user, secret=secret)
+    secret_path = arguments.http_proxy_secret
+    shared_secret = read_key(Path(secret_path)).decode("latin-1") if secret_path else ""
+    return SiteProxy(proxy_addresses, header=arguments.http_proxy_user, secret=shared_secret)
 
 
 def _other_pods(arguments: ServerArguments) -> dict[str, str]:

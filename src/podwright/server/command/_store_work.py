@@ -21,33 +21,41 @@ from podwright.server.command._serving_choice import serving_options
 from podwright.store import shown_place
 
 
-def backed_up(arguments: ServerArguments) -> str:
+def back_up_store(arguments: ServerArguments) -> str:
     """Write the content of the store to the file of --backup."""
-    storage = serving_options(arguments).storage
-    count = asyncio.run(back_up(storage, Path(arguments.backup or "")))
-    return f"{count} records of {shown_place(storage)} are in {arguments.backup}"
+    store_place = serving_options(arguments).storage
+    record_count = asyncio.run(back_up(store_place, Path(arguments.backup or "")))
+    return f"{record_count} records of {shown_place(store_place)} are in {arguments.backup}"
 
 
 def restored(arguments: ServerArguments) -> str:
     """Load the file of --restore into the store; with --dry-run only compare the two."""
-    storage, file = serving_options(arguments).storage, arguments.restore or ""
-    place = shown_place(storage)
+    store_place, backup_path = serving_options(arguments).storage, arguments.restore or ""
+    shown_store = shown_place(store_place)
     if arguments.dry_run:
-        coming, going = asyncio.run(compare(storage, Path(file)))
-        loss = f"; the {going} that it holds would go" if going else ", which is empty"
-        return f"{coming} records of {file} would be put into {place}{loss}"
-    count = asyncio.run(restore_from(storage, Path(file), replace=arguments.replace))
-    return f"{count} records of {file} are in {place}"
+        backup_records, store_records = asyncio.run(compare(store_place, Path(backup_path)))
+        loss_text = (
+            f"; the {store_records} that it holds would go" if store_records else ", which is empty"
+        )
+        return (
+            f"{backup_records} records of {backup_path} would be put into {shown_store}{loss_text}"
+        )
+    record_count = asyncio.run(
+        restore_from(store_place, Path(backup_path), replace=arguments.replace)
+    )
+    return f"{record_count} records of {backup_path} are in {shown_store}"
 
 
 def checked(arguments: ServerArguments) -> tuple[list[StoreFault], str]:
     """Return the faults of the store, and a sentence about them."""
-    storage = serving_options(arguments).storage
-    place = shown_place(storage)
-    count, faults = asyncio.run(check(storage))
-    if faults:
-        return faults, (f"the store {place} is damaged; restore a backup: --restore FILE --replace")
-    return faults, f"{count} records of {place} have no faults"
+    store_place = serving_options(arguments).storage
+    shown_store = shown_place(store_place)
+    record_count, store_faults = asyncio.run(check(store_place))
+    if store_faults:
+        return store_faults, (
+            f"the store {shown_store} is damaged; restore a backup: --restore FILE --replace"
+        )
+    return store_faults, f"{record_count} records of {shown_store} have no faults"
 
 
 def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[str]:
@@ -59,21 +67,24 @@ def prepared(arguments: ServerArguments, options: ServingOptions) -> Iterator[st
 
     administrator = _administrator(arguments) if arguments.init and arguments.secure else ""
     if arguments.tls_init:
-        hosts = [socket.gethostname(), *arguments.name]
+        certificate_hosts = [socket.gethostname(), *arguments.name]
         if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::", "[::]"):
-            hosts.append(options.host)
-        make_certificates(Path("vipu-certs"), hosts)
+            certificate_hosts.append(options.host)
+        make_certificates(Path("vipu-certs"), certificate_hosts)
         yield "certificates: vipu-certs/server and vipu-certs/client"
-        yield f"The server's is for {', '.join(dict.fromkeys(['localhost', *hosts]))}."
+        yield f"The server's is for {', '.join(dict.fromkeys(['localhost', *certificate_hosts]))}."
     if arguments.tls_renew:
-        hosts = renew_certificates(Path("vipu-certs"), arguments.name)
+        certificate_hosts = renew_certificates(Path("vipu-certs"), arguments.name)
         yield "certificates: vipu-certs/server and vipu-certs/client are new"
-        yield f"The server's is for {', '.join(['localhost', *hosts])}. It uses them at once."
+        yield (
+            f"The server's is for {', '.join(['localhost', *certificate_hosts])}. It uses them at "
+            "once."
+        )
     if arguments.init:
-        key = asyncio.run(make_store(options.storage, administrator))
+        access_key = asyncio.run(make_store(options.storage, administrator))
         yield f"store: {shown_place(options.storage)}"
-        if key:
-            yield f"create user ({administrator}): success. Access key is '{key}'."
+        if access_key:
+            yield f"create user ({administrator}): success. Access key is '{access_key}'."
 
 
 def _administrator(arguments: ServerArguments) -> str:

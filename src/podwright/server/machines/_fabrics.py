@@ -28,15 +28,17 @@ class FabricOptions:
     inventory_file: Path | None = None
 
 
-def fabric_driver(options: FabricOptions | None) -> Callable[[FabricSite], FabricDriver] | None:
+def fabric_driver(
+    fabric_options: FabricOptions | None,
+) -> Callable[[FabricSite], FabricDriver] | None:
     """Return a function that makes the driver, once the controller has its journal.
 
     Raises InvalidRequest at once for options that name a file or an address that cannot be used.
     """
-    if options is None:
+    if fabric_options is None:
         return None
-    if options.product not in ("NMX-M", "Redfish"):
-        return _added(options.product)
+    if fabric_options.product not in ("NMX-M", "Redfish"):
+        return _package_driver(fabric_options.product)
     from podwright.agents.fabric import (
         COMPOSITION,
         FabricInventory,
@@ -51,47 +53,59 @@ def fabric_driver(options: FabricOptions | None) -> Callable[[FabricSite], Fabri
         read_login,
     )
 
-    redfish = options.product == "Redfish"
+    is_redfish = fabric_options.product == "Redfish"
     # Redfish has sessions, so the password is sent only once.
-    login = read_login(options.login_file) if redfish and options.login_file else None
-    manager = HttpManager(
-        options.product,
-        options.url,
-        login=None if redfish else options.login_file,
-        authority=options.authority_file,
+    redfish_login = (
+        read_login(fabric_options.login_file) if is_redfish and fabric_options.login_file else None
     )
-    fabric = urlsplit(options.url).path.rstrip("/")
-    if redfish and "/Fabrics/" not in fabric and fabric != COMPOSITION:
+    http_manager = HttpManager(
+        fabric_options.product,
+        fabric_options.url,
+        login_file=None if is_redfish else fabric_options.login_file,
+        authority_file=fabric_options.authority_file,
+    )
+    fabric_path = urlsplit(fabric_options.url).path.rstrip("/")
+    if is_redfish and "/Fabrics/" not in fabric_path and fabric_path != COMPOSITION:
         raise InvalidRequest(
-            f"{options.url} names no fabric",
+            f"{fabric_options.url} names no fabric",
             operation="--redfish",
             would_work=f"https://HOST/redfish/v1/Fabrics/NAME, or https://HOST{COMPOSITION}",
         )
-    path = options.inventory_file
-    if path is not None:
-        read_inventory(path)
+    inventory_path = fabric_options.inventory_file
+    if inventory_path is not None:
+        read_inventory(inventory_path)
 
-    def make(site: FabricSite) -> FabricDriver:
-        known = read_inventory(path, site.attributes) if path else None
-        inventory = known or FabricInventory({}, site.attributes)
-        if redfish:
-            service = Redfish(manager, login=login)
-            if fabric == COMPOSITION:
-                return OrderedFabric(RedfishComposition(service, inventory), site.journal)
-            return OrderedFabric(RedfishZones(service, fabric, inventory), site.journal)
-        return OrderedFabric(Racks(Nmx(manager), inventory), site.journal)
-
-    return make
-
-
-def _added(name: str) -> Callable[[FabricSite], FabricDriver]:
-    """Return a package's driver. Raises InvalidRequest for a name that no package adds."""
-    make: Callable[[FabricSite], FabricDriver] | None = plugins.load_function(plugins.FABRICS, name)
-    if make is None:
-        known = ", ".join(plugins.names(plugins.FABRICS))
-        raise InvalidRequest(
-            f"no package adds a fabric called {name}",
-            operation="--fabric",
-            would_work=f"choose one of {known}" if known else "a package that adds one",
+    def make(fabric_site: FabricSite) -> FabricDriver:
+        given_inventory = (
+            read_inventory(inventory_path, fabric_site.attributes) if inventory_path else None
         )
+        inventory = given_inventory or FabricInventory({}, fabric_site.attributes)
+        if is_redfish:
+            redfish_service = Redfish(http_manager, login=redfish_login)
+            if fabric_path == COMPOSITION:
+                return OrderedFabric(
+                    RedfishComposition(redfish_service, inventory), fabric_site.journal
+                )
+            return OrderedFabric(
+                RedfishZones(redfish_service, fabric_path, inventory), fabric_site.journal
+            )
+        return OrderedFabric(Racks(Nmx(http_manager), inventory), fabric_site.journal)
+
     return make
+
+
+def _package_driver(driver_name: str) -> Callable[[FabricSite], FabricDriver]:
+    """Return a package's driver. Raises InvalidRequest for a name that no package adds."""
+    make_driver: Callable[[FabricSite], FabricDriver] | None = plugins.load_function(
+        plugins.FABRICS, driver_name
+    )
+    if make_driver is None:
+        driver_names = ", ".join(plugins.names(plugins.FABRICS))
+        raise InvalidRequest(
+            f"no package adds a fabric called {driver_name}",
+            operation="--fabric",
+            would_work=f"choose one of {driver_names}"
+            if driver_names
+            else "a package that adds one",
+        )
+    return make_driver

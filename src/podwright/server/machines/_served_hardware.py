@@ -35,10 +35,10 @@ from podwright.store import Put, Store
 
 DEFAULT_PRESET = "pod16"
 #: The kind and the key of the record that says what is served.
-HARDWARE = _KIND, _KEY = "server", "hardware"
+HARDWARE_RECORD_KEY = _KIND, _KEY = "server", "hardware"
 
 
-class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClustersSource(msgspec.Struct, frozen=True, omit_defaults=True):
     """The origin of the clusters, as the store keeps it.
 
     It is a preset's name, the content of all files, or the accelerators of the server's own
@@ -58,7 +58,7 @@ class ServedHardware:
     """
 
     clusters: tuple[Cluster, ...]
-    source: Source
+    source: ClustersSource
     nothing_found: bool = False
     news: bool = True
     local: Mapping[str, Driver] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ServedHardware:
 
         Raises wire.InvalidRequest for one without any driver.
         """
-        by_cluster: dict[str, Driver] = dict(self.local)
+        driver_by_machine: dict[str, Driver] = dict(self.local)
         for cluster in self.clusters:
             if self.source.local:
                 continue
@@ -83,20 +83,20 @@ class ServedHardware:
                     f"{cluster.family.device_noun}s",
                     would_work="write simulated = true in its file",
                 )
-            wires = cabling(cluster)
+            links_by_machine = cabling(cluster)
             for domain in cluster.domains:
                 for machine in domain.machines:
-                    links = wires.get(machine.name)
-                    by_cluster[machine.name] = SimulatedMachine(
-                        machine, cluster.family, links=links
+                    machine_links = links_by_machine.get(machine.name)
+                    driver_by_machine[machine.name] = SimulatedMachine(
+                        machine, cluster.family, links=machine_links
                     )
-        return by_cluster
+        return driver_by_machine
 
     async def remember(self, store: Store) -> None:
         """Record the choice in the store, for a restart."""
         if self.news:
-            body = msgspec.json.encode(self.source, enc_hook=rule_name)
-            await store.commit([Put(_KIND, _KEY, body)])
+            encoded_source = msgspec.json.encode(self.source, enc_hook=rule_name)
+            await store.commit([Put(_KIND, _KEY, encoded_source)])
 
 
 def detect() -> ServedHardware | None:
@@ -110,115 +110,146 @@ def detect() -> ServedHardware | None:
 
     if "SLURM_JOB_ID" in os.environ or not may_have_gpus(os.environ):
         return None
-    name = host_name()
+    own_host_name = host_name()
     try:
-        driver = open_machine(Machine(name), os.environ)
+        gpu_driver = open_machine(Machine(own_host_name), os.environ)
     except Unavailable as error:
         logging.getLogger("podwright.server").warning("%s", error.message)
         return None
-    if driver is None:
+    if gpu_driver is None:
         return None
-    domain = LinkDomain("nvl0", (driver.machine,))
-    cluster = Cluster(name, driver.family, (domain,), simulated=driver.simulated)
-    return ServedHardware((cluster,), Source(local=True), local={name: driver})
+    link_domain = LinkDomain("nvl0", (gpu_driver.machine,))
+    cluster = Cluster(
+        own_host_name, gpu_driver.family, (link_domain,), simulated=gpu_driver.simulated
+    )
+    return ServedHardware((cluster,), ClustersSource(local=True), local={own_host_name: gpu_driver})
 
 
 def choose(
-    records: Mapping[tuple[str, str], bytes],
+    store_records: Mapping[tuple[str, str], bytes],
     *,
     preset_name: str | None = None,
-    files: Sequence[Path] = (),
-    fallback: bool = True,
-    storage: str = "",
+    cluster_files: Sequence[Path] = (),
+    simulate_if_none: bool = True,
+    store_name: str = "",
 ) -> ServedHardware:
-    """Return what to serve. records: the store's; they take precedence over presets and detection.
+    """Return what to serve. store_records: the store's; they take precedence over presets and
+    detection.
 
-    fallback: serve a simulated pod where nothing else exists; without it an administrator defines
-    clusters. storage: the store's name, for messages.
+    simulate_if_none: serve a simulated pod where nothing else exists; without it an administrator
+    defines clusters. store_name: the store's name, for messages.
 
     Raises wire.Unavailable for a damaged record, wire.InvalidRequest for an unknown preset or an
     invalid file, and wire.WrongState when the store holds partitions of other clusters than those
     that are named.
     """
-    stored = _stored(records, storage)
-    if preset_name is None and not files:
-        if stored is not None:
-            return stored
-        if detected := detect():
-            return detected
-        if not fallback:
-            return ServedHardware((), Source(), news=False)
-        return ServedHardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
-    named = _from_files(files) if preset_name is None else _from_preset(preset_name)
-    if stored is None:
-        return named
-    ours, theirs = (", ".join(c.name for c in h.clusters) for h in (named, stored))
-    if ours != theirs and _in_use(records):
+    stored_hardware = _stored_hardware(store_records, store_name)
+    if preset_name is None and not cluster_files:
+        if stored_hardware is not None:
+            return stored_hardware
+        if detected_hardware := detect():
+            return detected_hardware
+        if not simulate_if_none:
+            return ServedHardware((), ClustersSource(), news=False)
+        return ServedHardware(
+            (preset(DEFAULT_PRESET),), ClustersSource(preset=DEFAULT_PRESET), True
+        )
+    named_hardware = (
+        _hardware_from_files(cluster_files) if preset_name is None else _from_preset(preset_name)
+    )
+    if stored_hardware is None:
+        return named_hardware
+    named_clusters, stored_clusters = (
+        ", ".join(cluster.name for cluster in hardware.clusters)
+        for hardware in (named_hardware, stored_hardware)
+    )
+    if named_clusters != stored_clusters and _in_use(store_records):
         raise WrongState(
-            f"the store holds partitions of {theirs}, not of {ours}",
-            operation=f"serve {ours}",
+            f"the store holds partitions of {stored_clusters}, not of {named_clusters}",
+            operation=f"serve {named_clusters}",
             would_work="leave the option out to serve what the store holds, or name another "
             "--storage",
         )
-    return named if named.source != stored.source else stored
+    return named_hardware if named_hardware.source != stored_hardware.source else stored_hardware
 
 
-def _stored(records: Mapping[tuple[str, str], bytes], storage: str) -> ServedHardware | None:
-    body = records.get((_KIND, _KEY))
-    if body is None:
+def _stored_hardware(
+    store_records: Mapping[tuple[str, str], bytes], store_name: str
+) -> ServedHardware | None:
+    record_body = store_records.get((_KIND, _KEY))
+    if record_body is None:
         return None
     try:
-        source = msgspec.json.decode(body, type=Source, dec_hook=rule_of)
+        clusters_source = msgspec.json.decode(record_body, type=ClustersSource, dec_hook=rule_of)
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
-        fault = StoreFault(_KIND, _KEY, f"cannot be read ({error})")
-        raise damaged([fault], storage) from error
-    if source.local:
-        detected = detect()
-        if detected is None:
+        store_fault = StoreFault(_KIND, _KEY, f"cannot be read ({error})")
+        raise damaged([store_fault], store_name) from error
+    if clusters_source.local:
+        detected_hardware = detect()
+        if detected_hardware is None:
             raise WrongState(
                 "the store is of this machine's own GPUs, and they cannot be read now",
                 would_work="repair the driver, or name another --storage",
             )
-        return replace(detected, news=False)
-    clusters = _from_preset(source.preset).clusters if source.preset else source.clusters
+        return replace(detected_hardware, news=False)
+    clusters = (
+        _from_preset(clusters_source.preset).clusters
+        if clusters_source.preset
+        else clusters_source.clusters
+    )
     # A family's rules come from the program, not from the store, since a newer program may know
     # better.
-    ours = tuple(replace(c, family=family_named(c.family.name) or c.family) for c in clusters)
-    return ServedHardware(ours, source, news=False)
+    current_clusters = tuple(
+        replace(
+            stored_cluster, family=family_named(stored_cluster.family.name) or stored_cluster.family
+        )
+        for stored_cluster in clusters
+    )
+    return ServedHardware(current_clusters, clusters_source, news=False)
 
 
-def _in_use(records: Mapping[tuple[str, str], bytes]) -> bool:
-    return any(kind in ("partition", "lease", "quarantine") for kind, _ in records)
+def _in_use(store_records: Mapping[tuple[str, str], bytes]) -> bool:
+    return any(
+        record_kind in ("partition", "lease", "quarantine") for record_kind, _ in store_records
+    )
 
 
-def _from_preset(name: str) -> ServedHardware:
+def _from_preset(preset_name: str) -> ServedHardware:
     try:
-        return ServedHardware((preset(name),), Source(preset=name))
+        return ServedHardware((preset(preset_name),), ClustersSource(preset=preset_name))
     except ValueError:
-        close = difflib.get_close_matches(name.lower(), presets(), n=1)
+        nearest_presets = difflib.get_close_matches(preset_name.lower(), presets(), n=1)
         raise InvalidRequest(
-            f"there is no preset {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            f"there is no preset {preset_name!r}"
+            + (f"; did you mean {nearest_presets[0]}?" if nearest_presets else ""),
             would_work=f"choose one of {', '.join(presets())}",
         ) from None
 
 
-def _from_files(files: Sequence[Path]) -> ServedHardware:
+def _hardware_from_files(cluster_files: Sequence[Path]) -> ServedHardware:
     clusters: list[Cluster] = []
-    seen: set[str] = set()
-    for path in files:
+    seen_names: set[str] = set()
+    for cluster_path in cluster_files:
         try:
-            cluster = load_cluster(path)
+            cluster = load_cluster(cluster_path)
         except FabricError as error:
-            where = f"{error.path}:{error.line}" if error.line else error.path
-            problem = ": ".join(part for part in (where, error.key, error.problem) if part)
-            raise InvalidRequest(problem, would_work=error.would_work) from None
-        names = {f"cluster {cluster.name}"} | {
-            f"machine {machine.name}" for domain in cluster.domains for machine in domain.machines
-        }
-        if twice := sorted(seen & names):
-            raise InvalidRequest(
-                f"{path}: {twice[0]} is in another file, too", would_work="names that differ"
+            fault_position = f"{error.path}:{error.line}" if error.line else error.path
+            problem = ": ".join(
+                message_part
+                for message_part in (fault_position, error.key, error.problem)
+                if message_part
             )
-        seen |= names
+            raise InvalidRequest(problem, would_work=error.would_work) from None
+        cluster_and_machines = {f"cluster {cluster.name}"} | {
+            f"machine {machine.name}"
+            for link_domain in cluster.domains
+            for machine in link_domain.machines
+        }
+        if repeated_names := sorted(seen_names & cluster_and_machines):
+            raise InvalidRequest(
+                f"{cluster_path}: {repeated_names[0]} is in another file, too",
+                would_work="names that differ",
+            )
+        seen_names |= cluster_and_machines
         clusters.append(cluster)
-    return ServedHardware(tuple(clusters), Source(clusters=tuple(clusters)))
+    return ServedHardware(tuple(clusters), ClustersSource(clusters=tuple(clusters)))

@@ -29,15 +29,15 @@ class FakeSlurmJobs:
     that are over.
     """
 
-    def __init__(self, first: int = 100) -> None:
+    def __init__(self, first_number: int = 100) -> None:
         self.commands: list[list[str]] = []
         self.refuses = ""
         self.hold = self.forgets = False
         self._bin = tempfile.TemporaryDirectory(prefix="podwright-fake-")
-        srun = Path(self._bin.name) / "srun"
-        srun.write_text(_SRUN)
-        srun.chmod(0o755)
-        self._first = first
+        srun_path = Path(self._bin.name) / "srun"
+        srun_path.write_text(_SRUN)
+        srun_path.chmod(0o755)
+        self._first = first_number
         self._jobs: dict[int, subprocess.Popen[bytes] | None] = {}
         self._cancelled: set[int] = set()
 
@@ -49,52 +49,68 @@ class FakeSlurmJobs:
         if argv[0] == "scancel":
             return self._scancel(int(argv[1]))
         if argv[0] == "squeue":
-            jobs = [n for n in self._jobs if not (self.forgets and self._over(n))]
-            return CommandResult(0, "".join(f"{n:<20}{self._state(n):<20}\n" for n in jobs), "")
+            listed_jobs = [
+                job_number
+                for job_number in self._jobs
+                if not (self.forgets and self._over(job_number))
+            ]
+            return CommandResult(
+                0,
+                "".join(
+                    f"{job_number:<20}{self._state(job_number):<20}\n" for job_number in listed_jobs
+                ),
+                "",
+            )
         return CommandResult(1, "", f"{argv[0]}: there is no accounting")
 
-    def _sbatch(self, argv: Sequence[str], text: str) -> CommandResult:
+    def _sbatch(self, argv: Sequence[str], script_text: str) -> CommandResult:
         if self.refuses:
             return CommandResult(1, "", f"sbatch: error: {self.refuses}")
-        options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[1:])
-        number = self._first + len(self._jobs)
-        self._jobs[number] = None
+        sbatch_options = dict(
+            argument.removeprefix("--").partition("=")[::2] for argument in argv[1:]
+        )
+        job_number = self._first + len(self._jobs)
+        self._jobs[job_number] = None
         if not self.hold:
-            path = f"{self._bin.name}:{os.environ['PATH']}"
-            own = {"PATH": path, "SLURM_NTASKS": options["ntasks"], "SLURM_JOB_ID": str(number)}
-            with open(options["output"], "ab") as log:
+            search_path = f"{self._bin.name}:{os.environ['PATH']}"
+            job_variables = {
+                "PATH": search_path,
+                "SLURM_NTASKS": sbatch_options["ntasks"],
+                "SLURM_JOB_ID": str(job_number),
+            }
+            with open(sbatch_options["output"], "ab") as log_file:
                 process = subprocess.Popen(
-                    ["bash", "-c", text],
-                    env={**os.environ, **own},
+                    ["bash", "-c", script_text],
+                    env={**os.environ, **job_variables},
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=log_file,
+                    stderr=log_file,
                     start_new_session=True,
                 )
-            self._jobs[number] = process
-        return CommandResult(0, f"{number}\n", "")
+            self._jobs[job_number] = process
+        return CommandResult(0, f"{job_number}\n", "")
 
-    def _scancel(self, number: int) -> CommandResult:
-        process = self._jobs[number]
-        if not self._over(number):
-            self._cancelled.add(number)
+    def _scancel(self, job_number: int) -> CommandResult:
+        process = self._jobs[job_number]
+        if not self._over(job_number):
+            self._cancelled.add(job_number)
             if process:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         return CommandResult(0, "", "")
 
-    def _over(self, number: int) -> bool:
-        process = self._jobs[number]
-        return number in self._cancelled or bool(process and process.poll() is not None)
+    def _over(self, job_number: int) -> bool:
+        process = self._jobs[job_number]
+        return job_number in self._cancelled or bool(process and process.poll() is not None)
 
-    def _state(self, number: int) -> str:
-        process = self._jobs[number]
-        if number in self._cancelled:
+    def _state(self, job_number: int) -> str:
+        process = self._jobs[job_number]
+        if job_number in self._cancelled:
             return "CANCELLED"
         if process is None:
             return "PENDING"
-        code = process.poll()
-        return "RUNNING" if code is None else "FAILED" if code else "COMPLETED"
+        exit_code = process.poll()
+        return "RUNNING" if exit_code is None else "FAILED" if exit_code else "COMPLETED"
 
     def close(self) -> None:
         """End all jobs, and remove the temporary files."""

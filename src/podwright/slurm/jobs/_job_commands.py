@@ -28,15 +28,15 @@ class Commands(Protocol):
 class SlurmJobCommands:
     """Runs the real commands. prefix: words before each command, for a Slurm elsewhere."""
 
-    def __init__(self, prefix: Sequence[str] = ()) -> None:
-        self._prefix = list(prefix)
+    def __init__(self, command_prefix: Sequence[str] = ()) -> None:
+        self._prefix = list(command_prefix)
 
     def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
         """Run a command, and return its result. Raises Unavailable where it cannot start or
         hangs.
         """
         try:
-            done = subprocess.run(
+            process_result = subprocess.run(
                 [*self._prefix, *argv],
                 input=text,
                 capture_output=True,
@@ -56,7 +56,9 @@ class SlurmJobCommands:
                 f"{argv[0]} gave no answer within {_TIMEOUT:g} s",
                 would_work="look whether slurmctld runs: scontrol ping",
             ) from None
-        return CommandResult(done.returncode, done.stdout, done.stderr)
+        return CommandResult(
+            process_result.returncode, process_result.stdout, process_result.stderr
+        )
 
 
 #: The Slurm of this host.
@@ -65,8 +67,11 @@ HERE = SlurmJobCommands()
 
 def checked(commands: Commands, argv: Sequence[str], text: str = "") -> str:
     """Run a command, and return what it printed. Raises Refused with Slurm's own words."""
-    output = commands.run(argv, text)
-    if output.code:
-        words = " ".join((output.err or output.out).split()) or f"exit code {output.code}"
-        raise Refused(f"{argv[0]} refused: {words}", command=argv[0])
-    return output.out
+    command_result = commands.run(argv, text)
+    if command_result.code:
+        refusal_text = (
+            " ".join((command_result.err or command_result.out).split())
+            or f"exit code {command_result.code}"
+        )
+        raise Refused(f"{argv[0]} refused: {refusal_text}", command=argv[0])
+    return command_result.out

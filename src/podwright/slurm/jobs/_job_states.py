@@ -16,7 +16,7 @@ from podwright.slurm.jobs._job_commands import Commands
 from podwright.slurm.reader import accounting_command, listing_format, read_listing
 
 #: The shortest and the longest time between two questions, in seconds.
-SOONEST, LATEST = 0.5, 15.0
+SHORTEST_PAUSE_S, LATEST = 0.5, 15.0
 _LIST = ("squeue", "--me", "--noheader", "-t", "all", "-O")
 _WIDTHS = {"job": 20, "state": 20}
 UNKNOWN, FORGOTTEN = "UNKNOWN", "FORGOTTEN"
@@ -36,7 +36,7 @@ class States:
         self._commands, self._clock = commands, clock
         self._lock = threading.Lock()
         self._known: dict[str, str] = {}
-        self._asked_at, self._pause = float("-inf"), SOONEST
+        self._asked_at, self._pause = float("-inf"), SHORTEST_PAUSE_S
         self._answered = False
 
     def state(self, job: str) -> str | None:
@@ -53,19 +53,19 @@ class States:
     def soon(self) -> None:
         """Ask the next question at once, because something was changed."""
         with self._lock:
-            self._pause, self._asked_at = SOONEST, float("-inf")
+            self._pause, self._asked_at = SHORTEST_PAUSE_S, float("-inf")
 
     def _ask(self, now: float) -> None:
-        listing = self._commands.run([*_LIST, listing_format(**_WIDTHS)])
+        squeue_result = self._commands.run([*_LIST, listing_format(**_WIDTHS)])
         self._asked_at = now
-        if listing.code:
+        if squeue_result.code:
             return  # slurmctld does not answer: its last answer still applies
         self._answered = True
-        before, self._known = self._known, {}
-        for row in read_listing(listing.out, **_WIDTHS):
-            self._known[row["job"]] = row["state"]
-        changed = before != self._known
-        self._pause = SOONEST if changed else min(self._pause * 1.5, LATEST)
+        old_states, self._known = self._known, {}
+        for listing_row in read_listing(squeue_result.out, **_WIDTHS):
+            self._known[listing_row["job"]] = listing_row["state"]
+        has_changed = old_states != self._known
+        self._pause = SHORTEST_PAUSE_S if has_changed else min(self._pause * 1.5, LATEST)
 
 
 _SHARED: weakref.WeakKeyDictionary[Commands, States] = weakref.WeakKeyDictionary()
@@ -76,11 +76,13 @@ def states_of(commands: Commands) -> States:
     return _SHARED.setdefault(commands, States(commands))
 
 
-def recorded(commands: Commands, job: str) -> str:
+def recorded(commands: Commands, job_number: str) -> str:
     """Return the state in Slurm's accounting, or UNKNOWN where there is none."""
     try:
-        output = commands.run([*accounting_command("state"), "--allocations", f"--jobs={job}"])
+        sacct_result = commands.run(
+            [*accounting_command("state"), "--allocations", f"--jobs={job_number}"]
+        )
     except Unavailable:
         return UNKNOWN
-    words = output.out.split()
-    return words[0] if output.code == 0 and words else UNKNOWN
+    output_words = sacct_result.out.split()
+    return output_words[0] if sacct_result.code == 0 and output_words else UNKNOWN

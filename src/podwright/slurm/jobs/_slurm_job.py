@@ -22,19 +22,19 @@ from podwright.slurm.jobs._job_states import FORGOTTEN, OVER, UNKNOWN, States, r
 
 R = TypeVar("R")
 
-_BY_NUMBER = "by-number"
+_LINKS_FOLDER = "by-number"
 #: Seconds between two looks at a job, at first and later.
 _LOOK = (0.1, 5.0)
 #: Seconds for which a shared file system may not show yet what a node has written.
 _LATE = 30.0
 
 
-def link(base: str, own: str, number: str) -> None:
+def link(base_folder: str, job_folder: str, job_number: str) -> None:
     """Let a job be found by its number from now on, in place of an older job of that number."""
-    folder = private_folder(os.path.join(base, _BY_NUMBER))
-    new = os.path.join(folder, f".{number}.{os.getpid()}")
-    os.symlink(os.path.join("..", os.path.basename(own)), new)
-    os.replace(new, os.path.join(folder, number))
+    links_folder = private_folder(os.path.join(base_folder, _LINKS_FOLDER))
+    new_link = os.path.join(links_folder, f".{job_number}.{os.getpid()}")
+    os.symlink(os.path.join("..", os.path.basename(job_folder)), new_link)
+    os.replace(new_link, os.path.join(links_folder, job_number))
 
 
 def attach(
@@ -44,22 +44,22 @@ def attach(
 
     folder: the one that `submit` was given. Raises `NotFound`.
     """
-    base = os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs"))
-    own = os.path.realpath(os.path.join(base, _BY_NUMBER, str(int(number))))
-    if not os.path.isdir(own):
+    base_folder = os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs"))
+    job_folder = os.path.realpath(os.path.join(base_folder, _LINKS_FOLDER, str(int(number))))
+    if not os.path.isdir(job_folder):
         raise NotFound(
-            f"no job {number} was submitted from Python with the folder {base}",
+            f"no job {number} was submitted from Python with the folder {base_folder}",
             would_work="name the folder that submit() was told",
         )
-    return SlurmJob(str(int(number)), private_folder(own), commands or HERE)
+    return SlurmJob(str(int(number)), private_folder(job_folder), commands or HERE)
 
 
 class SlurmJob(Generic[R]):
     """A Slurm job that calls a function in each of its tasks. Made by `submit` and `attach`."""
 
-    def __init__(self, number: str, folder: str, commands: Commands) -> None:
+    def __init__(self, job_number: str, folder: str, commands: Commands) -> None:
         #: Its number, as Slurm has it.
-        self.id = int(number)
+        self.id = int(job_number)
         #: The folder of its files, for this user alone.
         self.folder = folder
         self._commands = commands
@@ -70,8 +70,8 @@ class SlurmJob(Generic[R]):
     def _states(self) -> States:
         return states_of(self._commands)
 
-    def _file(self, name: str) -> str:
-        return os.path.join(self.folder, name)
+    def _file(self, file_name: str) -> str:
+        return os.path.join(self.folder, file_name)
 
     @property
     def state(self) -> str:
@@ -84,8 +84,8 @@ class SlurmJob(Generic[R]):
         state = self._states.state(str(self.id)) or UNKNOWN
         if state == FORGOTTEN:
             state = recorded(self._commands, str(self.id))
-        if state not in OVER and (code := self._end()) is not None:
-            state = "FAILED" if code else "COMPLETED"  # squeue's state is old or missing
+        if state not in OVER and (exit_code := self._end()) is not None:
+            state = "FAILED" if exit_code else "COMPLETED"  # squeue's state is old or missing
         return state
 
     def _end(self) -> int | None:
@@ -104,7 +104,7 @@ class SlurmJob(Generic[R]):
 
     def progress(self) -> tuple[int, int]:
         """Return how many tasks have returned or raised, and how many there are."""
-        return sum(finished(self._result(i)) for i in range(self.tasks)), self.tasks
+        return sum(finished(self._result(task)) for task in range(self.tasks)), self.tasks
 
     def _result(self, task: int) -> str:
         return self._file(f"result.{task}")
@@ -114,13 +114,13 @@ class SlurmJob(Generic[R]):
 
         Ctrl-C ends the waiting.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        pause = _LOOK[0]
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause_s = _LOOK[0]
         while not self.done():
-            if until is not None and time.monotonic() >= until:
+            if deadline is not None and time.monotonic() >= deadline:
                 return False
-            time.sleep(pause)
-            pause = min(pause * 1.3, _LOOK[1])
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, _LOOK[1])
         return True
 
     def results(self, timeout: float | None = None) -> list[R]:
@@ -132,8 +132,8 @@ class SlurmJob(Generic[R]):
         """
         if not self.wait(timeout):
             raise TimeoutError(f"job {self.id} goes on after {timeout:g} s")
-        until = time.monotonic() + (_LATE if self._end() == 0 else 1.0)
-        while (outcomes := self._outcomes()) and None in outcomes and time.monotonic() < until:
+        deadline = time.monotonic() + (_LATE if self._end() == 0 else 1.0)
+        while (outcomes := self._outcomes()) and None in outcomes and time.monotonic() < deadline:
             os.listdir(self.folder)  # this makes NFS look again
             time.sleep(_LOOK[0])
         return self._judged(outcomes)
@@ -143,15 +143,16 @@ class SlurmJob(Generic[R]):
         return self.results(timeout)[task]
 
     def _outcomes(self) -> list[CallOutcome | None]:
-        return [read_outcome(self._result(i), i) for i in range(self.tasks)]
+        return [read_outcome(self._result(task), task) for task in range(self.tasks)]
 
     def _judged(self, outcomes: list[CallOutcome | None]) -> list[R]:
-        if failed := [outcome for outcome in outcomes if outcome and outcome.error]:
-            first = min(
-                failed, key=lambda outcome: os.stat(self._result(outcome.instance)).st_mtime_ns
+        if failed_outcomes := [outcome for outcome in outcomes if outcome and outcome.error]:
+            first_failure = min(
+                failed_outcomes,
+                key=lambda outcome: os.stat(self._result(outcome.instance)).st_mtime_ns,
             )
-            assert first.error
-            raise first.error
+            assert first_failure.error
+            raise first_failure.error
         if None in outcomes:
             state = self.state
             raise LaunchFailed(
@@ -181,20 +182,20 @@ class SlurmJob(Generic[R]):
         """Remove its folder, with results and output. Raises `TimeoutError` while it runs."""
         if not self.done():
             raise TimeoutError(f"job {self.id} is not over: cancel() it first")
-        entry = os.path.join(os.path.dirname(self.folder), _BY_NUMBER, str(self.id))
-        if os.path.realpath(entry) == self.folder:
+        link_path = os.path.join(os.path.dirname(self.folder), _LINKS_FOLDER, str(self.id))
+        if os.path.realpath(link_path) == self.folder:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry)
+                os.unlink(link_path)
         shutil.rmtree(self.folder)
 
     def __await__(self) -> Generator[Any, None, list[R]]:
         return self._await().__await__()
 
     async def _await(self) -> list[R]:
-        pause = _LOOK[0]
+        pause_s = _LOOK[0]
         while not await asyncio.to_thread(self.done):
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.3, _LOOK[1])
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, _LOOK[1])
         return await asyncio.to_thread(self.results)
 
     def __repr__(self) -> str:

@@ -57,32 +57,37 @@ def submit(
     if tasks < 1:
         raise InvalidRequest(f"a job has at least one task, not {tasks}")
     commands = commands or HERE
-    payload = dump_call(function, args, kwargs or {})
-    base = private_folder(os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs")))
-    own = private_folder(os.path.join(base, os.urandom(8).hex()))
-    _keep(own, "call", payload)
+    call_bytes = dump_call(function, args, kwargs or {})
+    base_folder = private_folder(os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs")))
+    job_folder = private_folder(os.path.join(base_folder, os.urandom(8).hex()))
+    _keep(job_folder, "call", call_bytes)
     description = {"tasks": tasks, "name": name or getattr(function, "__name__", "function")}
-    _keep(own, "job.json", json.dumps(description).encode())
-    _keep(own, "log", b"")  # for this user alone, whatever the umask
-    script = _SCRIPT.format(
+    _keep(job_folder, "job.json", json.dumps(description).encode())
+    _keep(job_folder, "log", b"")  # for this user alone, whatever the umask
+    script_text = _SCRIPT.format(
         cwd=shlex.quote(cwd or os.getcwd()),
         python=shlex.quote(sys.executable),
-        folder=shlex.quote(own),
+        folder=shlex.quote(job_folder),
         # Since 22.05 a step no longer inherits this from its job.
         more=f" --cpus-per-task={options['cpus_per_task']}" if "cpus_per_task" in options else "",
     )
-    words = ["sbatch", "--parsable", f"--job-name={description['name']}", f"--ntasks={tasks}"]
-    words += [f"--output={own}/log", "--open-mode=append"]
-    words += [f"--ipus={ipus}"] if ipus is not None else []
-    words += _option_words(options)
-    number = checked(commands, words, script).split(";")[0].strip()
-    if not number.isdigit():
-        raise InvalidRequest(f"sbatch gave no number of a job, but {number!r}")
-    link(base, own, number)
-    return SlurmJob(number, own, commands)
+    sbatch_arguments = [
+        "sbatch",
+        "--parsable",
+        f"--job-name={description['name']}",
+        f"--ntasks={tasks}",
+    ]
+    sbatch_arguments += [f"--output={job_folder}/log", "--open-mode=append"]
+    sbatch_arguments += [f"--ipus={ipus}"] if ipus is not None else []
+    sbatch_arguments += _option_arguments(options)
+    job_number = checked(commands, sbatch_arguments, script_text).split(";")[0].strip()
+    if not job_number.isdigit():
+        raise InvalidRequest(f"sbatch gave no number of a job, but {job_number!r}")
+    link(base_folder, job_folder, job_number)
+    return SlurmJob(job_number, job_folder, commands)
 
 
-def _option_words(options: Mapping[str, Option]) -> list[str]:
+def _option_arguments(options: Mapping[str, Option]) -> list[str]:
     words = []
     for option_name, value in options.items():
         flag = f"--{option_name.replace('_', '-')}"
@@ -93,8 +98,8 @@ def _option_words(options: Mapping[str, Option]) -> list[str]:
     return words
 
 
-def _keep(folder: str, name: str, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    handle = os.open(os.path.join(folder, name), flags, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
+def _keep(job_folder: str, file_name: str, content: bytes) -> None:
+    open_flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(os.path.join(job_folder, file_name), open_flags, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 #: sacct's names of the columns (for --format, and in the first line of its output).
-_ACCOUNTING: Final = {
+_SACCT_COLUMNS: Final = {
     "job": "JobID",
     "raw_job": "JobIDRaw",
     "name": "JobName",
@@ -56,47 +56,70 @@ _NODES: Final = {
 CUT: Final = "\x1f"
 
 
-def accounting_format(*names: str) -> str:
+def accounting_format(*column_names: str) -> str:
     """Return the value of sacct's --format for these columns."""
-    return ",".join(_ACCOUNTING[name] for name in names)
+    return ",".join(_SACCT_COLUMNS[column_name] for column_name in column_names)
 
 
-def accounting_command(*names: str) -> list[str]:
+def accounting_command(*column_names: str) -> list[str]:
     """Return the sacct command that prints these columns in the form that `read_accounting`
     reads.
     """
-    shape = ["--noheader", "--parsable2", f"--delimiter={CUT}"]
-    return ["sacct", *shape, f"--format={accounting_format(*names)}"]
+    format_options = ["--noheader", "--parsable2", f"--delimiter={CUT}"]
+    return ["sacct", *format_options, f"--format={accounting_format(*column_names)}"]
 
 
-def read_accounting(text: str, *names: str) -> list[dict[str, str]]:
+def read_accounting(sacct_output: str, *column_names: str) -> list[dict[str, str]]:
     """Return the rows that `accounting_command` printed for these columns, by name.
 
     A line with fewer columns is left out: it is a further line of a value that has line breaks.
     """
-    rows = [line.split(CUT) for line in text.splitlines()]
-    return [dict(zip(names, row, strict=False)) for row in rows if len(row) >= len(names)]
+    split_lines = [output_line.split(CUT) for output_line in sacct_output.splitlines()]
+    return [
+        dict(zip(column_names, row_cells, strict=False))
+        for row_cells in split_lines
+        if len(row_cells) >= len(column_names)
+    ]
 
 
-def accounting_columns(header: Sequence[str]) -> dict[str, int]:
+def accounting_columns(header_words: Sequence[str]) -> dict[str, int]:
     """Return the index of each column, by name, from the first line of sacct's output.
 
-    header: the words of that line, which may have a width (`JobName%30`). Columns that nothing here
-    reads are left out.
+    header_words: the words of that line, which may have a width (`JobName%30`). Columns that
+    nothing here reads are left out.
     """
-    columns = {word.partition("%")[0]: index for index, word in enumerate(header)}
-    return {name: columns[column] for name, column in _ACCOUNTING.items() if column in columns}
+    index_by_header = {
+        header_word.partition("%")[0]: index for index, header_word in enumerate(header_words)
+    }
+    return {
+        column_name: index_by_header[sacct_name]
+        for column_name, sacct_name in _SACCT_COLUMNS.items()
+        if sacct_name in index_by_header
+    }
 
 
-def node_listing_command(*names: str) -> list[str]:
+def node_listing_command(*column_names: str) -> list[str]:
     """Return the sinfo command that prints these columns of each node in each partition.
 
     The value of the last column may contain the separator.
     """
-    return ["sinfo", "-h", "-N", "-o", "|".join(_NODES[name] for name in names)]
+    return [
+        "sinfo",
+        "-h",
+        "-N",
+        "-o",
+        "|".join(_NODES[column_name] for column_name in column_names),
+    ]
 
 
-def read_node_listing(text: str, *names: str) -> list[dict[str, str]]:
+def read_node_listing(sinfo_output: str, *column_names: str) -> list[dict[str, str]]:
     """Return the rows that `node_listing_command` printed for these columns, by name."""
-    rows = [line.strip().split("|", len(names) - 1) for line in text.splitlines()]
-    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+    split_lines = [
+        output_line.strip().split("|", len(column_names) - 1)
+        for output_line in sinfo_output.splitlines()
+    ]
+    return [
+        dict(zip(column_names, row_cells, strict=True))
+        for row_cells in split_lines
+        if len(row_cells) == len(column_names)
+    ]

@@ -9,8 +9,8 @@ from podwright.errors import InvalidRequest
 from podwright.hosts import expand, read_list
 from podwright.slurm.reader._record import FieldRecord, records
 
-_ON: Final = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
-_INDICES: Final = re.compile(r"(?:^|,)gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")
+_NODE_GPUS_PATTERN: Final = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
+_GPU_INDICES_PATTERN: Final = re.compile(r"(?:^|,)gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")
 _USER: Final = re.compile(r"([^\s()]+)\((\d+)\)")
 #: The field that shows a request for GPUs, and the option that makes it.
 REQUESTS: Final = {
@@ -39,8 +39,8 @@ class JobRecord:
 
     __slots__ = ("_line", "_record")
 
-    def __init__(self, record: FieldRecord, line: str) -> None:
-        self._record, self._line = record, line
+    def __init__(self, field_record: FieldRecord, scontrol_line: str) -> None:
+        self._record, self._line = field_record, scontrol_line
 
     @property
     def number(self) -> int:
@@ -50,10 +50,10 @@ class JobRecord:
     @property
     def user(self) -> JobUser:
         """Its owner."""
-        match = _USER.fullmatch(self._record.text("UserId"))
-        if not match:
+        user_match = _USER.fullmatch(self._record.text("UserId"))
+        if not user_match:
             raise self._record.not_known("UserId", "it is not a user with a number")
-        return JobUser(match[1], int(match[2]))
+        return JobUser(user_match[1], int(user_match[2]))
 
     @property
     def name(self) -> str:
@@ -138,24 +138,28 @@ class JobRecord:
     @property
     def tasks(self) -> int | None:
         """The number of tasks that it asks for; None: not stated."""
-        return int(text) if (text := self._record.value("NumTasks")).isdecimal() else None
+        return (
+            int(tasks_text) if (tasks_text := self._record.value("NumTasks")).isdecimal() else None
+        )
 
     @property
     def cpus_per_task(self) -> int | None:
         """The number of CPUs that it asks for with each task; None: not stated."""
-        return int(text) if (text := self._record.value("CPUs/Task")).isdecimal() else None
+        return (
+            int(cpus_text) if (cpus_text := self._record.value("CPUs/Task")).isdecimal() else None
+        )
 
     @property
     def min_nodes(self) -> int | None:
         """The fewest nodes that it asks for; None: not stated."""
-        match = re.match(r"\d+", self._record.value("NumNodes"))
-        return int(match[0]) if match else None
+        number_match = re.match(r"\d+", self._record.value("NumNodes"))
+        return int(number_match[0]) if number_match else None
 
     @property
     def min_cpus(self) -> int | None:
         """The fewest CPUs that it asks for, on all nodes together; None: not stated."""
-        match = re.match(r"\d+", self._record.value("NumCPUs"))
-        return int(match[0]) if match else None
+        number_match = re.match(r"\d+", self._record.value("NumCPUs"))
+        return int(number_match[0]) if number_match else None
 
     @property
     def whole_nodes(self) -> bool:
@@ -171,17 +175,19 @@ class JobRecord:
     @property
     def gpu_requests(self) -> dict[str, list[str]]:
         """Its requests for GPUs by option: `{"--gpus-per-node": ["a100:2"]}`; empty: none."""
-        requests: dict[str, list[str]] = {}
-        doubtful = [field for field in REQUESTS if not self._record.is_clear(field)]
-        if doubtful:
-            raise self._record.not_known(", ".join(doubtful))
-        for field, option in REQUESTS.items():
-            for request in self._record.optional(field).split(","):
-                plain = request.replace("gres/", "").replace("gres:", "")
-                if "gpu" in plain:
-                    count = plain.removeprefix("gpu").lstrip(":=")
-                    requests.setdefault(option, []).append(count or "1")
-        return requests
+        requests_by_option: dict[str, list[str]] = {}
+        unknown_fields = [
+            tres_field for tres_field in REQUESTS if not self._record.is_decidable(tres_field)
+        ]
+        if unknown_fields:
+            raise self._record.not_known(", ".join(unknown_fields))
+        for tres_field, slurm_option in REQUESTS.items():
+            for tres_request in self._record.optional(tres_field).split(","):
+                short_request = tres_request.replace("gres/", "").replace("gres:", "")
+                if "gpu" in short_request:
+                    type_and_count = short_request.removeprefix("gpu").lstrip(":=")
+                    requests_by_option.setdefault(slurm_option, []).append(type_and_count or "1")
+        return requests_by_option
 
     @property
     def gpus(self) -> dict[str, list[int]]:
@@ -190,19 +196,26 @@ class JobRecord:
         They are read between two fields that Slurm itself prints, because no text of a user can be
         there.
         """
-        out: dict[str, list[int]] = {}
-        part = self._record.between("CoreSpec", "MinCPUsNode", self._line)
-        for names, gres in _ON.findall(part):
-            indices = [index for text in _INDICES.findall(gres) for index in read_list(text)]
+        indices_by_node: dict[str, list[int]] = {}
+        details_text = self._record.between("CoreSpec", "MinCPUsNode", self._line)
+        for node_list, gres_text in _NODE_GPUS_PATTERN.findall(details_text):
+            gpu_indices = [
+                gpu_index
+                for index_list in _GPU_INDICES_PATTERN.findall(gres_text)
+                for gpu_index in read_list(index_list)
+            ]
             try:
-                nodes = expand(names) if indices else ()
+                node_names = expand(node_list) if gpu_indices else ()
             except (InvalidRequest, ValueError):
-                raise self._record.not_known("Nodes", f"{names[:40]!r} is not a list") from None
-            for node in nodes:
-                out.setdefault(node, []).extend(indices)
-        return out
+                raise self._record.not_known("Nodes", f"{node_list[:40]!r} is not a list") from None
+            for node_name in node_names:
+                indices_by_node.setdefault(node_name, []).extend(gpu_indices)
+        return indices_by_node
 
 
-def read_jobs(text: str) -> list[JobRecord]:
+def read_jobs(scontrol_output: str) -> list[JobRecord]:
     """Return the jobs in this output, in Slurm's order."""
-    return [JobRecord(record, line) for record, line in records(text, "JobId")]
+    return [
+        JobRecord(field_record, scontrol_line)
+        for field_record, scontrol_line in records(scontrol_output, "JobId")
+    ]

@@ -14,9 +14,13 @@ _KINDS: Final = (
 )
 
 
-def kind_of_output(text: str) -> str:
+def kind_of_output(slurm_output: str) -> str:
     """Return `config`, `nodes`, `partitions` or `topology`, or "" for anything else."""
-    for kind, shape in _KINDS:
-        if shape.search(text) if kind == "config" else shape.match(text):
-            return kind
+    for output_kind, output_pattern in _KINDS:
+        if (
+            output_pattern.search(slurm_output)
+            if output_kind == "config"
+            else output_pattern.match(slurm_output)
+        ):
+            return output_kind
     return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_LISTED: Final = """
+_FIELD_NAMES_TEXT: Final = """
 AbstractCores Account AccountingStorageType AccountingStoreFlags Accounts AccrueTime Action
 ActiveFeatures AdminComment AdminLevel AllocMem AllocNode:Sid AllocNodes AllocTRES AllowAccounts
 AllowGroups AllowQos AllowUsers AllowedPartitions Alternate Arch ArrayJobId ArrayTaskId
@@ -56,4 +56,4 @@ TresFreq TresPerJob TresPerNode TresPerSocket TresPerStep TresPerTask Type Unkil
 UsageRaw Used UsedSpace UserID UserId UserName Users ValidateTimeout Version WCKey Watts Weight
 WorkDir
 """
-NAMES: Final = frozenset(_LISTED.split())
+NAMES: Final = frozenset(_FIELD_NAMES_TEXT.split())

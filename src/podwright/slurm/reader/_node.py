@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from podwright.slurm.reader._record import FieldRecord, records
 
 #: What a letter after a state means (Slurm's node_state_string; scontrol prints words instead).
-_MARKS: Final = {
+_STATE_SUFFIXES: Final = {
     "*": "NOT_RESPONDING",
     "~": "POWERED_DOWN",
     "#": "POWERING_UP",
@@ -20,12 +20,12 @@ _MARKS: Final = {
     "-": "PLANNED",
 }
 #: States in which a node takes no jobs until somebody or something acts.
-_ILL: Final = frozenset(
+_ILL_STATES: Final = frozenset(
     {"DOWN", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "INVALID", "INVALID_REG", "UNKNOWN"}
     | {"DRAIN", "DRAINED", "DRAINING", "NOT_RESPONDING", "POWER_DRAIN"}
 )
 #: States in which a node takes no job now, and will take jobs again by itself.
-_AWAY: Final = frozenset(
+_TEMPORARILY_AWAY_STATES: Final = frozenset(
     {"MAINT", "MAINTENANCE", "POWERING_DOWN", "POWER_DOWN", "REBOOT", "REBOOT_ISSUED"}
     | {"REBOOT_REQUESTED"}
 )
@@ -45,12 +45,12 @@ class NodeState(NamedTuple):
     @property
     def ill(self) -> bool:
         """Whether it takes no jobs until somebody acts."""
-        return bool(self.words & _ILL)
+        return bool(self.words & _ILL_STATES)
 
     @property
     def takes_jobs(self) -> bool:
         """Whether a job can start there, once it is idle."""
-        return not self.words & (_ILL | _AWAY)
+        return not self.words & (_ILL_STATES | _TEMPORARILY_AWAY_STATES)
 
     @property
     def idle(self) -> bool:
@@ -58,13 +58,16 @@ class NodeState(NamedTuple):
         return self.words == {"IDLE"}
 
 
-def node_state(text: str) -> NodeState:
+def node_state(state_text: str) -> NodeState:
     """Return the state in Slurm's notation: `IDLE+DRAIN`, `DOWN*`, `idle~`."""
-    words = set()
-    for part in text.upper().split("+"):
-        word = part.rstrip("".join(_MARKS))
-        words |= {word, *(_MARKS[mark] for mark in part[len(word) :])}
-    return NodeState(text, frozenset(words - {""}))
+    state_words = set()
+    for state_part in state_text.upper().split("+"):
+        state_word = state_part.rstrip("".join(_STATE_SUFFIXES))
+        state_words |= {
+            state_word,
+            *(_STATE_SUFFIXES[state_suffix] for state_suffix in state_part[len(state_word) :]),
+        }
+    return NodeState(state_text, frozenset(state_words - {""}))
 
 
 class GresGpus(NamedTuple):
@@ -84,8 +87,8 @@ class SlurmNode:
 
     __slots__ = ("_record",)
 
-    def __init__(self, record: FieldRecord) -> None:
-        self._record = record
+    def __init__(self, field_record: FieldRecord) -> None:
+        self._record = field_record
 
     @property
     def line(self) -> str:
@@ -110,8 +113,8 @@ class SlurmNode:
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that it is in."""
-        names = self._record.optional("Partitions")
-        return tuple(names.split(",")) if names else ()
+        partition_list = self._record.optional("Partitions")
+        return tuple(partition_list.split(",")) if partition_list else ()
 
     @property
     def sockets(self) -> int:
@@ -171,8 +174,8 @@ class SlurmNode:
     @property
     def features(self) -> frozenset[str]:
         """The features that jobs can ask for."""
-        names = self._record.value("AvailableFeatures").split(",")
-        return frozenset(name for name in names if name)
+        feature_names = self._record.value("AvailableFeatures").split(",")
+        return frozenset(feature_name for feature_name in feature_names if feature_name)
 
     @property
     def cpu_bind(self) -> str:
@@ -198,24 +201,27 @@ class SlurmNode:
         return read_gpus(self.gres)
 
 
-def read_nodes(text: str) -> list[SlurmNode]:
+def read_nodes(scontrol_output: str) -> list[SlurmNode]:
     """Return the nodes in this output, in Slurm's order."""
-    return [SlurmNode(record) for record, _ in records(text, "NodeName")]
+    return [SlurmNode(field_record) for field_record, _ in records(scontrol_output, "NodeName")]
 
 
-def read_gpus(gres: str) -> list[GresGpus]:
+def read_gpus(gres_text: str) -> list[GresGpus]:
     """Return the GPUs in a Gres: `gpu:a100:4(S:0-1)`."""
-    return [GresGpus(kind, int(count), sockets) for kind, count, sockets in _GPU.findall(gres)]
+    return [
+        GresGpus(gpu_type, int(gpu_count), sockets)
+        for gpu_type, gpu_count, sockets in _GPU.findall(gres_text)
+    ]
 
 
-def read_counts(gres: str) -> list[tuple[str, int]]:
+def read_counts(gres_text: str) -> list[tuple[str, int]]:
     """Return every GRES with its count, in order, also `shard` and `nic`."""
-    return [(name, int(count)) for name, count in _OTHER.findall(gres)]
+    return [(gres_name, int(gres_count)) for gres_name, gres_count in _OTHER.findall(gres_text)]
 
 
-def gpu_types(gres: str) -> dict[str, int]:
+def gpu_types(gres_text: str) -> dict[str, int]:
     """Return the number of GPUs of each type in a Gres; the type is empty where none is named."""
-    counts: dict[str, int] = {}
-    for gpus in read_gpus(gres):
-        counts[gpus.type] = counts.get(gpus.type, 0) + gpus.amount
-    return counts
+    count_by_type: dict[str, int] = {}
+    for gres_gpus in read_gpus(gres_text):
+        count_by_type[gres_gpus.type] = count_by_type.get(gres_gpus.type, 0) + gres_gpus.amount
+    return count_by_type

@@ -15,8 +15,8 @@ class SlurmPartitionRecord:
 
     __slots__ = ("_record",)
 
-    def __init__(self, record: FieldRecord) -> None:
-        self._record = record
+    def __init__(self, field_record: FieldRecord) -> None:
+        self._record = field_record
 
     @property
     def name(self) -> str:
@@ -62,8 +62,8 @@ class SlurmPartitionRecord:
 
         Releases before 23.02 do not have this limit.
         """
-        older = self._record.has("ExclusiveUser") and not self._record.has("NodeSets")
-        if older and not self._record.has("MaxCPUsPerSocket"):
+        is_older_release = self._record.has("ExclusiveUser") and not self._record.has("NodeSets")
+        if is_older_release and not self._record.has("MaxCPUsPerSocket"):
             return None
         return self._record.count("MaxCPUsPerSocket")
 
@@ -75,8 +75,8 @@ class SlurmPartitionRecord:
     @property
     def default_time(self) -> str:
         """The time limit of a job that asks for none; empty where MaxTime applies."""
-        text = self._record.text("DefaultTime")
-        return "" if text == "NONE" else text
+        time_text = self._record.text("DefaultTime")
+        return "" if time_text == "NONE" else time_text
 
     @property
     def memory(self) -> tuple[int, bool]:
@@ -88,10 +88,14 @@ class SlurmPartitionRecord:
         """MaxMemPerCPU or MaxMemPerNode, in the same form."""
         return self._sized("Max")
 
-    def _sized(self, bound: str) -> tuple[int, bool]:
-        names = (f"{bound}MemPerCPU", f"{bound}MemPerNode")
-        fields = {name: self._record.text(name) for name in names if self._record.has(name)}
-        return sized(fields, bound, self._record.not_known(names[1]))
+    def _sized(self, def_or_max: str) -> tuple[int, bool]:
+        field_names = (f"{def_or_max}MemPerCPU", f"{def_or_max}MemPerNode")
+        memory_fields = {
+            field_name: self._record.text(field_name)
+            for field_name in field_names
+            if self._record.has(field_name)
+        }
+        return sized(memory_fields, def_or_max, self._record.not_known(field_names[1]))
 
     @property
     def share(self) -> int:
@@ -101,22 +105,24 @@ class SlurmPartitionRecord:
         """
         if not self._record.has("ExclusiveUser") and self._record.text("Exclusive") == "NODE":
             return 0
-        word = self._record.text("OverSubscribe").partition(":")[0]
-        if word not in _SHARES:
-            raise self._record.not_known("OverSubscribe", f"{word[:40]!r} is not such a value")
-        return _SHARES.index(word)
+        sharing_word = self._record.text("OverSubscribe").partition(":")[0]
+        if sharing_word not in _SHARES:
+            raise self._record.not_known(
+                "OverSubscribe", f"{sharing_word[:40]!r} is not such a value"
+            )
+        return _SHARES.index(sharing_word)
 
     @property
     def whole_nodes(self) -> bool:
         """Whether each job has its nodes, or its topology, for itself."""
         if self._record.has("ExclusiveUser"):
-            topology = self._record.optional("ExclusiveTopo") == "YES"
+            whole_topology = self._record.optional("ExclusiveTopo") == "YES"
         else:
-            topology = self._record.text("Exclusive") == "TOPO"
-        return topology or self.share == 0
+            whole_topology = self._record.text("Exclusive") == "TOPO"
+        return whole_topology or self.share == 0
 
     @property
-    def least_loaded(self) -> bool:
+    def takes_least_loaded_first(self) -> bool:
         """LLN: whether the least loaded nodes are taken first."""
         return self._record.text("LLN") == "YES"
 
@@ -133,14 +139,14 @@ class SlurmPartitionRecord:
     @property
     def select(self) -> str:
         """SelectTypeParameters of its own; empty where it has none."""
-        text = self._record.value("SelectTypeParameters")
-        return "" if text == "NONE" else text
+        parameters_text = self._record.value("SelectTypeParameters")
+        return "" if parameters_text == "NONE" else parameters_text
 
     @property
     def alternate(self) -> str:
         """The partition that takes its jobs where it takes none itself; empty: there is none."""
-        text = self._record.optional("Alternate")
-        return "" if text == "NONE" else text
+        partition_text = self._record.optional("Alternate")
+        return "" if partition_text == "NONE" else partition_text
 
     @property
     def has_own_qos(self) -> bool:
@@ -158,6 +164,9 @@ class SlurmPartitionRecord:
         return self._record.optional("CpuBind")
 
 
-def read_partitions(text: str) -> list[SlurmPartitionRecord]:
+def read_partitions(scontrol_output: str) -> list[SlurmPartitionRecord]:
     """Return the partitions in this output, in Slurm's order."""
-    return [SlurmPartitionRecord(record) for record, _ in records(text, "PartitionName")]
+    return [
+        SlurmPartitionRecord(field_record)
+        for field_record, _ in records(scontrol_output, "PartitionName")
+    ]

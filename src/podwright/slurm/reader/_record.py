@@ -45,29 +45,35 @@ class FieldRecord:
         self._fields: dict[str, str] = {}
         self._twice: set[str] = set()
         self._strange: list[str] = []
-        marks: list[re.Match[str]] = []
-        for mark in _WORD.finditer(line):
-            if mark[1] not in NAMES:
-                if marks and marks[-1][1] in _TEXTS.get(marks[0][1], ()):
+        field_matches: list[re.Match[str]] = []
+        for field_match in _WORD.finditer(line):
+            if field_match[1] not in NAMES:
+                if field_matches and field_matches[-1][1] in _TEXTS.get(field_matches[0][1], ()):
                     continue
-                self._strange.append(mark[1])
-            marks.append(mark)
-        value_ends = [mark.start() for mark in marks[1:]] + [len(line)]
-        for mark, end in zip(marks, value_ends, strict=True):
-            if mark[1] in self._fields:
-                self._twice.add(mark[1])
-            self._fields[mark[1]] = line[mark.end() : end].strip()
-        first = marks[0] if marks else None
-        kind = first[1].removesuffix("Name").removesuffix("Id").lower() if first else "record"
-        self.description = f"{kind} {self._fields[first[1]]}" if first else "no record"
+                self._strange.append(field_match[1])
+            field_matches.append(field_match)
+        value_ends = [field_match.start() for field_match in field_matches[1:]] + [len(line)]
+        for field_match, value_end in zip(field_matches, value_ends, strict=True):
+            if field_match[1] in self._fields:
+                self._twice.add(field_match[1])
+            self._fields[field_match[1]] = line[field_match.end() : value_end].strip()
+        first_match = field_matches[0] if field_matches else None
+        record_kind = (
+            first_match[1].removesuffix("Name").removesuffix("Id").lower()
+            if first_match
+            else "record"
+        )
+        self.description = (
+            f"{record_kind} {self._fields[first_match[1]]}" if first_match else "no record"
+        )
 
-    def has(self, field: str) -> bool:
+    def has(self, field_name: str) -> bool:
         """Whether the record shows the field."""
-        return field in self._fields
+        return field_name in self._fields
 
-    def not_known(self, field: str, reason: str = "") -> FieldNotKnown:
+    def not_known(self, field_name: str, reason: str = "") -> FieldNotKnown:
         """Return the error for a field."""
-        return FieldNotKnown.of(field, self.description, reason)
+        return FieldNotKnown.of(field_name, self.description, reason)
 
     def text(self, field: str) -> str:
         """Return a field that Slurm always prints. Raises FieldNotKnown."""
@@ -77,91 +83,98 @@ class FieldRecord:
             raise self.not_known(field)
         return self._fields[field]
 
-    def value(self, field: str) -> str:
+    def value(self, field_name: str) -> str:
         """Return such a field, or "" where Slurm prints null, none, unknown or not available."""
-        return _plain(self.text(field))
+        return _plain(self.text(field_name))
 
-    def number(self, field: str) -> int:
+    def number(self, field_name: str) -> int:
         """Return a whole number that Slurm always prints. Raises FieldNotKnown."""
-        text = self.text(field)
-        if not (text.isascii() and text.isdigit()):
-            raise self.not_known(field, f"{text[:40]!r} is not a number")
-        return int(text)
+        number_text = self.text(field_name)
+        if not (number_text.isascii() and number_text.isdigit()):
+            raise self.not_known(field_name, f"{number_text[:40]!r} is not a number")
+        return int(number_text)
 
-    def count(self, field: str) -> int | None:
+    def count(self, field_name: str) -> int | None:
         """Return a limit that Slurm always prints, or None for UNLIMITED. Raises FieldNotKnown."""
-        return None if self.text(field) in ("UNLIMITED", "INFINITE") else self.number(field)
+        return (
+            None if self.text(field_name) in ("UNLIMITED", "INFINITE") else self.number(field_name)
+        )
 
-    def is_set(self, field: str) -> bool:
+    def is_set(self, field_name: str) -> bool:
         """Return whether Slurm prints a field that it leaves out where the field is not set.
 
         Raises FieldNotKnown where the field is missing and the record has names that no proven
         release prints.
         """
-        if field in self._fields:
+        if field_name in self._fields:
             return True
         if self._strange:
-            strange = ", ".join(self._strange[:3])
-            raise self.not_known(field, f"{strange} is a field that no proven release prints")
+            unknown_names = ", ".join(self._strange[:3])
+            raise self.not_known(
+                field_name, f"{unknown_names} is a field that no proven release prints"
+            )
         return False
 
-    def is_clear(self, field: str) -> bool:
+    def is_decidable(self, field_name: str) -> bool:
         """Return whether `is_set` can decide about the field, without an error."""
-        return field in self._fields or not self._strange
+        return field_name in self._fields or not self._strange
 
-    def optional(self, field: str) -> str:
+    def optional(self, field_name: str) -> str:
         """Return a field that Slurm prints where it is set, or "" where it is not. Raises
         FieldNotKnown.
         """
-        return self.value(field) if self.is_set(field) else ""
+        return self.value(field_name) if self.is_set(field_name) else ""
 
-    def optional_number(self, field: str) -> int:
+    def optional_number(self, field_name: str) -> int:
         """Return such a field as a number, or 0 where it is not set. Raises FieldNotKnown."""
-        return self.number(field) if self.is_set(field) else 0
+        return self.number(field_name) if self.is_set(field_name) else 0
 
-    def between(self, first: str, last: str, line: str) -> str:
+    def between(self, first_field: str, last_field: str, record_line: str) -> str:
         """Return the part of the record's line between two fields. Raises FieldNotKnown."""
-        for field in (first, last):
-            self.text(field)
-        return line.partition(f" {first}=")[2].partition(f" {last}=")[0]
+        for field_name in (first_field, last_field):
+            self.text(field_name)
+        return record_line.partition(f" {first_field}=")[2].partition(f" {last_field}=")[0]
 
 
-def known(read: Callable[[], T], otherwise: T) -> T:
-    """Return what `read` returns, or `otherwise` where Slurm does not show it.
+def known(read_fact: Callable[[], T], fallback: T) -> T:
+    """Return what `read_fact` returns, or `fallback` where Slurm does not show it.
 
     This is for callers that can do without the fact.
     """
     try:
-        return read()
+        return read_fact()
     except FieldNotKnown:
-        return otherwise
+        return fallback
 
 
-def _plain(text: str) -> str:
-    return "" if text in _NOTHING else text
+def _plain(field_text: str) -> str:
+    return "" if field_text in _NOTHING else field_text
 
 
-def records(text: str, first: str) -> Iterator[tuple[FieldRecord, str]]:
-    """Yield the records of an output, each with its line. first: the field with which each begins.
+def records(scontrol_output: str, first_field: str) -> Iterator[tuple[FieldRecord, str]]:
+    """Yield the records of an output, each with its line. first_field: the field with which each
+    begins.
 
     Raises FieldNotKnown where records begin with another field.
     """
-    lines = one_line_each(text).splitlines()
-    matching = [line for line in lines if line.startswith(f"{first}=")]
-    if lines and not matching and (other := _WORD.match(lines[0])):
-        raise FieldNotKnown.of(first, f"records begin with {other[1]}")
-    for line in matching:
-        yield FieldRecord(line), line
+    record_lines = one_line_each(scontrol_output).splitlines()
+    matching_lines = [
+        record_line for record_line in record_lines if record_line.startswith(f"{first_field}=")
+    ]
+    if record_lines and not matching_lines and (other_field := _WORD.match(record_lines[0])):
+        raise FieldNotKnown.of(first_field, f"records begin with {other_field[1]}")
+    for record_line in matching_lines:
+        yield FieldRecord(record_line), record_line
 
 
-def one_line_each(text: str) -> str:
+def one_line_each(scontrol_output: str) -> str:
     """Return an output in the form of `scontrol --oneliner`, with every record on a line of its
     own.
     """
-    joined: list[str] = []
-    for line in text.splitlines():
-        if line[:1].isspace() and joined:
-            joined[-1] += " " + line.strip()
-        elif line.strip():
-            joined.append(line.strip())
-    return "\n".join(joined)
+    joined_records: list[str] = []
+    for output_line in scontrol_output.splitlines():
+        if output_line[:1].isspace() and joined_records:
+            joined_records[-1] += " " + output_line.strip()
+        elif output_line.strip():
+            joined_records.append(output_line.strip())
+    return "\n".join(joined_records)

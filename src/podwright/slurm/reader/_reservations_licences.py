@@ -10,8 +10,8 @@ class ReservationRecord:
 
     __slots__ = ("_record",)
 
-    def __init__(self, record: FieldRecord) -> None:
-        self._record = record
+    def __init__(self, field_record: FieldRecord) -> None:
+        self._record = field_record
 
     @property
     def name(self) -> str:
@@ -29,8 +29,8 @@ class LicenceRecord:
 
     __slots__ = ("_record",)
 
-    def __init__(self, record: FieldRecord) -> None:
-        self._record = record
+    def __init__(self, field_record: FieldRecord) -> None:
+        self._record = field_record
 
     @property
     def name(self) -> str:
@@ -48,11 +48,16 @@ class LicenceRecord:
         return self._record.number("Used")
 
 
-def read_reservations(text: str) -> list[ReservationRecord]:
+def read_reservations(scontrol_output: str) -> list[ReservationRecord]:
     """Return the reservations in the output of `scontrol --oneliner show reservation`."""
-    return [ReservationRecord(record) for record, _ in records(text, "ReservationName")]
+    return [
+        ReservationRecord(field_record)
+        for field_record, _ in records(scontrol_output, "ReservationName")
+    ]
 
 
-def read_licences(text: str) -> list[LicenceRecord]:
+def read_licences(scontrol_output: str) -> list[LicenceRecord]:
     """Return the licences in the output of `scontrol --oneliner show licenses`."""
-    return [LicenceRecord(record) for record, _ in records(text, "LicenseName")]
+    return [
+        LicenceRecord(field_record) for field_record, _ in records(scontrol_output, "LicenseName")
+    ]

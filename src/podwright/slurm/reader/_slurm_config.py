@@ -24,29 +24,33 @@ class SlurmConfig:
 
     def __init__(self, text: str) -> None:
         self._settings: dict[str, list[str]] = {}
-        for line in text.splitlines():
-            if match := _SETTING.match(line):
-                self._settings.setdefault(match[1].lower(), []).append(match[2])
+        for config_line in text.splitlines():
+            if setting_match := _SETTING.match(config_line):
+                self._settings.setdefault(setting_match[1].lower(), []).append(setting_match[2])
 
     def text(self, name: str) -> str:
         """Return a setting as Slurm prints it. Raises FieldNotKnown."""
-        values = self._settings.get(name.lower())
-        if values is None:
+        setting_values = self._settings.get(name.lower())
+        if setting_values is None:
             raise FieldNotKnown.of(name, "scontrol show config")
-        return ",".join(values)
+        return ",".join(setting_values)
 
     def value(self, name: str) -> str:
         """Return a setting, or "" where nothing is set. Raises FieldNotKnown."""
-        text = self.text(name)
-        return "" if text in _NOTHING else text
+        setting_text = self.text(name)
+        return "" if setting_text in _NOTHING else setting_text
 
-    def names(self, name: str) -> list[str]:
+    def names(self, setting_name: str) -> list[str]:
         """Return a setting that is a list, in its order. Raises FieldNotKnown."""
-        return [word.strip() for word in self.value(name).split(",") if word.strip()]
+        return [
+            listed_name.strip()
+            for listed_name in self.value(setting_name).split(",")
+            if listed_name.strip()
+        ]
 
-    def yes(self, name: str) -> bool:
+    def yes(self, setting_name: str) -> bool:
         """Return whether a setting is yes. Raises FieldNotKnown."""
-        return self.text(name).lower() in ("yes", "1", "true")
+        return self.text(setting_name).lower() in ("yes", "1", "true")
 
     def optional(self, name: str) -> str:
         """Return a setting that Slurm prints only where it is set, or "".
@@ -58,33 +62,35 @@ class SlurmConfig:
     @property
     def version(self) -> Version:
         """The release: (26, 5) for 26.05.5. Raises FieldNotKnown."""
-        text = self.text("SLURM_VERSION")
+        version_text = self.text("SLURM_VERSION")
         try:
-            return parse_version(text)
+            return parse_version(version_text)
         except InvalidRequest:
             raise FieldNotKnown.of(
-                "SLURM_VERSION", "scontrol show config", f"{text[:40]!r} is not a version"
+                "SLURM_VERSION", "scontrol show config", f"{version_text[:40]!r} is not a version"
             ) from None
 
     @property
     def user_id(self) -> int:
         """The uid of SlurmUser, read from `slurm(64030)`. Raises FieldNotKnown."""
-        text = self.text("SlurmUser")
-        match = re.search(r"\((\d+)\)$", text)
-        if not match:
-            raise FieldNotKnown.of("SlurmUser", "scontrol show config", f"{text[:40]!r} has no uid")
-        return int(match[1])
+        user_text = self.text("SlurmUser")
+        uid_match = re.search(r"\((\d+)\)$", user_text)
+        if not uid_match:
+            raise FieldNotKnown.of(
+                "SlurmUser", "scontrol show config", f"{user_text[:40]!r} has no uid"
+            )
+        return int(uid_match[1])
 
     @property
     def topology(self) -> str:
         """`tree`, `block` and so on, or `flat` where Slurm knows no network. Raises
         FieldNotKnown.
         """
-        name = self.value("TopologyPlugin").rpartition("/")[2].lower()
-        return "flat" if name in ("", "none", "default", "flat") else name
+        plugin_name = self.value("TopologyPlugin").rpartition("/")[2].lower()
+        return "flat" if plugin_name in ("", "none", "default", "flat") else plugin_name
 
     @property
-    def binds_tasks(self) -> bool:
+    def binds_tasks_to_cores(self) -> bool:
         """Whether task/affinity binds tasks to cores. Raises FieldNotKnown."""
         return "affinity" in self.value("TaskPlugin")
 
@@ -98,15 +104,15 @@ class SlurmConfig:
         """MaxMemPerCPU or MaxMemPerNode, in the same form. Raises FieldNotKnown."""
         return self._sized("Max")
 
-    def _sized(self, bound: str) -> tuple[int, bool]:
+    def _sized(self, def_or_max: str) -> tuple[int, bool]:
         return sized(
             {
-                f"{bound}Mem{each}": self.text(f"{bound}Mem{each}")
-                for each in ("PerCPU", "PerNode")
-                if f"{bound}mem{each}".lower() in self._settings
+                f"{def_or_max}Mem{per_unit}": self.text(f"{def_or_max}Mem{per_unit}")
+                for per_unit in ("PerCPU", "PerNode")
+                if f"{def_or_max}mem{per_unit}".lower() in self._settings
             },
-            bound,
-            FieldNotKnown.of(f"{bound}MemPerNode", "scontrol show config"),
+            def_or_max,
+            FieldNotKnown.of(f"{def_or_max}MemPerNode", "scontrol show config"),
         )
 
     @property
@@ -117,47 +123,60 @@ class SlurmConfig:
     @property
     def hides(self) -> frozenset[str]:
         """What PrivateData hides from users: `jobs`, `nodes`, … Raises FieldNotKnown."""
-        return frozenset(word.lower() for word in self.names("PrivateData"))
+        return frozenset(data_kind.lower() for data_kind in self.names("PrivateData"))
 
-    def hooks(self, name: str) -> list[str]:
+    def hooks(self, hook_name: str) -> list[str]:
         """Return the programs of a hook such as PrologSlurmctld, in their order."""
         return [
-            program for program in self._settings.get(name.lower(), []) if program not in _NOTHING
+            hook_program
+            for hook_program in self._settings.get(hook_name.lower(), [])
+            if hook_program not in _NOTHING
         ]
 
     def __bool__(self) -> bool:
         return bool(self._settings)
 
 
-def sized(fields: dict[str, str], bound: str, missing: FieldNotKnown) -> tuple[int, bool]:
+def sized(
+    memory_fields: dict[str, str], def_or_max: str, missing_error: FieldNotKnown
+) -> tuple[int, bool]:
     """Return DefMem… or MaxMem…: bytes (0: none), and whether they are for each CPU.
 
-    Slurm prints one of two fields, by CPU or by node. missing: the error to raise where neither is
-    there.
+    Slurm prints one of two fields, by CPU or by node. missing_error: the error to raise where
+    neither is there.
     """
-    for key, per_cpu in ((f"{bound}MemPerCPU", True), (f"{bound}MemPerNode", False)):
-        value = fields.get(key)
-        if value is None:
+    for field_name, per_cpu in (
+        (f"{def_or_max}MemPerCPU", True),
+        (f"{def_or_max}MemPerNode", False),
+    ):
+        mib_text = memory_fields.get(field_name)
+        if mib_text is None:
             continue
-        if value == "UNLIMITED":
+        if mib_text == "UNLIMITED":
             return 0, False
-        if not (value.isascii() and value.isdigit()):
-            raise FieldNotKnown.of(key, missing.record, f"{value[:40]!r} is not a number")
-        return int(value) * MIB, per_cpu
-    raise missing
+        if not (mib_text.isascii() and mib_text.isdigit()):
+            raise FieldNotKnown.of(
+                field_name, missing_error.record, f"{mib_text[:40]!r} is not a number"
+            )
+        return int(mib_text) * MIB, per_cpu
+    raise missing_error
 
 
-def job_defaults(text: str) -> dict[str, int]:
+def job_defaults(defaults_text: str) -> dict[str, int]:
     """Return `DefCpuPerGPU=4,DefMemPerGPU=1000` as numbers by name."""
-    return {key: int(count) for key, count in re.findall(r"(\w+)=(\d+)", text)}
+    return {
+        default_name: int(default_value)
+        for default_name, default_value in re.findall(r"(\w+)=(\d+)", defaults_text)
+    }
 
 
-def release_note(version: Version | None) -> str:
+def release_note(slurm_version: Version | None) -> str:
     """Return the note beside every answer on a Slurm newer than the proven releases, or ""."""
-    if version is None or version <= NEWEST:
+    if slurm_version is None or slurm_version <= NEWEST:
         return ""
-    newest = f"{NEWEST[0]}.{NEWEST[1]:02}"
+    newest_proven = f"{NEWEST[0]}.{NEWEST[1]:02}"
     return (
-        f"this Slurm is {version[0]}.{version[1]:02}, and {newest} is the newest release that this "
+        f"this Slurm is {slurm_version[0]}.{slurm_version[1]:02}, and {newest_proven} is the "
+        "newest release that this "
         "answer was proven with"
     )

@@ -104,10 +104,10 @@ class NamespaceCell:
 
     def __init__(self, root: str = "/") -> None:
         self.place = TwinPlace()
-        free = random.SystemRandom().choice(_FREE_USERS)
+        free_uid = random.SystemRandom().choice(_FREE_USERS)
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARDIAN), str(os.getpid()), root, str(free)],
+            [sys.executable, "-I", "-S", str(_GUARDIAN), str(os.getpid()), root, str(free_uid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -116,14 +116,14 @@ class NamespaceCell:
         self._folder = ""
         try:
             reply = self._receive(30)
-            setup = str(reply.get("setup", "the guardian ended"))
+            setup_error = str(reply.get("setup", "the guardian ended"))
             self._folder = str(reply.get("folder", ""))
         except (Unavailable, TimedOut) as error:
-            setup = error.problem
-        if setup:
+            setup_error = error.problem
+        if setup_error:
             self.close()
             raise Unavailable(
-                f"a twin of the controller needs namespaces of its own: {setup}",
+                f"a twin of the controller needs namespaces of its own: {setup_error}",
                 would_work=NAMESPACES,
             )
 
@@ -185,7 +185,7 @@ class NamespaceCell:
         stdin: str = "",
         limit: float = 60,
     ) -> CommandResult:
-        done = self._send_request(
+        result_fields = self._send_request(
             "run",
             limit + 20,
             argv=list(argv),
@@ -195,7 +195,7 @@ class NamespaceCell:
             environment=dict(environment),
             limit=limit,
         )
-        return CommandResult(done["code"], done["out"], done["err"])
+        return CommandResult(result_fields["code"], result_fields["out"], result_fields["err"])
 
     def close(self) -> None:
         """End every process of the namespaces, and return when they are gone."""
@@ -210,41 +210,41 @@ class NamespaceCell:
             self._process.wait()
 
     def _send_request(self, request: str, patience: float = 20, /, **arguments: Any) -> Any:
-        body = json.dumps({"request": request, "arguments": arguments}).encode()
+        request_json = json.dumps({"request": request, "arguments": arguments}).encode()
         with self._lock:
             assert self._process.stdin
             try:
-                self._process.stdin.write(struct.pack("!I", len(body)) + body)
+                self._process.stdin.write(struct.pack("!I", len(request_json)) + request_json)
                 self._process.stdin.flush()
             except (OSError, ValueError) as error:
                 raise Unavailable("the twin of the controller has ended") from error
-            answer = self._receive(patience)
-        if "error" in answer:
-            raise Internal(f"the twin could not {request}: {answer['error']}")
-        return answer.get("value")
+            reply = self._receive(patience)
+        if "error" in reply:
+            raise Internal(f"the twin could not {request}: {reply['error']}")
+        return reply.get("value")
 
     def _receive(self, limit: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit
-        size = struct.unpack("!I", self._read(4, deadline))[0]
-        return dict(json.loads(self._read(size, deadline)))
+        body_size = struct.unpack("!I", self._read(4, deadline))[0]
+        return dict(json.loads(self._read(body_size, deadline)))
 
-    def _read(self, size: int, deadline: float) -> bytes:
-        """Return exactly `size` bytes of the reply. A guardian that does not answer in time is
-        killed.
+    def _read(self, byte_count: int, deadline: float) -> bytes:
+        """Return exactly `byte_count` bytes of the reply. A guardian that does not answer in time
+        is killed.
         """
         assert self._process.stdout
-        descriptor = self._process.stdout.fileno()
-        answer = b""
-        while len(answer) < size:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+        stdout_fd = self._process.stdout.fileno()
+        received = b""
+        while len(received) < byte_count:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0 or not select.select([stdout_fd], [], [], seconds_left)[0]:
                 self._process.kill()
                 raise TimedOut("the twin of the controller does not answer")
-            piece = os.read(descriptor, size - len(answer))
-            if not piece:
+            chunk = os.read(stdout_fd, byte_count - len(received))
+            if not chunk:
                 raise Unavailable("the twin of the controller has ended")
-            answer += piece
-        return answer
+            received += chunk
+        return received
 
 
 class PrivateCell(NamespaceCell):
@@ -256,39 +256,49 @@ class PrivateCell(NamespaceCell):
     """
 
     def __init__(self, root: str = "/") -> None:
-        munged = shutil.which("munged", path=f"/usr/sbin:/usr/local/sbin:{os.environ['PATH']}")
+        munged_path = shutil.which("munged", path=f"/usr/sbin:/usr/local/sbin:{os.environ['PATH']}")
         try:
-            user = pwd.getpwuid(os.getuid()).pw_name
+            user_name = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:
-            user = ""
-        if root != "/" or not os.getuid() or not user or not munged:
+            user_name = ""
+        if root != "/" or not os.getuid() or not user_name or not munged_path:
             raise Unavailable(
                 "a twin without namespaces needs munged, and an ordinary user with a name and the "
                 "Slurm that is installed on this machine",
                 would_work="Install munge",
             )
         super().__init__(_PRIVATE)
-        socket = f"{self._folder}/munge.socket"
+        munge_socket = f"{self._folder}/munge.socket"
         try:
-            ports = self._send_request("free_ports", count=2)
-            self.place = TwinPlace(self._folder, user, ports[0], ports[1], socket)
-            key = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
-            self.write({"munge.key": key}, {})
-            self._start_munged(munged, socket)
+            free_ports = self._send_request("free_ports", count=2)
+            self.place = TwinPlace(
+                self._folder, user_name, free_ports[0], free_ports[1], munge_socket
+            )
+            munge_key = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
+            self.write({"munge.key": munge_key}, {})
+            self._start_munged(munged_path, munge_socket)
         except BaseException:
             self.close()
             raise
 
-    def _start_munged(self, munged: str, socket: str) -> None:
-        files = {"key-file": "munge.key", "pid-file": "munge.pid", "seed-file": "munge.seed"}
-        argv = [munged, "--foreground", "--force", "--num-threads=2", f"--socket={socket}"]
-        argv += [f"--{option}={self._folder}/{name}" for option, name in files.items()]
+    def _start_munged(self, munged_path: str, munge_socket: str) -> None:
+        munged_files = {"key-file": "munge.key", "pid-file": "munge.pid", "seed-file": "munge.seed"}
+        argv = [
+            munged_path,
+            "--foreground",
+            "--force",
+            "--num-threads=2",
+            f"--socket={munge_socket}",
+        ]
+        argv += [
+            f"--{option}={self._folder}/{file_name}" for option, file_name in munged_files.items()
+        ]
         self.daemon("munged", argv, CONTROLLER, {"PATH": os.environ["PATH"]})
         deadline = time.monotonic() + _MUNGED_LIMIT
-        while not Path(socket).exists():
+        while not Path(munge_socket).exists():
             if not self.alive("munged") or time.monotonic() > deadline:
-                lines = self.read("log/munged").splitlines() or ["no reason given"]
-                raise Unavailable(f"the twin's munged does not start: {lines[-1]}")
+                log_lines = self.read("log/munged").splitlines() or ["no reason given"]
+                raise Unavailable(f"the twin's munged does not start: {log_lines[-1]}")
             time.sleep(0.02)
 
     def cover(self, name: str, path: str) -> bool:
@@ -334,10 +344,10 @@ def open_cell(root: str) -> TwinCell:
     """
     try:
         return NamespaceCell(root)
-    except Unavailable as first:
+    except Unavailable as namespace_error:
         try:
             return PrivateCell(root)
-        except Unavailable as second:
+        except Unavailable as private_error:
             raise Unavailable(
-                f"{first.problem}; {second.problem}", would_work=NAMESPACES
-            ) from second
+                f"{namespace_error.problem}; {private_error.problem}", would_work=NAMESPACES
+            ) from private_error

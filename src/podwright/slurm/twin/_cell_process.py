@@ -72,77 +72,77 @@ def checked(result: int, step: str) -> None:
         raise SetupError(f"{step}: {os.strerror(ctypes.get_errno())}")
 
 
-def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+def mount(source: str, target: str, fs_type: str, flags: int, mount_data: str = "") -> None:
     checked(
-        libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()),
+        libc.mount(source.encode(), target.encode(), fs_type.encode(), flags, mount_data.encode()),
         f"mount {target}",
     )
 
 
 def map_ids(inner_uid: int, inner_gid: int, uid: int, gid: int) -> None:
     """Map one user and one group of this process's new user namespace."""
-    for name, text in (
+    for map_file, mapping in (
         ("setgroups", "deny"),
         ("uid_map", f"{inner_uid} {uid} 1"),
         ("gid_map", f"{inner_gid} {gid} 1"),
     ):
-        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        map_fd = os.open(f"/proc/self/{map_file}", os.O_WRONLY)
         try:
-            os.write(descriptor, text.encode())
+            os.write(map_fd, mapping.encode())
         finally:
-            os.close(descriptor)
+            os.close(map_fd)
 
 
-def act_as(own: int, uid: int, gid: int) -> Callable[[], None]:
+def act_as(kernel_uid: int, uid: int, gid: int) -> Callable[[], None]:
     """Return what a new process does before it starts a program, so that it runs as uid and gid.
 
-    own: the kernel's user of the process. Where it differs from this process's user, this process
-    is root and the new one first becomes `own`.
+    kernel_uid: the kernel's user of the process. Where it differs from this process's user, this
+    process is root and the new one first becomes `kernel_uid`.
     """
 
     def become() -> None:
-        if os.getuid() != own:
+        if os.getuid() != kernel_uid:
             os.setgroups([])
-            os.setresgid(own, own, own)
-            os.setresuid(own, own, own)
+            os.setresgid(kernel_uid, kernel_uid, kernel_uid)
+            os.setresuid(kernel_uid, kernel_uid, kernel_uid)
             # After a change of user, /proc/self/uid_map belongs to root, unless the process is
             # dumpable. No other process has the user `own`, so none may trace this one.
             libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
         group = os.getgid()
         checked(libc.unshare(NEW_USER), "unshare")
-        map_ids(uid, gid, own, group)
+        map_ids(uid, gid, kernel_uid, group)
 
     return become
 
 
-def enter(root: str, own: int) -> None:
+def enter(root: str, kernel_uid: int) -> None:
     """Set up the mounts and the network of process 1. root: the folder of the system that has
     Slurm.
     """
     mount("none", "/", "", MS_REC | MS_PRIVATE)
-    base = root.rstrip("/")
-    if base:
-        mount(base, base, "", MS_BIND | MS_REC)  # only a mount point can become the root
-        for name in ("dev", "sys"):
-            mount(f"/{name}", f"{base}/{name}", "", MS_BIND | MS_REC)
+    new_root = root.rstrip("/")
+    if new_root:
+        mount(new_root, new_root, "", MS_BIND | MS_REC)  # only a mount point can become the root
+        for mounted_folder in ("dev", "sys"):
+            mount(f"/{mounted_folder}", f"{new_root}/{mounted_folder}", "", MS_BIND | MS_REC)
     try:
-        mount("proc", f"{base}/proc", "proc", MS_NOSUID | MS_NODEV)
+        mount("proc", f"{new_root}/proc", "proc", MS_NOSUID | MS_NODEV)
     except SetupError:
         # In a container whose /proc is partly hidden, no other /proc may be mounted.
-        if base:
-            mount("/proc", f"{base}/proc", "", MS_BIND | MS_REC)
-    if base:
+        if new_root:
+            mount("/proc", f"{new_root}/proc", "", MS_BIND | MS_REC)
+    if new_root:
         # chroot is not enough: the kernel grants no user namespaces inside it.
-        os.chdir(base)
+        os.chdir(new_root)
         checked(libc.syscall(SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
         checked(libc.umount2(b".", MNT_DETACH), "umount")
     os.chdir("/")
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=2g")
     FOLDER.mkdir()
     (FOLDER / "log").mkdir()
-    if os.getuid() != own:
-        os.chown(FOLDER, own, own)
-        os.chown("/run", own, own)
+    if os.getuid() != kernel_uid:
+        os.chown(FOLDER, kernel_uid, kernel_uid)
+        os.chown("/run", kernel_uid, kernel_uid)
     network()
 
 
@@ -175,9 +175,9 @@ class TwinProcess:
     """
 
     def __init__(
-        self, own: int, folder: Path, become: Callable[[int, int], Callable[[], None]]
+        self, kernel_uid: int, folder: Path, become: Callable[[int, int], Callable[[], None]]
     ) -> None:
-        self._own = own
+        self._own = kernel_uid
         self._folder = folder
         self._become = become
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -185,15 +185,15 @@ class TwinProcess:
 
     def write(self, files: dict[str, str], links: dict[str, str]) -> None:
         """Writes files (base64) and symbolic links, by their path below the twin's folder."""
-        for name, text in files.items():
-            path = self._place(name)
-            path.write_bytes(base64.b64decode(text))
+        for relative_path, encoded_text in files.items():
+            path = self._place(relative_path)
+            path.write_bytes(base64.b64decode(encoded_text))
             path.chmod(0o600)
             self._give(path)
-        for name, target in links.items():
-            path = self._place(name)
+        for relative_path, link_target in links.items():
+            path = self._place(relative_path)
             if not path.is_symlink():
-                path.symlink_to(target)
+                path.symlink_to(link_target)
 
     def cover(self, name: str, path: str) -> bool:
         """Puts a file of the twin in place of a file of the system, for the twin alone."""
@@ -206,32 +206,34 @@ class TwinProcess:
     def listen(self, ports: list[int]) -> None:
         """Opens ports that accept connections and never answer."""
         for port in set(ports) - set(self._listening):
-            opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            opened.bind(("127.0.0.1" if self._folder != FOLDER else "", port))
-            opened.listen(4096)
-            self._listening[port] = opened
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1" if self._folder != FOLDER else "", port))
+            listener.listen(4096)
+            self._listening[port] = listener
 
     def free_ports(self, count: int) -> list[int]:
         """Returns ports of the loopback device that nobody uses."""
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        with contextlib.ExitStack() as exit_stack:
+            sockets = [exit_stack.enter_context(socket.socket()) for _ in range(count)]
             for probe in sockets:
                 probe.bind(("127.0.0.1", 0))
             return [probe.getsockname()[1] for probe in sockets]
 
     def exposed(self, port: int) -> bool:
         """Whether a process listens on the port at an address other than 127.0.0.0/8."""
-        rows = [
+        socket_rows = [
             line.split()
-            for name in ("tcp", "tcp6")
-            for line in read_lines(Path("/proc/net", name))[1:]
+            for table_name in ("tcp", "tcp6")
+            for line in read_lines(Path("/proc/net", table_name))[1:]
         ]
-        listeners = [row[1].split(":") for row in rows if row[3] == LISTENS]
+        listeners = [
+            socket_row[1].split(":") for socket_row in socket_rows if socket_row[3] == LISTENS
+        ]
         # The kernel prints IPv4 addresses with their first byte last.
         return any(
-            int(number, 16) == port and not (len(address) == 8 and address.endswith("7F"))
-            for address, number in listeners
+            int(port_hex, 16) == port and not (len(address_hex) == 8 and address_hex.endswith("7F"))
+            for address_hex, port_hex in listeners
         )
 
     def silence(self, ports: list[int]) -> None:
@@ -244,12 +246,12 @@ class TwinProcess:
         self, name: str, argv: list[str], uid: int, gid: int, environment: dict[str, str]
     ) -> None:
         """Starts a process that stays. Its output is log/NAME below the twin's folder."""
-        log = self._folder / "log" / name
-        with log.open("wb") as output:
+        log_path = self._folder / "log" / name
+        with log_path.open("wb") as log_file:
             self._daemons[name] = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=log_file,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 cwd=self._folder,
@@ -258,13 +260,13 @@ class TwinProcess:
 
     def stop(self, name: str, number: int, limit: float) -> int:
         """Sends a signal to a daemon and waits for its end; SIGKILL after `limit` seconds."""
-        process = self._daemons.pop(name)
-        process.send_signal(number)
+        daemon_process = self._daemons.pop(name)
+        daemon_process.send_signal(number)
         try:
-            return process.wait(limit)
+            return daemon_process.wait(limit)
         except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+            daemon_process.kill()
+            return daemon_process.wait()
 
     def alive(self, name: str) -> bool:
         """Return whether a daemon still runs."""
@@ -280,7 +282,7 @@ class TwinProcess:
         limit: float,
     ) -> dict[str, Any]:
         """Runs a command to its end. The code is 124 if it was killed after `limit` seconds."""
-        process = subprocess.Popen(
+        command_process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -290,16 +292,16 @@ class TwinProcess:
             preexec_fn=self._become(uid, gid),
         )
         try:
-            out, err = process.communicate(stdin.encode(), limit)
-            code = process.returncode
+            stdout, stderr = command_process.communicate(stdin.encode(), limit)
+            exit_code = command_process.returncode
         except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            code = 124
+            command_process.kill()
+            stdout, stderr = command_process.communicate()
+            exit_code = 124
         return {
-            "code": code,
-            "out": out.decode(errors="replace"),
-            "err": err.decode(errors="replace"),
+            "code": exit_code,
+            "out": stdout.decode(errors="replace"),
+            "err": stderr.decode(errors="replace"),
         }
 
     def remove(self, name: str) -> None:
@@ -327,21 +329,21 @@ class TwinProcess:
 
     def reap(self) -> None:
         """Collects the children of processes that ended before them."""
-        known = {process.pid for process in self._daemons.values()}
+        daemon_pids = {process.pid for process in self._daemons.values()}
         while True:
             try:
-                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                ended_child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if child is None or child.si_pid in known:
+            if ended_child is None or ended_child.si_pid in daemon_pids:
                 return
-            os.waitpid(child.si_pid, os.WNOHANG)
+            os.waitpid(ended_child.si_pid, os.WNOHANG)
 
-    def _place(self, name: str) -> Path:
-        path = self._folder / name
-        missing = [p for p in path.parents if not p.exists()]
+    def _place(self, relative_path: str) -> Path:
+        path = self._folder / relative_path
+        missing_folders = [parent for parent in path.parents if not parent.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        for folder in missing:
+        for folder in missing_folders:
             self._give(folder)
         return path
 
@@ -359,47 +361,47 @@ def read_lines(path: Path) -> list[str]:
 
 def receive() -> dict[str, Any] | None:
     """Return the next request, or None at the end of the input."""
-    head = sys.stdin.buffer.read(4)
-    if len(head) < 4:
+    length_prefix = sys.stdin.buffer.read(4)
+    if len(length_prefix) < 4:
         return None
-    size = struct.unpack("!I", head)[0]
-    body = sys.stdin.buffer.read(size) if size <= LARGEST else b""
-    return dict(json.loads(body)) if size and len(body) == size else None
+    body_size = struct.unpack("!I", length_prefix)[0]
+    request_json = sys.stdin.buffer.read(body_size) if body_size <= LARGEST else b""
+    return dict(json.loads(request_json)) if body_size and len(request_json) == body_size else None
 
 
 def send(message: dict[str, Any]) -> None:
-    body = json.dumps(message).encode()
-    sys.stdout.buffer.write(struct.pack("!I", len(body)) + body)
+    message_json = json.dumps(message).encode()
+    sys.stdout.buffer.write(struct.pack("!I", len(message_json)) + message_json)
     sys.stdout.buffer.flush()
 
 
-def serve(own: int, folder: Path, become: Callable[[int, int], Callable[[], None]]) -> None:
+def serve(kernel_uid: int, folder: Path, become: Callable[[int, int], Callable[[], None]]) -> None:
     """Answer the owner's requests until its input ends."""
     send({"setup": "", "folder": str(folder)})
-    process = TwinProcess(own, folder, become)
+    twin_process = TwinProcess(kernel_uid, folder, become)
     while (request := receive()) is not None:
         try:
-            method = getattr(process, request["request"])
+            method = getattr(twin_process, request["request"])
             send({"value": method(**request["arguments"])})
         except (OSError, KeyError, SetupError, subprocess.SubprocessError) as error:
             send({"error": f"{type(error).__name__}: {error}"})
-        process.reap()
+        twin_process.reap()
 
 
-def serve_in_namespaces(root: str, own: int) -> None:
+def serve_in_namespaces(root: str, kernel_uid: int) -> None:
     """Run as process 1 until its input ends."""
     checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
-    become = functools.partial(act_as, own)
+    become = functools.partial(act_as, kernel_uid)
     try:
-        enter(root, own)
-        subprocess.run(["/bin/true"], preexec_fn=become(own, own), check=False)
+        enter(root, kernel_uid)
+        subprocess.run(["/bin/true"], preexec_fn=become(kernel_uid, kernel_uid), check=False)
     except (SetupError, OSError) as error:
         send({"setup": str(error)})
         return
     except subprocess.SubprocessError:
         send({"setup": "a second user namespace inside the first is not granted"})
         return
-    serve(own, FOLDER, become)
+    serve(kernel_uid, FOLDER, become)
 
 
 def serve_privately(folder: Path) -> None:
@@ -429,44 +431,44 @@ def end_all(folder: Path) -> None:
                 pass
         except ChildProcessError:
             break
-        for child in children(os.getpid()):
+        for child_pid in children(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(child_pid, signal.SIGKILL)
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def children(pid: int) -> list[int]:
     """The processes below one."""
-    below = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in " ".join(read_lines(task)).split():
-            below += [int(child), *children(int(child))]
-    return below
+    descendants = []
+    for children_file in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child_pid in " ".join(read_lines(children_file)).split():
+            descendants += [int(child_pid), *children(int(child_pid))]
+    return descendants
 
 
-def watch(owner: int, child: int) -> None:
+def watch(owner_pidfd: int, child_pid: int) -> None:
     """Wait for the end of the owner or of the serving process, whichever comes first, and end the
     latter.
     """
     poller = select.poll()
     with contextlib.suppress(ProcessLookupError):
-        poller.register(owner, select.POLLIN)
-        poller.register(os.pidfd_open(child), select.POLLIN)
+        poller.register(owner_pidfd, select.POLLIN)
+        poller.register(os.pidfd_open(child_pid), select.POLLIN)
         poller.poll()
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+        os.kill(child_pid, signal.SIGKILL)
+    os.waitpid(child_pid, 0)
 
 
 def main() -> int:
     """Start the serving process and watch. Arguments: the owner's process number, the root folder
     of Slurm (or PRIVATE), and a free user number for root.
     """
-    owner = os.pidfd_open(int(sys.argv[1]))
+    owner_pidfd = os.pidfd_open(int(sys.argv[1]))
     if os.getppid() != int(sys.argv[1]):
         return 1
-    root, free = sys.argv[2], int(sys.argv[3])
+    root, free_uid = sys.argv[2], int(sys.argv[3])
     os.umask(0o077 if root == PRIVATE else 0o022)
     uid, gid = os.getuid(), os.getgid()
     try:
@@ -481,18 +483,18 @@ def main() -> int:
     except (SetupError, OSError) as error:
         send({"setup": str(error)})
         return 1
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    child = os.fork()
-    if child == 0:
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
+    child_pid = os.fork()
+    if child_pid == 0:
         if root == PRIVATE:
             serve_privately(folder)
         else:
-            serve_in_namespaces(root, uid or free)
+            serve_in_namespaces(root, uid or free_uid)
         os._exit(0)
     os.close(0)
     os.close(1)
-    watch(owner, child)
+    watch(owner_pidfd, child_pid)
     if root == PRIVATE:
         end_all(folder)
     return 0

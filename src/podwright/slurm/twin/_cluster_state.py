@@ -22,7 +22,7 @@ FILES = (
 )
 _SCRIPT = b"#!/bin/sh\n\0"
 #: A job's environment: the number of its texts, and a text.
-_ENVIRONMENT = struct.pack("=I", 1) + b"PATH=/usr/bin:/bin\0"
+_JOB_ENVIRONMENT = struct.pack("=I", 1) + b"PATH=/usr/bin:/bin\0"
 
 
 def present_copied(state_folder: Path) -> Present:
@@ -31,27 +31,27 @@ def present_copied(state_folder: Path) -> Present:
     slurmctld writes the files every few seconds, and replaces each as a whole. Raises Denied where
     the caller may not read them, and InvalidRequest where the folder is not such a folder.
     """
-    contents: dict[str, bytes] = {}
+    state_files: dict[str, bytes] = {}
     try:
-        for name in FILES:
-            path = state_folder / name
+        for file_name in FILES:
+            path = state_folder / file_name
             if path.exists():
-                contents[name] = path.read_bytes()
-        scripts = [path for path in state_folder.glob("hash.*/job.*") if path.is_dir()]
+                state_files[file_name] = path.read_bytes()
+        job_folders = [path for path in state_folder.glob("hash.*/job.*") if path.is_dir()]
     except PermissionError as error:
         raise Denied(
             f"{error.filename}: the state of slurmctld is readable by root and SlurmUser alone",
             would_work="Run as root or as SlurmUser, or ask without the present state",
         ) from error
-    for needed in ("job_state", "node_state"):
-        if needed not in contents:
+    for required_file in ("job_state", "node_state"):
+        if required_file not in state_files:
             raise InvalidRequest(
-                f"{state_folder} has no {needed}",
+                f"{state_folder} has no {required_file}",
                 would_work="Name the folder in `scontrol show config | grep StateSaveLocation`",
             )
-    for path in scripts:
+    for path in job_folders:
         if re.fullmatch(r"job\.\d+", path.name):
-            place = f"{path.parent.name}/{path.name}"
-            contents[f"{place}/script"] = _SCRIPT
-            contents[f"{place}/environment"] = _ENVIRONMENT
-    return Present(contents, accounts="assoc_mgr_state" in contents, source=str(state_folder))
+            job_path = f"{path.parent.name}/{path.name}"
+            state_files[f"{job_path}/script"] = _SCRIPT
+            state_files[f"{job_path}/environment"] = _JOB_ENVIRONMENT
+    return Present(state_files, accounts="assoc_mgr_state" in state_files, source=str(state_folder))

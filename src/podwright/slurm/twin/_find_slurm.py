@@ -39,21 +39,23 @@ def _places(path: str) -> Iterator[tuple[str, str]]:
             yield "/", f"{Path(prefix).absolute()}/sbin"
     if path:
         return
-    on_path = shutil.which("slurmctld")
-    if on_path:
-        yield "/", str(Path(on_path).parent)
+    slurmctld_path = shutil.which("slurmctld")
+    if slurmctld_path:
+        yield "/", str(Path(slurmctld_path).parent)
     yield from (("/", "/usr/sbin"), ("/", "/usr/local/sbin"), ("/", "/opt/slurm/sbin"))
 
 
 def _installed(root: str, sbin: str) -> InstalledSlurm | None:
     release = _release(root, sbin)
-    match = re.match(r"(\d+)\.(\d+)", release)
-    if not match:
+    version_match = re.match(r"(\d+)\.(\d+)", release)
+    if not version_match:
         return None
-    commands = sbin.removesuffix("/sbin") + "/bin"
-    if not _exists(root, f"{commands}/sbatch"):
-        commands = "/usr/bin"
-    return InstalledSlurm((int(match[1]), int(match[2])), root, sbin, commands, release)
+    bin_folder = sbin.removesuffix("/sbin") + "/bin"
+    if not _exists(root, f"{bin_folder}/sbatch"):
+        bin_folder = "/usr/bin"
+    return InstalledSlurm(
+        (int(version_match[1]), int(version_match[2])), root, sbin, bin_folder, release
+    )
 
 
 def _exists(root: str, path: str) -> bool:
@@ -68,23 +70,27 @@ def _release(root: str, sbin: str) -> str:
         # It cannot be run here: its libraries belong to its own system.
         return _release_elsewhere(root, sbin)
     try:
-        done = subprocess.run(
+        version_result = subprocess.run(
             [f"{sbin}/slurmctld", "-V"], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.split()[-1] if done.returncode == 0 and done.stdout.split() else ""
+    return (
+        version_result.stdout.split()[-1]
+        if version_result.returncode == 0 and version_result.stdout.split()
+        else ""
+    )
 
 
 def _release_elsewhere(root: str, sbin: str) -> str:
     """Return the release of a Slurm in an unpacked system, from the version text in its library."""
-    folders = Path(root, "usr/lib").glob("*/slurm*/libslurmfull.so")
-    for library in (*folders, *Path(root, "usr/lib64/slurm").glob("libslurmfull.so")):
+    multiarch_libraries = Path(root, "usr/lib").glob("*/slurm*/libslurmfull.so")
+    for library in (*multiarch_libraries, *Path(root, "usr/lib64/slurm").glob("libslurmfull.so")):
         try:
-            text = library.read_bytes()
+            library_bytes = library.read_bytes()
         except OSError:
             continue
-        match = re.search(rb"\x00(\d\d\.\d\d\.\d+)\x00", text)
-        if match:
-            return match[1].decode()
+        version_match = re.search(rb"\x00(\d\d\.\d\d\.\d+)\x00", library_bytes)
+        if version_match:
+            return version_match[1].decode()
     return ""

@@ -39,69 +39,81 @@ def present_from(jobs: str, nodes: str, reservations: str = "") -> Present:
     Raises InvalidRequest where more than MOST_NODES_IN_USE nodes are in use, and FieldNotKnown
     where Slurm does not show what a node has in use.
     """
-    by_job = _per_gpu(jobs)
-    uses = []
+    shares_by_gpu = _shares_per_gpu(jobs)
+    node_uses = []
     for node in read_nodes(nodes):
-        cpus, memory = node.allocated_cpus, node.allocated_memory_mib
+        cpus, memory_mib = node.allocated_cpus, node.allocated_memory_mib
         gpus = _used_gpus(node.used_gres)
         if not (cpus or gpus):
             continue
-        name = node.name
-        shares = {gpu: by_job.get((name, gpu), (0, 0)) for gpu in gpus}
-        uses.append(NodeUse(name, _filled_up(shares, cpus, memory), cpus, memory))
-    if len(uses) > MOST_NODES_IN_USE:
+        node_name = node.name
+        shares = {gpu: shares_by_gpu.get((node_name, gpu), (0, 0)) for gpu in gpus}
+        node_uses.append(
+            NodeUse(node_name, _with_unknown_shares(shares, cpus, memory_mib), cpus, memory_mib)
+        )
+    if len(node_uses) > MOST_NODES_IN_USE:
         raise InvalidRequest(
-            f"{len(uses)} nodes are in use, and placeholders serve {MOST_NODES_IN_USE}",
+            f"{len(node_uses)} nodes are in use, and placeholders serve {MOST_NODES_IN_USE}",
             would_work="Ask `podwright slurm twin serve`, which copies the state of slurmctld",
         )
-    reserved = tuple(_reservation(line) for line in reservations.splitlines() if "=" in line)
+    reservation_words = tuple(
+        _reservation(reservation_line)
+        for reservation_line in reservations.splitlines()
+        if "=" in reservation_line
+    )
     return Present(
-        {}, uses=tuple(uses), reservations=tuple(filter(None, reserved)), source="scontrol"
+        {},
+        uses=tuple(node_uses),
+        reservations=tuple(filter(None, reservation_words)),
+        source="scontrol",
     )
 
 
-def _used_gpus(text: str) -> tuple[int, ...]:
+def _used_gpus(gres_text: str) -> tuple[int, ...]:
     """Return the numbers in `gpu:h100:2(IDX:0,3),gpu:a100:0(IDX:N/A)`."""
-    used: list[int] = []
-    for places in re.findall(r"gpu[^(,]*\(IDX:([^)]*)\)", text):
-        used += numbers(places)
-    return tuple(sorted(used))
+    gpu_numbers: list[int] = []
+    for index_list in re.findall(r"gpu[^(,]*\(IDX:([^)]*)\)", gres_text):
+        gpu_numbers += numbers(index_list)
+    return tuple(sorted(gpu_numbers))
 
 
-def _per_gpu(jobs: str) -> dict[tuple[str, int], tuple[int, int]]:
+def _shares_per_gpu(jobs: str) -> dict[tuple[str, int], tuple[int, int]]:
     """Return (CPUs, MiB) of the job on each GPU, by (node, GPU). A job's share of a node is divided
     evenly among its GPUs there.
     """
-    shares = {}
-    for line in jobs.splitlines():
-        if "JobState=RUNNING" not in line:
+    job_shares = {}
+    for job_line in jobs.splitlines():
+        if "JobState=RUNNING" not in job_line:
             continue
-        for node in granted_nodes(line):
+        for node in granted_nodes(job_line):
             for gpu in node.gpus:
-                each = len(node.gpus)
-                shares[node.name, gpu] = (len(node.cpus) // each, node.memory // each)
-    return shares
+                gpu_count = len(node.gpus)
+                job_shares[node.name, gpu] = (len(node.cpus) // gpu_count, node.memory // gpu_count)
+    return job_shares
 
 
-def _filled_up(
+def _with_unknown_shares(
     shares: dict[int, tuple[int, int]], cpus: int, memory: int
 ) -> dict[int, tuple[int, int]]:
     """Return the shares with at least one CPU for each GPU. What is not known is divided evenly."""
-    unknown = [gpu for gpu, (known, _) in shares.items() if not known]
-    left_cpus = cpus - sum(known for known, _ in shares.values())
-    left_memory = memory - sum(known for _, known in shares.values())
-    for gpu in unknown:
-        shares[gpu] = (max(1, left_cpus // len(unknown)), max(0, left_memory // len(unknown)))
+    unknown_gpus = [gpu for gpu, (known_amount, _) in shares.items() if not known_amount]
+    remaining_cpus = cpus - sum(known_amount for known_amount, _ in shares.values())
+    remaining_memory = memory - sum(known_amount for _, known_amount in shares.values())
+    for gpu in unknown_gpus:
+        shares[gpu] = (
+            max(1, remaining_cpus // len(unknown_gpus)),
+            max(0, remaining_memory // len(unknown_gpus)),
+        )
     return shares
 
 
-def _reservation(line: str) -> tuple[str, ...]:
+def _reservation(reservation_line: str) -> tuple[str, ...]:
     """Return the words for `scontrol create reservation`.
 
     The users are kept, because their names decide who may use it. Accounts are left out, because a
     twin has none.
     """
-    fields = pairs(line)
+    fields = pairs(reservation_line)
     if not fields.get("ReservationName") or fields.get("Nodes", "(null)") in ("", "(null)"):
         return ()
     flags = [flag for flag in fields.get("Flags", "").split(",") if flag in _FLAGS]
@@ -117,79 +129,94 @@ def _reservation(line: str) -> tuple[str, ...]:
 
 
 def occupy(
-    uses: Sequence[NodeUse], reservations: Sequence[Sequence[str]], run_as_slurm: Run
+    node_uses: Sequence[NodeUse], reservations: Sequence[Sequence[str]], run_as_slurm: Run
 ) -> tuple[str, ...]:
     """Put placeholders on nodes, and make reservations.
 
     Returns the nodes that could not be made like the site's. They are drained, so that no answer
     uses them. run_as_slurm: runs a command as Slurm's user.
     """
-    unlike = tuple(use.name for use in uses if not _occupy_node(use, run_as_slurm))
-    for words in reservations:
-        run_as_slurm(["scontrol", "create", "reservation", *words])
+    unlike = tuple(
+        node_use.name for node_use in node_uses if not _occupy_node(node_use, run_as_slurm)
+    )
+    for reservation_words in reservations:
+        run_as_slurm(["scontrol", "create", "reservation", *reservation_words])
     if unlike:
-        names = f"NodeName={','.join(unlike)}"
-        run_as_slurm(["scontrol", "update", names, "State=DRAIN", "Reason=unlike"])
+        node_names = f"NodeName={','.join(unlike)}"
+        run_as_slurm(["scontrol", "update", node_names, "State=DRAIN", "Reason=unlike"])
     return unlike
 
 
-def _occupy_node(use: NodeUse, run_as_slurm: Run) -> bool:
+def _occupy_node(node_use: NodeUse, run_as_slurm: Run) -> bool:
     """Return whether afterwards the same GPUs, and as many CPUs, are in use as on the site's
     node.
     """
-    wanted = dict(use.gpus)
-    occupied: set[int] = set()
-    to_end: list[str] = []
-    while wanted:
+    wanted_gpus = dict(node_use.gpus)
+    occupied_gpus: set[int] = set()
+    surplus_jobs: list[str] = []
+    while wanted_gpus:
         # Slurm mostly gives GPUs in the order of their numbers; the record shows which one it gave.
-        expected = next(n for n in range(max(wanted) + 1) if n not in occupied)
-        job, gpu = _place(use.name, wanted.get(expected, (1, 0)), run_as_slurm)
-        if gpu in wanted and gpu != expected:
-            _end([job], run_as_slurm)
-            job, gpu = _place(use.name, wanted[gpu], run_as_slurm)
-        if gpu is None or gpu in occupied:
+        expected_gpu = next(
+            gpu_number
+            for gpu_number in range(max(wanted_gpus) + 1)
+            if gpu_number not in occupied_gpus
+        )
+        job_id, gpu = _place(node_use.name, wanted_gpus.get(expected_gpu, (1, 0)), run_as_slurm)
+        if gpu in wanted_gpus and gpu != expected_gpu:
+            _end([job_id], run_as_slurm)
+            job_id, gpu = _place(node_use.name, wanted_gpus[gpu], run_as_slurm)
+        if gpu is None or gpu in occupied_gpus:
             break
-        occupied.add(gpu)
-        if wanted.pop(gpu, None) is None:
-            to_end.append(job)
-    _end(to_end, run_as_slurm)
-    cpus = use.cpus - sum(share[0] for share in use.gpus.values())
-    memory = use.memory - sum(share[1] for share in use.gpus.values())
-    if not wanted and cpus > 0:
-        return bool(_allocate(use.name, cpus, memory, (), run_as_slurm))
-    return not wanted
+        occupied_gpus.add(gpu)
+        if wanted_gpus.pop(gpu, None) is None:
+            surplus_jobs.append(job_id)
+    _end(surplus_jobs, run_as_slurm)
+    remaining_cpus = node_use.cpus - sum(gpu_share[0] for gpu_share in node_use.gpus.values())
+    remaining_memory = node_use.memory - sum(gpu_share[1] for gpu_share in node_use.gpus.values())
+    if not wanted_gpus and remaining_cpus > 0:
+        return bool(_allocate(node_use.name, remaining_cpus, remaining_memory, (), run_as_slurm))
+    return not wanted_gpus
 
 
-def _place(node: str, share: tuple[int, int], run_as_slurm: Run) -> tuple[str, int | None]:
+def _place(node: str, gpu_share: tuple[int, int], run_as_slurm: Run) -> tuple[str, int | None]:
     """Start a job on one GPU. Return its number and that of its GPU, or None for the GPU if it does
     not start.
     """
-    job = _allocate(node, *share, ("--gres=gpu:1",), run_as_slurm)
-    if not job:
+    job_id = _allocate(node, *gpu_share, ("--gres=gpu:1",), run_as_slurm)
+    if not job_id:
         return "", None
-    record = run_as_slurm(["scontrol", "--oneliner", "--details", "show", "job", job]).out
-    gpus = [gpu for placed in granted_nodes(record) for gpu in placed.gpus]
-    return job, gpus[0] if len(gpus) == 1 else None
+    job_record = run_as_slurm(["scontrol", "--oneliner", "--details", "show", "job", job_id]).out
+    granted_gpus = [gpu for granted_node in granted_nodes(job_record) for gpu in granted_node.gpus]
+    return job_id, granted_gpus[0] if len(granted_gpus) == 1 else None
 
 
-def _allocate(node: str, cpus: int, memory: int, more: Sequence[str], run_as_slurm: Run) -> str:
+def _allocate(
+    node: str, cpus: int, memory_mib: int, extra_options: Sequence[str], run_as_slurm: Run
+) -> str:
     """Return the number of a job that starts at once, or "" if it does not."""
     # Memory of 0 would mean all memory of the node.
-    size = (f"--cpus-per-task={cpus}", f"--mem={max(1, memory)}", "--time=UNLIMITED")
-    done = run_as_slurm(
-        ["salloc", "--no-shell", "--immediate=5", f"--nodelist={node}", *size, *more]
+    size_options = (f"--cpus-per-task={cpus}", f"--mem={max(1, memory_mib)}", "--time=UNLIMITED")
+    salloc_result = run_as_slurm(
+        [
+            "salloc",
+            "--no-shell",
+            "--immediate=5",
+            f"--nodelist={node}",
+            *size_options,
+            *extra_options,
+        ]
     )
-    match = re.search(r"allocation (\d+)", done.err)
-    return match[1] if match and done.code == 0 else ""
+    job_match = re.search(r"allocation (\d+)", salloc_result.err)
+    return job_match[1] if job_match and salloc_result.code == 0 else ""
 
 
-def _end(jobs: Sequence[str], run_as_slurm: Run) -> None:
+def _end(job_ids: Sequence[str], run_as_slurm: Run) -> None:
     """End jobs, and return when the slurmd of their nodes have reported that."""
-    if not jobs:
+    if not job_ids:
         return
-    run_as_slurm(["scancel", *jobs])
+    run_as_slurm(["scancel", *job_ids])
     deadline = time.monotonic() + _END_LIMIT
     while time.monotonic() < deadline:
-        if not run_as_slurm(["squeue", "-h", "-t", "R,CG", "-j", ",".join(jobs)]).out.strip():
+        if not run_as_slurm(["squeue", "-h", "-t", "R,CG", "-j", ",".join(job_ids)]).out.strip():
             return
         time.sleep(0.05)

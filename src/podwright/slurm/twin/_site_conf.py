@@ -46,45 +46,49 @@ def read_site_conf(site: SiteFiles) -> SiteConf:
     Raises InvalidRequest where no node is described, FieldNotKnown where scontrol does not show the
     size or the state of one.
     """
-    conf = _from_text(site.slurm_conf) if site.slurm_conf else _from_scontrol(site)
-    if not conf.nodes:
+    site_conf = _from_text(site.slurm_conf) if site.slurm_conf else _from_scontrol(site)
+    if not site_conf.nodes:
         raise InvalidRequest(
             "no node is described",
             would_work="Give slurm.conf, or the output of `scontrol show node`",
         )
-    return conf
+    return site_conf
 
 
-def expand(text: str) -> list[str]:
+def expand(name_list: str) -> list[str]:
     """Return the names in `n[1-3,7],m2`, in order. Raises InvalidRequest for what is not such a
     list.
     """
     names: list[str] = []
-    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", text):
-        if part:
-            names += _expand_part(part)
+    for list_part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", name_list):
+        if list_part:
+            names += _expand_part(list_part)
     return list(dict.fromkeys(names))
 
 
 def fold_names(names: Iterable[str]) -> str:
     """Return the inverse of `expand`: `n[1-3],m2`, with one range of numbers at a name's end."""
-    numbered: dict[tuple[str, int], list[int]] = {}
-    plain: list[str] = []
+    numbers_by_prefix: dict[tuple[str, int], list[int]] = {}
+    folded_names: list[str] = []
     for name in names:
-        match = re.fullmatch(r"(.*?)(\d{1,9})", name)
-        if match:
-            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+        number_match = re.fullmatch(r"(.*?)(\d{1,9})", name)
+        if number_match:
+            numbers_by_prefix.setdefault((number_match[1], len(number_match[2])), []).append(
+                int(number_match[2])
+            )
         else:
-            plain.append(name)
-    for (head, width), numbers in numbered.items():
+            folded_names.append(name)
+    for (prefix, width), numbers in numbers_by_prefix.items():
         ranges = _ranges(sorted(set(numbers)))
-        texts = [
+        range_texts = [
             f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
             for low, high in ranges
         ]
-        alone = len(texts) == 1 and "-" not in texts[0]
-        plain.append(head + (texts[0] if alone else f"[{','.join(texts)}]"))
-    return ",".join(plain)
+        is_single_name = len(range_texts) == 1 and "-" not in range_texts[0]
+        folded_names.append(
+            prefix + (range_texts[0] if is_single_name else f"[{','.join(range_texts)}]")
+        )
+    return ",".join(folded_names)
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
@@ -98,85 +102,87 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _expand_part(text: str) -> list[str]:
-    match = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", text)
-    if not match:
-        return [text]
-    heads: list[str] = []
-    for piece in match[2].split(","):
-        low, dash, high = piece.partition("-")
+def _expand_part(list_part: str) -> list[str]:
+    range_match = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", list_part)
+    if not range_match:
+        return [list_part]
+    expanded_heads: list[str] = []
+    for range_text in range_match[2].split(","):
+        low, dash, high = range_text.partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise InvalidRequest(f"{text!r} is not a list of names")
-        last = min(int(high) if dash else int(low), int(low) + 65536)
-        heads += [f"{match[1]}{n:0{len(low)}d}" for n in range(int(low), last + 1)]
-    return [head + tail for tail in _expand_part(match[3]) for head in heads]
+            raise InvalidRequest(f"{list_part!r} is not a list of names")
+        last_number = min(int(high) if dash else int(low), int(low) + 65536)
+        expanded_heads += [
+            f"{range_match[1]}{number:0{len(low)}d}" for number in range(int(low), last_number + 1)
+        ]
+    return [head + tail for tail in _expand_part(range_match[3]) for head in expanded_heads]
 
 
 def pairs(line: str) -> dict[str, str]:
     """Return the `Key=Value` words of a line; a value in quotes may have blanks."""
-    matches = re.findall(r'([A-Za-z_]\w*)=("[^"]*"|\S*)', line)
-    return {key: value.strip('"') for key, value in matches}
+    key_values = re.findall(r'([A-Za-z_]\w*)=("[^"]*"|\S*)', line)
+    return {key: value.strip('"') for key, value in key_values}
 
 
-def _from_text(text: str) -> SiteConf:
-    conf = SiteConf()
+def _from_text(conf_text: str) -> SiteConf:
+    site_conf = SiteConf()
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
-    for line in re.sub(r"\\\n", " ", text).splitlines():
+    for line in re.sub(r"\\\n", " ", conf_text).splitlines():
         line = re.sub(r"(?<!\\)#.*", "", line).strip()
-        key, equals, value = line.partition("=")
-        kind = key.strip().lower()
-        if not equals:
+        key, equals_sign, value = line.partition("=")
+        line_kind = key.strip().lower()
+        if not equals_sign:
             continue
-        if kind not in (*defaults, "nodeset"):
-            conf.settings[kind] = value.strip().strip('"')
+        if line_kind not in (*defaults, "nodeset"):
+            site_conf.settings[line_kind] = value.strip().strip('"')
             continue
-        if kind == "nodeset":
-            conf.sets.append(line)
+        if line_kind == "nodeset":
+            site_conf.sets.append(line)
             continue
         fields = pairs(line)
-        names = fields.pop(next(iter(fields)))
-        if names.upper() == "DEFAULT":
-            defaults[kind] |= fields
+        entry_names = fields.pop(next(iter(fields)))
+        if entry_names.upper() == "DEFAULT":
+            defaults[line_kind] |= fields
             continue
-        for name in expand(names):
-            if kind == "nodename":
-                _add_node(conf, name, defaults[kind] | fields)
+        for entry_name in expand(entry_names):
+            if line_kind == "nodename":
+                _add_node(site_conf, entry_name, defaults[line_kind] | fields)
             else:
-                conf.partitions[name] = defaults[kind] | fields
-    return conf
+                site_conf.partitions[entry_name] = defaults[line_kind] | fields
+    return site_conf
 
 
-def _add_node(conf: SiteConf, name: str, fields: dict[str, str]) -> None:
-    state = node_state(next((fields[key] for key in fields if key.lower() == "state"), ""))
-    if "FUTURE" in state.words:
+def _add_node(site_conf: SiteConf, node_name: str, fields: dict[str, str]) -> None:
+    node_flags = node_state(next((fields[key] for key in fields if key.lower() == "state"), ""))
+    if "FUTURE" in node_flags.words:
         return
-    conf.nodes[name] = fields
+    site_conf.nodes[node_name] = fields
     # UNKNOWN is the default in slurm.conf: slurmctld asks the node.
-    if not state._replace(words=state.words - {"UNKNOWN"}).takes_jobs:
-        conf.unused.append(name)
+    if not node_flags._replace(words=node_flags.words - {"UNKNOWN"}).takes_jobs:
+        site_conf.unused.append(node_name)
 
 
 def _from_scontrol(site: SiteFiles) -> SiteConf:
-    conf = SiteConf()
+    site_conf = SiteConf()
     for line in site.config.splitlines():
-        key, equals, value = line.partition("=")
-        if equals and value.strip() not in _UNSET:
+        key, equals_sign, value = line.partition("=")
+        if equals_sign and value.strip() not in _UNSET:
             # scontrol adds units: `OverTimeLimit = 0 min`
-            conf.settings[key.strip().lower()] = value.split()[0]
-    defaults = conf.settings.pop("jobdefaults", "")
-    for word in defaults.split(","):
-        key, _, value = word.partition("=")
+            site_conf.settings[key.strip().lower()] = value.split()[0]
+    defaults = site_conf.settings.pop("jobdefaults", "")
+    for job_default in defaults.split(","):
+        key, _, value = job_default.partition("=")
         if value:
-            conf.settings[key.lower()] = value
+            site_conf.settings[key.lower()] = value
     for node in read_nodes(site.nodes):
-        conf.nodes[node.name] = _node_of(node)
+        site_conf.nodes[node.name] = _node_of(node)
         if not node.state.takes_jobs:
-            conf.unused.append(node.name)
+            site_conf.unused.append(node.name)
     for line in site.partitions.splitlines():
         fields = pairs(line)
         if fields.get("PartitionName"):
-            conf.partitions[fields.pop("PartitionName")] = _partition_of(fields)
-    return conf
+            site_conf.partitions[fields.pop("PartitionName")] = _partition_of(fields)
+    return site_conf
 
 
 def _node_of(node: SlurmNode) -> dict[str, str]:
@@ -203,16 +209,16 @@ def _node_of(node: SlurmNode) -> dict[str, str]:
     return fields
 
 
-def _partition_of(printed: dict[str, str]) -> dict[str, str]:
-    fields = {key: value for key, value in printed.items() if value not in _UNSET}
+def _partition_of(printed_fields: dict[str, str]) -> dict[str, str]:
+    fields = {key: value for key, value in printed_fields.items() if value not in _UNSET}
     # Since 25.05 scontrol shows OverSubscribe=EXCLUSIVE as a field of its own.
     exclusive = fields.pop("Exclusive", "NO")
     if exclusive not in ("NO", "USER", "TOPO"):
         fields["OverSubscribe"] = "EXCLUSIVE"
     elif exclusive == "USER":
         fields["ExclusiveUser"] = "YES"
-    for word in fields.pop("JobDefaults", "").split(","):
-        key, _, value = word.partition("=")
+    for job_default in fields.pop("JobDefaults", "").split(","):
+        key, _, value = job_default.partition("=")
         if value:
             fields[key] = value
     return fields

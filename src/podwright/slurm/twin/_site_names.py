@@ -32,18 +32,22 @@ def read_names(ask: Ask, groups: Iterable[str]) -> SiteNames:
     members: dict[str, tuple[str, ...]] = {}
     for name in sorted(set(groups)):
         try:
-            group = grp.getgrnam(name)
+            group_entry = grp.getgrnam(name)
         except KeyError:
             continue
-        accounts = [account for account in pwd.getpwall() if account.pw_gid == group.gr_gid]
-        accounts += [account for member in group.gr_mem if (account := _account(member))]
-        members[name] = tuple(dict.fromkeys(account.pw_name for account in accounts))
-        users |= {account.pw_name: account.pw_uid for account in accounts}
+        group_accounts = [
+            account for account in pwd.getpwall() if account.pw_gid == group_entry.gr_gid
+        ]
+        group_accounts += [
+            account for member_name in group_entry.gr_mem if (account := _account(member_name))
+        ]
+        members[name] = tuple(dict.fromkeys(account.pw_name for account in group_accounts))
+        users |= {account.pw_name: account.pw_uid for account in group_accounts}
     return SiteNames(users, members)
 
 
-def _account(name: str) -> pwd.struct_passwd | None:
+def _account(user_name: str) -> pwd.struct_passwd | None:
     try:
-        return pwd.getpwnam(name)
+        return pwd.getpwnam(user_name)
     except KeyError:
         return None

@@ -17,57 +17,59 @@ from importlib.resources import as_file, files
 from podwright.slurm.twin._values import TaskOutcome
 
 LIBRARY = "affinity.so"
-AFFINITY = "PODWRIGHT_TWIN_AFFINITY"
+AFFINITY_VARIABLE = "PODWRIGHT_TWIN_AFFINITY"
 PROBE = (
     'echo "@$SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME '
     '[${CUDA_VISIBLE_DEVICES-unset}] <$SLURM_CPU_BIND_LIST>@"'
 )
 _TASK = re.compile(r"@(\d+) (\d+) (\S+) \[(.*?)\] <(.*?)>@")
-_HANGS = re.compile(r"step creation temporarily disabled|retrying|Job step's --?\S+ .* waiting")
+_WAITING_STEP = re.compile(
+    r"step creation temporarily disabled|retrying|Job step's --?\S+ .* waiting"
+)
 
 
-def batch_script(output: str) -> str:
+def batch_script(output_prefix: str) -> str:
     """Return a script that writes down what the job has, runs the probe as every task of a plain
     srun, and writes the exit code last.
     """
     return (
-        f"#!/bin/sh\nscontrol --oneliner --details show job $SLURM_JOB_ID > {output}.job\n"
-        f"srun sh -c '{PROBE}' > {output}.tasks 2>&1\n"
-        f"echo $? > {output}.new\nmv {output}.new {output}.code\n"
+        f"#!/bin/sh\nscontrol --oneliner --details show job $SLURM_JOB_ID > {output_prefix}.job\n"
+        f"srun sh -c '{PROBE}' > {output_prefix}.tasks 2>&1\n"
+        f"echo $? > {output_prefix}.new\nmv {output_prefix}.new {output_prefix}.code\n"
     )
 
 
-def read_tasks(text: str) -> tuple[TaskOutcome, ...]:
+def read_tasks(probe_output: str) -> tuple[TaskOutcome, ...]:
     """Return the tasks from what the probes printed, in the order of their ranks."""
     tasks = []
-    for rank, local, node, variable, masks in _TASK.findall(text):
-        seen = None if variable == "unset" else variable
-        tasks.append(TaskOutcome(int(rank), node, seen, _cpus(masks, int(local))))
+    for rank, local_rank, node, visible_devices, cpu_masks in _TASK.findall(probe_output):
+        set_devices = None if visible_devices == "unset" else visible_devices
+        tasks.append(TaskOutcome(int(rank), node, set_devices, _cpus(cpu_masks, int(local_rank))))
     return tuple(sorted(tasks, key=lambda task: task.rank))
 
 
-def step_waits(text: str) -> bool:
+def step_waits(srun_output: str) -> bool:
     """Return whether srun waits for a step that the job cannot hold."""
-    return bool(_HANGS.search(text))
+    return bool(_WAITING_STEP.search(srun_output))
 
 
-def _cpus(masks: str, local: int) -> tuple[int, ...]:
-    """Return the CPUs of a task. masks: the masks of a node's tasks in turn, separated by
+def _cpus(cpu_masks: str, local_rank: int) -> tuple[int, ...]:
+    """Return the CPUs of a task. cpu_masks: the masks of a node's tasks in turn, separated by
     commas.
     """
-    if not masks:
+    if not cpu_masks:
         return ()
-    each = masks.split(",")
-    mask = int(each[local % len(each)], 16)
-    return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+    task_masks = cpu_masks.split(",")
+    cpu_mask = int(task_masks[local_rank % len(task_masks)], 16)
+    return tuple(cpu for cpu in range(cpu_mask.bit_length()) if cpu_mask >> cpu & 1)
 
 
-def topology(fields: Mapping[str, str]) -> str:
+def topology(node_fields: Mapping[str, str]) -> str:
     """Return a node as a synthetic topology of hwloc."""
-    keys = {key.lower(): value for key, value in fields.items()}
+    values_by_key = {key.lower(): value for key, value in node_fields.items()}
     return (
-        f"pack:{keys.get('sockets', '1')} core:{keys.get('corespersocket', '1')} "
-        f"pu:{keys.get('threadspercore', '1')}"
+        f"pack:{values_by_key.get('sockets', '1')} core:{values_by_key.get('corespersocket', '1')} "
+        f"pu:{values_by_key.get('threadspercore', '1')}"
     )
 
 
@@ -78,13 +80,13 @@ def build_library() -> bytes | None:
     from pathlib import Path
 
     with (
-        tempfile.TemporaryDirectory() as folder,
-        as_file(files(__package__).joinpath("affinity.c")) as source,
+        tempfile.TemporaryDirectory() as build_folder,
+        as_file(files(__package__).joinpath("affinity.c")) as source_path,
     ):
-        library = Path(folder, LIBRARY)
-        argv = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library), str(source)]
+        library_path = Path(build_folder, LIBRARY)
+        argv = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library_path), str(source_path)]
         try:
-            done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
+            compile_result = subprocess.run(argv, capture_output=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return library.read_bytes() if done.returncode == 0 else None
+        return library_path.read_bytes() if compile_result.returncode == 0 else None

@@ -14,7 +14,7 @@ from podwright.errors import Unavailable, WrongState
 from podwright.slurm.twin._cell import CONTROLLER, NAMESPACES, TwinCell
 from podwright.slurm.twin._job_record import granted_nodes
 from podwright.slurm.twin._step_probe import (
-    AFFINITY,
+    AFFINITY_VARIABLE,
     LIBRARY,
     PROBE,
     batch_script,
@@ -70,36 +70,38 @@ class StepRunner:
                 "namespaces of its own",
                 would_work=NAMESPACES,
             )
-        library = build_library() if self._conf.bound else None
-        if self._conf.bound and library is None:
+        library_bytes = build_library() if self._conf.bound else None
+        if self._conf.bound and library_bytes is None:
             raise Unavailable(
                 "the tasks of this site are bound to CPUs, which takes a library to look at",
                 would_work="Install a C compiler (gcc)",
             )
-        if library:
-            self._cell.write({LIBRARY: base64.b64encode(library).decode()}, {})
+        if library_bytes:
+            self._cell.write({LIBRARY: base64.b64encode(library_bytes).decode()}, {})
             self._cell.folder("affinity")
         self._cell.folder("out")
-        self._cell.silence([self._conf.nodes[name] for name in names])
-        for name in names:
-            self._cell.folder(f"spool/{name}")
+        self._cell.silence([self._conf.nodes[node_name] for node_name in names])
+        for node_name in names:
+            self._cell.folder(f"spool/{node_name}")
             self._cell.daemon(
-                f"slurmd.{name}",
-                [f"{self._slurm.sbin}/slurmd", "-D", "-N", name],
+                f"slurmd.{node_name}",
+                [f"{self._slurm.sbin}/slurmd", "-D", "-N", node_name],
                 CONTROLLER,
-                self._environment | self._node(name, bound=library is not None),
+                self._environment | self._node(node_name, bound=library_bytes is not None),
             )
-            self._started.append(name)
+            self._started.append(node_name)
         deadline = time.monotonic() + _START_LIMIT
-        waiting = list(names)
-        while waiting:
-            name = waiting[0]
-            log = self._cell.read(f"log/slurmd.{name}")
-            if "slurmd started" in log:
-                waiting.pop(0)
-            elif not self._cell.alive(f"slurmd.{name}") or time.monotonic() > deadline:
-                lines = [line for line in log.splitlines() if line] or ["it does not start"]
-                raise Unavailable(f"slurmd of {name}: {lines[-1]}")
+        waiting_nodes = list(names)
+        while waiting_nodes:
+            node_name = waiting_nodes[0]
+            slurmd_log = self._cell.read(f"log/slurmd.{node_name}")
+            if "slurmd started" in slurmd_log:
+                waiting_nodes.pop(0)
+            elif not self._cell.alive(f"slurmd.{node_name}") or time.monotonic() > deadline:
+                log_lines = [line for line in slurmd_log.splitlines() if line] or [
+                    "it does not start"
+                ]
+                raise Unavailable(f"slurmd of {node_name}: {log_lines[-1]}")
             else:
                 time.sleep(0.02)
         self._registered(names, deadline)
@@ -113,80 +115,84 @@ class StepRunner:
         """
         if request.command != "sbatch":
             return self._run_command(request, answer)
-        output = f"out/{time.monotonic_ns()}"  # earlier steps have left files
-        script = batch_script(f"{self._cell.place.folder}/{output}")
-        done = self._cell.run(
+        output_prefix = f"out/{time.monotonic_ns()}"  # earlier steps have left files
+        probe_script = batch_script(f"{self._cell.place.folder}/{output_prefix}")
+        sbatch_result = self._cell.run(
             ["sbatch", "--parsable", "--output=/dev/null", *request.options],
             CONTROLLER,
             self._environment,
-            script,
+            probe_script,
         )
-        job = done.out.strip().partition(";")[0]
-        if done.code != 0 or not job.isdecimal():
-            raise WrongState(f"with slurmd running, sbatch refuses the job: {done.text}")
+        job_id = sbatch_result.out.strip().partition(";")[0]
+        if sbatch_result.code != 0 or not job_id.isdecimal():
+            raise WrongState(f"with slurmd running, sbatch refuses the job: {sbatch_result.text}")
         deadline = time.monotonic() + _STEP_LIMIT
-        while not self._cell.read(f"{output}.code"):
-            if step_waits(self._cell.read(f"{output}.tasks")) or time.monotonic() > deadline:
-                raise self._not_started(self._cell.read(f"{output}.tasks"))
+        while not self._cell.read(f"{output_prefix}.code"):
+            if step_waits(self._cell.read(f"{output_prefix}.tasks")) or time.monotonic() > deadline:
+                raise self._not_started(self._cell.read(f"{output_prefix}.tasks"))
             time.sleep(0.02)
         # slurmctld ends jobs that a newly started slurmd does not know: what the job gets may
         # differ from the answer in a cluster with jobs.
-        nodes = granted_nodes(self._cell.read(f"{output}.job"))
-        if nodes and nodes != answer.nodes:
+        running_nodes = granted_nodes(self._cell.read(f"{output_prefix}.job"))
+        if running_nodes and running_nodes != answer.nodes:
             raise Unavailable("other jobs on its nodes keep its tasks from being looked at")
-        return self._read(self._cell.read(f"{output}.tasks"))
+        return self._read(self._cell.read(f"{output_prefix}.tasks"))
 
     def end(self) -> None:
         """End every slurmd that was started."""
-        for name in self._started:
-            if self._cell.alive(f"slurmd.{name}"):
-                self._cell.stop(f"slurmd.{name}", signal.SIGKILL, 5)
+        for node_name in self._started:
+            if self._cell.alive(f"slurmd.{node_name}"):
+                self._cell.stop(f"slurmd.{node_name}", signal.SIGKILL, 5)
         self._started.clear()
 
-    def _run_command(self, request: Submission, answer: Granted) -> tuple[TaskOutcome, ...]:
-        probe = ["sh", "-c", PROBE]
-        argv = ["srun", *request.options, *probe]
-        if request.command == "salloc":
-            argv = ["salloc", *request.options, "srun", *probe]
-        done = self._cell.run(argv, CONTROLLER, self._environment, limit=_STEP_LIMIT)
-        if done.code == 124:
-            raise self._not_started(done.err)
-        tasks = self._read(done.out + done.err)
-        if done.code != 0 or len({task.node for task in tasks}) < len(answer.nodes):
+    def _run_command(self, submission: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
+        probe_command = ["sh", "-c", PROBE]
+        argv = ["srun", *submission.options, *probe_command]
+        if submission.command == "salloc":
+            argv = ["salloc", *submission.options, "srun", *probe_command]
+        command_result = self._cell.run(argv, CONTROLLER, self._environment, limit=_STEP_LIMIT)
+        if command_result.code == 124:
+            raise self._not_started(command_result.err)
+        tasks = self._read(command_result.out + command_result.err)
+        if command_result.code != 0 or len({task.node for task in tasks}) < len(granted.nodes):
             raise UncertainStep(tasks)
         return tasks
 
-    def _read(self, text: str) -> tuple[TaskOutcome, ...]:
-        tasks = read_tasks(text)
+    def _read(self, srun_output: str) -> tuple[TaskOutcome, ...]:
+        tasks = read_tasks(srun_output)
         if not tasks:
-            raise UncertainStep(self._failed("srun in the job fails", text))
+            raise UncertainStep(self._failed("srun in the job fails", srun_output))
         return tasks
 
-    def _not_started(self, text: str) -> WrongState | UncertainStep:
-        problem = self._failed("no step starts", text)
-        return problem if step_waits(text) else UncertainStep(problem)
+    def _not_started(self, srun_output: str) -> WrongState | UncertainStep:
+        step_error = self._failed("no step starts", srun_output)
+        return step_error if step_waits(srun_output) else UncertainStep(step_error)
 
-    def _failed(self, problem: str, text: str) -> WrongState:
-        lines = [line for line in text.splitlines() if line.strip()] or ["no reason given"]
-        return WrongState(f"the job starts, but {problem}: {lines[-1]}")
+    def _failed(self, failure: str, srun_output: str) -> WrongState:
+        output_lines = [line for line in srun_output.splitlines() if line.strip()] or [
+            "no reason given"
+        ]
+        return WrongState(f"the job starts, but {failure}: {output_lines[-1]}")
 
-    def _node(self, name: str, *, bound: bool) -> dict[str, str]:
+    def _node(self, node_name: str, *, bound: bool) -> dict[str, str]:
         """Return the variables that make this machine look like the node to its slurmd."""
         if not bound:
             return {}
         return {
-            "HWLOC_SYNTHETIC": topology(self._conf.fields[name]),
+            "HWLOC_SYNTHETIC": topology(self._conf.fields[node_name]),
             "LD_PRELOAD": f"{self._cell.place.folder}/{LIBRARY}",
-            AFFINITY: f"{self._cell.place.folder}/affinity",
+            AFFINITY_VARIABLE: f"{self._cell.place.folder}/affinity",
         }
 
-    def _registered(self, names: Sequence[str], deadline: float) -> None:
+    def _registered(self, node_names: Sequence[str], deadline: float) -> None:
         """Wait until slurmctld knows every slurmd. Raises Unavailable."""
-        argv = ["scontrol", "--oneliner", "show", "node", ",".join(names)]
+        argv = ["scontrol", "--oneliner", "show", "node", ",".join(node_names)]
         while time.monotonic() < deadline:
-            text = self._cell.run(argv, CONTROLLER, self._environment).out
-            started = text.count(" SlurmdStartTime=") - text.count(" SlurmdStartTime=None")
-            if started >= len(names):
+            node_listing = self._cell.run(argv, CONTROLLER, self._environment).out
+            registered_count = node_listing.count(" SlurmdStartTime=") - node_listing.count(
+                " SlurmdStartTime=None"
+            )
+            if registered_count >= len(node_names):
                 return
             time.sleep(0.05)
         raise Unavailable("slurmctld does not know the slurmd that was started for a node")

@@ -43,9 +43,9 @@ from podwright.slurm.twin._values import (
 _START_LIMIT = 120.0  # seconds
 _ANSWER_LIMIT = 30.0
 _REUSE_LIMIT = 60.0  # below MessageTimeout of the twin's slurm.conf
-_SECOND_LOOK = 8.0  # for reasons that the backfill scheduler may still change
-_TWO_ROUNDS = 11.0  # of the scheduler of the twin's slurm.conf
-_COVERED = {
+_SECOND_LOOK_S = 8.0  # for reasons that the backfill scheduler may still change
+_TWO_ROUNDS_S = 11.0  # of the scheduler of the twin's slurm.conf
+_COVERED_FILES = {
     "etc/passwd": "/etc/passwd",
     "etc/group": "/etc/group",
     "etc/hosts": "/etc/hosts",
@@ -73,9 +73,9 @@ class Twin:
         self._names = site.names or SiteNames()
         self._conf = twin_conf(site, slurm.version, accounts=bool(present and present.accounts))
         self._cell: TwinCell = cell or open_cell(slurm.root)
-        place = self._cell.place
-        if place.munge:  # the users and groups of this machine hold, not those of the site
-            self._conf = twin_conf(replace(site, names=None), slurm.version, place=place)
+        twin_place = self._cell.place
+        if twin_place.munge:  # the users and groups of this machine hold, not those of the site
+            self._conf = twin_conf(replace(site, names=None), slurm.version, place=twin_place)
         self._ready = False  # slurmctld runs, and has had no request since its start
         self._last_job = 0
         self._started = 0.0
@@ -83,7 +83,7 @@ class Twin:
         self.unlike: tuple[str, ...] = ()
         self._environment = {
             "PATH": f"{slurm.sbin}:{slurm.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
-            "SLURM_CONF": f"{place.folder}/etc/slurm.conf",
+            "SLURM_CONF": f"{twin_place.folder}/etc/slurm.conf",
             "HOME": "/",
             "LC_ALL": "C",
             **({"TZ": os.environ["TZ"]} if os.environ.get("TZ") else {}),
@@ -124,23 +124,23 @@ class Twin:
         self._ready = False
         account = account_of(as_uid)
         if request.command == "sbatch":
-            job, messages = self._submit(request, account)
+            job_id, messages = self._submit(request, account)
         else:
-            job, messages = self._allocate(request, account)
+            job_id, messages = self._allocate(request, account)
         answer: Granted | Waits | Refused
-        if job:
-            self._last_job = max(self._last_job, int(job))
-            answer = self._decided(job, messages, request, estimate=estimate)
+        if job_id:
+            self._last_job = max(self._last_job, int(job_id))
+            answer = self._wait_for_decision(job_id, messages, request, estimate=estimate)
         else:
             answer = refused(messages)
         if request.command != "sbatch":
             answer = self._allocated(answer)
         if isinstance(answer, Refused):
             self._ready = self._cell.alive("slurmctld")
-            if not self._ready and not job:
-                raise Unavailable(f"slurmctld ended at this request: {self._last_lines()}")
+            if not self._ready and not job_id:
+                raise Unavailable(f"slurmctld ended at this request: {self._last_log_lines()}")
         else:
-            self._ready = self._undo(job, answer)
+            self._ready = self._undo_job(job_id, answer)
         return answer
 
     def tasks(self, request: Submission, granted: Granted | None = None) -> tuple[TaskOutcome, ...]:
@@ -152,33 +152,33 @@ class Twin:
         Raises WrongState, with srun's own line, where the job starts and its step does not, and
         Unavailable where slurmd does not start here.
         """
-        answer = granted or self.ask(request, as_uid=SLURM_USER)
-        if not isinstance(answer, Granted):
+        granted_answer = granted or self.ask(request, as_uid=SLURM_USER)
+        if not isinstance(granted_answer, Granted):
             return ()
         # On a busy machine a step was seen to end without a reason, or on fewer nodes than were
         # granted. A likely cause, not proven, is that slurmctld handles a registration that a
         # slurmd sent before the job started only after that, and ends the job as one that the
         # node does not know. A decision of Slurm is the same in a second run.
         try:
-            return self._step(request, answer)
+            return self._step(request, granted_answer)
         except UncertainStep:
             pass
         try:
-            return self._step(request, answer)
-        except UncertainStep as second:
-            if isinstance(second.result, WrongState):
-                raise second.result from None
-            return second.result
+            return self._step(request, granted_answer)
+        except UncertainStep as second_failure:
+            if isinstance(second_failure.result, WrongState):
+                raise second_failure.result from None
+            return second_failure.result
 
-    def _step(self, request: Submission, answer: Granted) -> tuple[TaskOutcome, ...]:
+    def _step(self, submission: Submission, granted: Granted) -> tuple[TaskOutcome, ...]:
         self._fresh()
         self._ready = False
-        steps = StepRunner(self._cell, self._slurm, self._conf, self._environment)
+        step_runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
         try:
-            steps.start([node.name for node in answer.nodes])
-            return steps.run(request, answer)
+            step_runner.start([node.name for node in granted.nodes])
+            return step_runner.run(submission, granted)
         finally:
-            steps.end()
+            step_runner.end()
 
     def fill(self, requests: Sequence[Submission], *, limit: float = 120) -> FilledTwin:
         """Submit all requests at once, and return what runs when nothing more starts.
@@ -191,24 +191,28 @@ class Twin:
         account = account_of(None)
         refusals = []
         for request in requests:
-            job, messages = self._submit(request, account)
-            if not job:
+            job_id, messages = self._submit(request, account)
+            if not job_id:
                 refusals.append(refused(messages))
         deadline = time.monotonic() + limit
-        changed, before = time.monotonic(), ""
+        changed_at, last_states = time.monotonic(), ""
         while True:
-            states = self._command(["squeue", "-h", "-r", "-o", "%T"]).out
+            job_states = self._command(["squeue", "-h", "-r", "-o", "%T"]).out
             now = time.monotonic()
-            if states != before:
-                changed, before = now, states
+            if job_states != last_states:
+                changed_at, last_states = now, job_states
             # If the scheduler starts nothing in two of its rounds, it starts nothing more.
-            if "PENDING" not in states or now > min(deadline, changed + _TWO_ROUNDS):
+            if "PENDING" not in job_states or now > min(deadline, changed_at + _TWO_ROUNDS_S):
                 break
             if not self._cell.alive("slurmctld"):
-                raise Unavailable(f"slurmctld ended: {self._last_lines()}")
+                raise Unavailable(f"slurmctld ended: {self._last_log_lines()}")
             time.sleep(0.3)
-        jobs = self._command(["scontrol", "--oneliner", "--details", "show", "job"]).out
-        answers = [read_answer(line) for line in jobs.splitlines() if line.startswith("JobId=")]
+        job_records = self._command(["scontrol", "--oneliner", "--details", "show", "job"]).out
+        answers = [
+            read_answer(job_record)
+            for job_record in job_records.splitlines()
+            if job_record.startswith("JobId=")
+        ]
         return FilledTwin(
             granted=tuple(answer for answer in answers if isinstance(answer, Granted)),
             waiting=tuple(answer for answer in answers if isinstance(answer, Waits)),
@@ -245,10 +249,10 @@ class Twin:
     # Starting
 
     def _prepare(self) -> None:
-        users = user_files(account_of(None), self._names)
-        self._cell.write(self._conf.encoded() | users, self._conf.links)
-        for name, path in _COVERED.items():
-            self._cell.cover(name, path)
+        account_files = user_files(account_of(None), self._names)
+        self._cell.write(self._conf.encoded() | account_files, self._conf.links)
+        for twin_file, system_path in _COVERED_FILES.items():
+            self._cell.cover(twin_file, system_path)
         self._cell.folder("spool")
         self._cell.folder("state")
         self._cell.listen(sorted(self._conf.nodes.values()))
@@ -257,10 +261,10 @@ class Twin:
         else:
             self._spawn("-c")
             self._wait()
-            for start in range(0, len(self._conf.unused), 200):
-                names = ",".join(self._conf.unused[start : start + 200])
+            for start_index in range(0, len(self._conf.unused), 200):
+                node_names = ",".join(self._conf.unused[start_index : start_index + 200])
                 self._command(
-                    ["scontrol", "update", f"NodeName={names}", "State=DRAIN", "Reason=site"]
+                    ["scontrol", "update", f"NodeName={node_names}", "State=DRAIN", "Reason=site"]
                 )
             self._cell.stop("slurmctld", signal.SIGTERM, 30)
         self._cell.copy("state", "state.clean")
@@ -275,31 +279,33 @@ class Twin:
 
         A node that cannot be made like the site's takes no job, and is named in `unlike`.
         """
-        steps = StepRunner(self._cell, self._slurm, self._conf, self._environment)
-        uses = [use for use in present.uses if use.name in self._conf.nodes]
+        step_runner = StepRunner(self._cell, self._slurm, self._conf, self._environment)
+        node_uses = [node_use for node_use in present.uses if node_use.name in self._conf.nodes]
         try:
             # Slurm was seen to prefer nodes that have had a slurmd, so as many as can be get one.
-            names = dict.fromkeys([*(use.name for use in uses), *self._conf.nodes])
-            steps.start(list(names)[:MOST_NODES_IN_USE])
-            self.unlike = occupy(uses, present.reservations, self._command)
+            node_names = dict.fromkeys(
+                [*(node_use.name for node_use in node_uses), *self._conf.nodes]
+            )
+            step_runner.start(list(node_names)[:MOST_NODES_IN_USE])
+            self.unlike = occupy(node_uses, present.reservations, self._command)
         finally:
-            steps.end()
+            step_runner.end()
         self._cell.stop("slurmctld", signal.SIGTERM, 30)
         self._cell.copy("state", "state.clean")
         self._ready = False
         self._fresh()
 
-    def _write_state(self, folder: str, present: Present) -> None:
-        files = {
-            f"{folder}/{name}": base64.b64encode(content).decode()
-            for name, content in present.state.items()
-            if name != "clustername" or self._conf.accounts  # else the twin's name is its own
+    def _write_state(self, state_folder: str, present: Present) -> None:
+        encoded_files = {
+            f"{state_folder}/{file_name}": base64.b64encode(content).decode()
+            for file_name, content in present.state.items()
+            if file_name != "clustername" or self._conf.accounts  # else the twin's name is its own
         }
-        self._cell.write(files, {})
+        self._cell.write(encoded_files, {})
 
-    def _spawn(self, *options: str) -> None:
+    def _spawn(self, *slurmctld_options: str) -> None:
         self._started = time.monotonic()
-        argv = [f"{self._slurm.sbin}/slurmctld", "-D", *options]
+        argv = [f"{self._slurm.sbin}/slurmctld", "-D", *slurmctld_options]
         self._cell.daemon("slurmctld", argv, CONTROLLER, self._environment)
 
     def _wait(self) -> None:
@@ -308,19 +314,19 @@ class Twin:
         while self._command(["sinfo", "-h", "-o", "%D"]).code != 0:
             if not self._cell.alive("slurmctld"):
                 raise Unavailable(
-                    f"slurmctld does not start with this site's files: {self._last_lines()}"
+                    f"slurmctld does not start with this site's files: {self._last_log_lines()}"
                 )
             if time.monotonic() > deadline:
-                raise Unavailable(f"slurmctld does not answer: {self._last_lines()}")
+                raise Unavailable(f"slurmctld does not answer: {self._last_log_lines()}")
             time.sleep(0.03)
         self._cell.check_private()
 
     def _fresh(self) -> None:
         """Make slurmctld as it was before any request."""
-        alive = self._cell.alive("slurmctld")
-        if self._ready and alive and time.monotonic() < self._started + _REUSE_LIMIT:
+        is_alive = self._cell.alive("slurmctld")
+        if self._ready and is_alive and time.monotonic() < self._started + _REUSE_LIMIT:
             return
-        if alive:
+        if is_alive:
             self._cell.stop("slurmctld", signal.SIGKILL, 5)
         self._cell.listen(sorted(self._conf.nodes.values()))
         self._cell.copy("state.clean", "state")
@@ -329,7 +335,7 @@ class Twin:
         self._wait()
         self._ready = True
 
-    def _undo(self, job: str, answer: Granted | Waits) -> bool:
+    def _undo_job(self, job_id: str, answer: Granted | Waits) -> bool:
         """Take a job back, so that the next request finds the state before it.
 
         Returns whether that succeeded; otherwise slurmctld starts again. No slurmd runs that could
@@ -339,21 +345,27 @@ class Twin:
         """
         if self._present or time.monotonic() > self._started + _REUSE_LIMIT:
             return False
-        done = self._command(["scancel", job])
+        scancel_result = self._command(["scancel", job_id])
         if isinstance(answer, Waits):
-            return done.code == 0
-        nodes = ",".join(node.name for node in answer.nodes)
-        for state in ("State=DOWN", "State=IDLE"):
-            words = ["scontrol", "update", f"NodeName={nodes}", state, "Reason=twin"]
-            if self._command(words).code != 0:
+            return scancel_result.code == 0
+        node_names = ",".join(node.name for node in answer.nodes)
+        for node_state in ("State=DOWN", "State=IDLE"):
+            update_command = [
+                "scontrol",
+                "update",
+                f"NodeName={node_names}",
+                node_state,
+                "Reason=twin",
+            ]
+            if self._command(update_command).code != 0:
                 return False
         return True
 
-    def _last_lines(self) -> str:
-        lines = self._cell.read("log/slurmctld").splitlines()
-        important = [line for line in lines if re.search(r"fatal|error", line)]
-        chosen = (important or lines or ["no reason given"])[-3:]
-        return "; ".join(re.sub(r"^(?:\[\S+\] )?(?:slurmctld: )?", "", line) for line in chosen)
+    def _last_log_lines(self) -> str:
+        log_lines = self._cell.read("log/slurmctld").splitlines()
+        error_lines = [line for line in log_lines if re.search(r"fatal|error", line)]
+        last_lines = (error_lines or log_lines or ["no reason given"])[-3:]
+        return "; ".join(re.sub(r"^(?:\[\S+\] )?(?:slurmctld: )?", "", line) for line in last_lines)
 
     # Asking
 
@@ -362,31 +374,35 @@ class Twin:
     ) -> CommandResult:
         return self._cell.run(argv, account, self._environment, stdin)
 
-    def _submit(self, request: Submission, account: CellUser) -> tuple[str, str]:
+    def _submit(self, submission: Submission, account: CellUser) -> tuple[str, str]:
         """Run sbatch. Return the number of the job, or "" if it is refused, and what sbatch
         printed.
         """
         self._cell.write(user_files(account, self._names), {})
-        argv = ["sbatch", "--parsable", "--output=/dev/null", *request.options]
-        done = self._command(argv, account, request.script)
-        number = done.out.strip().partition(";")[0]
-        return (number if done.code == 0 and number.isdecimal() else ""), done.err.strip()
+        argv = ["sbatch", "--parsable", "--output=/dev/null", *submission.options]
+        sbatch_result = self._command(argv, account, submission.script)
+        job_id = sbatch_result.out.strip().partition(";")[0]
+        return (
+            job_id if sbatch_result.code == 0 and job_id.isdecimal() else ""
+        ), sbatch_result.err.strip()
 
-    def _allocate(self, request: Submission, account: CellUser) -> tuple[str, str]:
+    def _allocate(self, submission: Submission, account: CellUser) -> tuple[str, str]:
         """Do the same with salloc or srun, which stay until their job starts or is refused."""
         self._cell.write(user_files(account, self._names), {})
-        argv = ["salloc", "--no-shell", *request.options]
-        if request.command == "srun":
-            argv = ["srun", *request.options, "true"]
+        argv = ["salloc", "--no-shell", *submission.options]
+        if submission.command == "srun":
+            argv = ["srun", *submission.options, "true"]
         self._cell.daemon("allocation", argv, account, self._environment)
         deadline = time.monotonic() + _ANSWER_LIMIT
         while time.monotonic() < deadline:
-            alive = self._cell.alive("allocation")
-            listing = self._command(["scontrol", "--oneliner", "show", "job"]).out
-            jobs = [int(n) for n in re.findall(r"^JobId=(\d+)", listing, re.M)]
-            if jobs and max(jobs) > self._last_job:
-                return str(max(jobs)), self._cell.read("log/allocation")
-            if not alive:
+            is_alive = self._cell.alive("allocation")
+            jobs_listing = self._command(["scontrol", "--oneliner", "show", "job"]).out
+            job_ids = [
+                int(job_number) for job_number in re.findall(r"^JobId=(\d+)", jobs_listing, re.M)
+            ]
+            if job_ids and max(job_ids) > self._last_job:
+                return str(max(job_ids)), self._cell.read("log/allocation")
+            if not is_alive:
                 break
             time.sleep(0.02)
         return "", self._cell.read("log/allocation").strip()
@@ -405,30 +421,30 @@ class Twin:
         self._cell.stop("allocation", signal.SIGKILL, 5)
         return answer
 
-    def _decided(
-        self, job: str, messages: str, request: Submission, *, estimate: bool
+    def _wait_for_decision(
+        self, job_id: str, messages: str, submission: Submission, *, estimate: bool
     ) -> Granted | Waits | Refused:
-        words = shlex.join(request.options)
-        several = bool(re.search(r"(?:--partition=|-p ?)\S*,|--prefer", words))
+        options_text = shlex.join(submission.options)
+        needs_backfill = bool(re.search(r"(?:--partition=|-p ?)\S*,|--prefer", options_text))
         deadline = time.monotonic() + _ANSWER_LIMIT
-        since = 0.0
+        waiting_since = 0.0
         while time.monotonic() < deadline:
-            argv = ["scontrol", "--oneliner", "--details", "show", "job", job]
-            record = self._command(argv).out
-            answer = read_answer(record, messages)
+            argv = ["scontrol", "--oneliner", "--details", "show", "job", job_id]
+            job_record = self._command(argv).out
+            answer = read_answer(job_record, messages)
             if isinstance(answer, Granted | Refused):
                 return answer
             if isinstance(answer, Waits):
-                since = since or time.monotonic()
+                waiting_since = waiting_since or time.monotonic()
                 # The backfill scheduler looks once more at jobs with the reason Priority, and at
                 # jobs with several partitions.
-                settled = answer.reason != "Priority" and (
-                    not several or "Scheduler=Backfill" in record
+                is_settled = answer.reason != "Priority" and (
+                    not needs_backfill or "Scheduler=Backfill" in job_record
                 )
-                settled = settled and not (estimate and "StartTime=Unknown" in record)
-                if settled or time.monotonic() > since + _SECOND_LOOK:
+                is_settled = is_settled and not (estimate and "StartTime=Unknown" in job_record)
+                if is_settled or time.monotonic() > waiting_since + _SECOND_LOOK_S:
                     return answer
             if not self._cell.alive("slurmctld"):
-                raise Unavailable(f"slurmctld ended at this request: {self._last_lines()}")
+                raise Unavailable(f"slurmctld ended at this request: {self._last_log_lines()}")
             time.sleep(0.01)
         raise Unavailable("slurmctld did not decide about this request")

@@ -46,10 +46,10 @@ PARTITIONS = (
     *("PreemptMode", "OverTimeLimit", "ReqResv"),
 )
 #: The keys that Slurm checks with the state of accounts, where that state is there.
-ACCOUNT_PARTITIONS = ("AllowAccounts", "AllowQos", "DenyAccounts", "DenyQos", "QOS")
+ACCOUNT_PARTITION_KEYS = ("AllowAccounts", "AllowQos", "DenyAccounts", "DenyQos", "QOS")
 
 
-_NAMESPACES = TwinPlace()
+_NAMESPACE_PLACE = TwinPlace()
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class TwinConf:
 
     def encoded(self) -> dict[str, str]:
         """Return the files in base64, as the guardian takes them."""
-        return {n: base64.b64encode(t.encode()).decode() for n, t in self.files.items()}
+        return {path: base64.b64encode(text.encode()).decode() for path, text in self.files.items()}
 
 
 def twin_conf(
@@ -80,34 +80,35 @@ def twin_conf(
     version: Version,
     *,
     accounts: bool = False,
-    place: TwinPlace = _NAMESPACES,
+    place: TwinPlace = _NAMESPACE_PLACE,
 ) -> TwinConf:
     """Return the twin's files. accounts: whether it starts from a state that has the limits of
     accounts.
 
     Raises InvalidRequest for site files that describe no node.
     """
-    conf = read_site_conf(site)
-    accounts = accounts and bool(site.names) and _has_accounts(conf)
-    groups = _knows_groups(site, conf)
-    ports = {
-        name: place.node_port or FIRST_NODE_PORT + index for index, name in enumerate(conf.nodes)
+    site_conf = read_site_conf(site)
+    accounts = accounts and bool(site.names) and _has_accounts(site_conf)
+    groups = _knows_groups(site, site_conf)
+    port_by_node = {
+        node_name: place.node_port or FIRST_NODE_PORT + node_index
+        for node_index, node_name in enumerate(site_conf.nodes)
     }
-    gres, devices = gres_conf(site.gres_conf, conf.nodes, place.folder)
-    release = release_of(version)
+    gres_text, device_paths = gres_conf(site.gres_conf, site_conf.nodes, place.folder)
+    slurm_release = release_of(version)
     files = {
         "etc/slurm.conf": "\n".join(
             (
                 *_place_lines(place),
-                *_lines(conf, ports, version, _partition_keys(accounts, groups)),
+                *_lines(site_conf, port_by_node, version, _partition_keys(accounts, groups)),
             )
         )
         + "\n",
-        "etc/gres.conf": gres,
+        "etc/gres.conf": gres_text,
         "etc/plugstack.conf": "",
-        "etc/cgroup.conf": "CgroupPlugin=disabled\n" if release.can_disable_cgroups else "",
+        "etc/cgroup.conf": "CgroupPlugin=disabled\n" if slurm_release.can_disable_cgroups else "",
         "etc/hosts": "127.0.0.1 localhost\n"
-        + "".join(f"127.0.0.1 {name}\n" for name in conf.nodes),
+        + "".join(f"127.0.0.1 {node_name}\n" for node_name in site_conf.nodes),
         "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     }
     if site.topology_yaml:
@@ -119,26 +120,28 @@ def twin_conf(
         files["etc/slurm.conf"] += "JobSubmitPlugins=lua\n"
     return TwinConf(
         files=files,
-        links=dict.fromkeys(devices, "/dev/null"),
-        nodes=ports,
-        fields=conf.nodes,
-        unused=tuple(conf.unused),
-        bound="affinity" in conf.settings.get("taskplugin", ""),
+        links=dict.fromkeys(device_paths, "/dev/null"),
+        nodes=port_by_node,
+        fields=site_conf.nodes,
+        unused=tuple(site_conf.unused),
+        bound="affinity" in site_conf.settings.get("taskplugin", ""),
         accounts=accounts,
         groups=groups,
     )
 
 
 def same_files(
-    before: SiteFiles, now: SiteFiles, version: Version, *, accounts: bool = False
+    old_site: SiteFiles, new_site: SiteFiles, version: Version, *, accounts: bool = False
 ) -> bool:
     """Return whether twins of both sites have the same files. Passing states that scontrol shows of
     nodes do not matter.
 
     Raises InvalidRequest as twin_conf does.
     """
-    first, second = (twin_conf(site, version, accounts=accounts) for site in (before, now))
-    return (first.files, first.links) == (second.files, second.links)
+    old_conf, new_conf = (
+        twin_conf(site, version, accounts=accounts) for site in (old_site, new_site)
+    )
+    return (old_conf.files, old_conf.links) == (new_conf.files, new_conf.links)
 
 
 def allowed_groups(site: SiteFiles) -> set[str]:
@@ -148,58 +151,61 @@ def allowed_groups(site: SiteFiles) -> set[str]:
     return _allowed_groups(read_site_conf(site))
 
 
-def _allowed_groups(conf: SiteConf) -> set[str]:
+def _allowed_groups(site_conf: SiteConf) -> set[str]:
     return {
-        name
-        for fields in conf.partitions.values()
+        group_name
+        for fields in site_conf.partitions.values()
         for key, value in fields.items()
         if key.lower() == "allowgroups" and value.upper() != "ALL"
-        for name in value.split(",")
+        for group_name in value.split(",")
     }
 
 
-def _knows_groups(site: SiteFiles, conf: SiteConf) -> bool:
+def _knows_groups(site: SiteFiles, site_conf: SiteConf) -> bool:
     """Return whether every group in AllowGroups is known with its members."""
-    return _allowed_groups(conf) <= set(site.names.groups if site.names else ())
+    return _allowed_groups(site_conf) <= set(site.names.groups if site.names else ())
 
 
-def _has_accounts(conf: SiteConf) -> bool:
-    return "slurmdbd" in conf.settings.get("accountingstoragetype", "")
+def _has_accounts(site_conf: SiteConf) -> bool:
+    return "slurmdbd" in site_conf.settings.get("accountingstoragetype", "")
 
 
 def _partition_keys(accounts: bool, groups: bool) -> tuple[str, ...]:
-    known = ("AllowGroups",) if groups else ()
-    return (*PARTITIONS, *known, *(ACCOUNT_PARTITIONS if accounts else ()))
+    group_keys = ("AllowGroups",) if groups else ()
+    return (*PARTITIONS, *group_keys, *(ACCOUNT_PARTITION_KEYS if accounts else ()))
 
 
-def _place_lines(place: TwinPlace) -> Iterable[str]:
+def _place_lines(twin_place: TwinPlace) -> Iterable[str]:
     yield from (
         "SlurmctldHost=localhost",
-        f"SlurmctldPort={place.controller_port}",
-        f"SlurmUser={place.user}",
-        f"SlurmdUser={place.user}",
-        f"StateSaveLocation={place.folder}/state",
-        f"SlurmctldPidFile={place.folder}/slurmctld.pid",
-        f"SlurmdSpoolDir={place.folder}/spool/%n",
-        f"SlurmdPidFile={place.folder}/%n.pid",
-        f"PlugStackConfig={place.folder}/etc/plugstack.conf",
+        f"SlurmctldPort={twin_place.controller_port}",
+        f"SlurmUser={twin_place.user}",
+        f"SlurmdUser={twin_place.user}",
+        f"StateSaveLocation={twin_place.folder}/state",
+        f"SlurmctldPidFile={twin_place.folder}/slurmctld.pid",
+        f"SlurmdSpoolDir={twin_place.folder}/spool/%n",
+        f"SlurmdPidFile={twin_place.folder}/%n.pid",
+        f"PlugStackConfig={twin_place.folder}/etc/plugstack.conf",
     )
-    if not place.munge:
+    if not twin_place.munge:
         yield "AuthType=auth/none"
         yield "CredType=cred/none"
         return
     yield "AuthType=auth/munge"
     yield "CredType=cred/munge"
-    yield f"AuthInfo=socket={place.munge}"
+    yield f"AuthInfo=socket={twin_place.munge}"
     yield "CommunicationParameters=NoCtldInAddrAny"
 
 
 def _lines(
-    conf: SiteConf, ports: Mapping[str, int], version: Version, partition_keys: Sequence[str]
+    site_conf: SiteConf,
+    port_by_node: Mapping[str, int],
+    version: Version,
+    partition_keys: Sequence[str],
 ) -> Iterable[str]:
     accounts = "AllowAccounts" in partition_keys
     yield from (
-        f"ClusterName={conf.settings.get('clustername', 'twin') if accounts else 'twin'}",
+        f"ClusterName={site_conf.settings.get('clustername', 'twin') if accounts else 'twin'}",
         "ProctrackType=proctrack/linuxproc",
         "MpiDefault=none",
         "MailProg=/bin/true",
@@ -214,69 +220,84 @@ def _lines(
         "PrivateData=cloud",
         "SlurmdParameters=config_overrides",
         "SchedulerType=sched/backfill",
-        f"SchedulerParameters={_scheduler(conf)}",
+        f"SchedulerParameters={_scheduler(site_conf)}",
     )
-    yield from _setting_lines(conf, version)
+    yield from _setting_lines(site_conf, version)
     if accounts:
         yield "AccountingStorageType=accounting_storage/slurmdbd"
         yield "AccountingStorageHost=localhost"
-        enforced = conf.settings.get("accountingstorageenforce", "none")
-        if enforced.lower() != "none":
-            yield f"AccountingStorageEnforce={enforced}"
-    for name, fields in conf.nodes.items():
-        port = ports[name]
-        row = _allowed(fields, NODES)
-        yield f"NodeName={name} NodeAddr=127.0.0.1 Port={port} {row} State=CLOUD"
-    yield from conf.sets
-    for name, fields in conf.partitions.items():
+        enforced_limits = site_conf.settings.get("accountingstorageenforce", "none")
+        if enforced_limits.lower() != "none":
+            yield f"AccountingStorageEnforce={enforced_limits}"
+    for name, fields in site_conf.nodes.items():
+        port = port_by_node[name]
+        node_row = _allowed(fields, NODES)
+        yield f"NodeName={name} NodeAddr=127.0.0.1 Port={port} {node_row} State=CLOUD"
+    yield from site_conf.sets
+    for name, fields in site_conf.partitions.items():
         yield f"PartitionName={name} {_allowed(fields, partition_keys)}"
 
 
-def _setting_lines(conf: SiteConf, version: Version) -> Iterable[str]:
-    for key in SETTINGS:
-        value = conf.settings.get(key.lower(), "")
-        if not value or (key == "PreemptMode" and "preempttype" not in conf.settings):
+def _setting_lines(site_conf: SiteConf, version: Version) -> Iterable[str]:
+    for setting_name in SETTINGS:
+        setting_value = site_conf.settings.get(setting_name.lower(), "")
+        if not setting_value or (
+            setting_name == "PreemptMode" and "preempttype" not in site_conf.settings
+        ):
             continue
-        if key == "TaskPlugin":
-            plugins = [p for p in value.split(",") if "cgroup" not in p]
-            value = ",".join(plugins) or "task/none"
-        if key == "PreemptType" and value.endswith("qos"):
+        if setting_name == "TaskPlugin":
+            plugins = [plugin for plugin in setting_value.split(",") if "cgroup" not in plugin]
+            setting_value = ",".join(plugins) or "task/none"
+        if setting_name == "PreemptType" and setting_value.endswith("qos"):
             continue
-        yield f"{key}={value}"
-    if "grestypes" not in conf.settings:
-        kinds = {part.split(":")[0] for f in conf.nodes.values() for part in _gres_parts(f)}
-        if kinds:
-            yield f"GresTypes={','.join(sorted(kinds))}"
-    if "taskplugin" not in conf.settings and release_of(version).needs_task_none:
+        yield f"{setting_name}={setting_value}"
+    if "grestypes" not in site_conf.settings:
+        gres_names = {
+            gres_part.split(":")[0]
+            for node_fields in site_conf.nodes.values()
+            for gres_part in _gres_parts(node_fields)
+        }
+        if gres_names:
+            yield f"GresTypes={','.join(sorted(gres_names))}"
+    if "taskplugin" not in site_conf.settings and release_of(version).needs_task_none:
         yield "TaskPlugin=task/none"
 
 
-def _gres_parts(fields: Mapping[str, str]) -> list[str]:
-    return [p for p in fields.get("Gres", "").split(",") if p and p[0].isalpha()]
+def _gres_parts(node_fields: Mapping[str, str]) -> list[str]:
+    return [
+        gres_part
+        for gres_part in node_fields.get("Gres", "").split(",")
+        if gres_part and gres_part[0].isalpha()
+    ]
 
 
-def _scheduler(conf: SiteConf) -> str:
-    words = ["batch_sched_delay=0", "sched_min_interval=0", "sched_interval=5", "bf_interval=1"]
-    for word in conf.settings.get("schedulerparameters", "").split(","):
-        if word.split("=")[0] in SCHEDULER_WORDS:
-            words.append(word)
-    return ",".join(words)
+def _scheduler(site_conf: SiteConf) -> str:
+    parameters = [
+        "batch_sched_delay=0",
+        "sched_min_interval=0",
+        "sched_interval=5",
+        "bf_interval=1",
+    ]
+    for parameter in site_conf.settings.get("schedulerparameters", "").split(","):
+        if parameter.split("=")[0] in SCHEDULER_WORDS:
+            parameters.append(parameter)
+    return ",".join(parameters)
 
 
 def _allowed(fields: Mapping[str, str], keys: Iterable[str]) -> str:
     """Return the fields whose keys are allowed, as words of a line of slurm.conf."""
-    allowed = {key.lower(): key for key in keys}
-    words = []
+    names_by_key = {key.lower(): key for key in keys}
+    key_values = []
     for key, value in fields.items():
-        name = allowed.get(key.lower())
-        if name == "Gres":
-            value = _without_places(value)
-        if name and value and not set(value) & set(" \t\n\"'\\"):
-            words.append(f"{name}={value}")
-    return " ".join(words)
+        allowed_name = names_by_key.get(key.lower())
+        if allowed_name == "Gres":
+            value = _without_sockets(value)
+        if allowed_name and value and not set(value) & set(" \t\n\"'\\"):
+            key_values.append(f"{allowed_name}={value}")
+    return " ".join(key_values)
 
 
-def _without_places(gres: str) -> str:
+def _without_sockets(gres: str) -> str:
     """Return `gpu:h100:4(S:0-1)` in the form of slurm.conf, without the sockets that scontrol
     adds.
     """

@@ -36,22 +36,30 @@ def user_files(account: CellUser, names: SiteNames) -> dict[str, str]:
     """
     uid, gid = account
     try:
-        name = pwd.getpwuid(uid).pw_name
+        user_name = pwd.getpwuid(uid).pw_name
     except KeyError:
-        name = f"user{uid}"
-    known = {name: (uid, gid)} if uid not in (0, SLURM_USER) else {}
-    for other, number in names.users.items():
-        if number not in (0, SLURM_USER, uid):
-            known.setdefault(other, (number, number))
-    rows = ["root:x:0:0::/:/bin/sh", f"slurm:x:{SLURM_USER}:{SLURM_USER}::/:/bin/sh"]
-    rows += [f"{user}:x:{u}:{g}::/:/bin/sh" for user, (u, g) in known.items()]
-    groups = ["root:x:0:", f"slurm:x:{SLURM_USER}:"]
-    # The numbers of groups do not matter, because each group names its members.
-    groups += [
-        f"{group}:x:{_FIRST_GROUP + index}:{','.join(m for m in members if m in known)}"
-        for index, (group, members) in enumerate(names.groups.items())
+        user_name = f"user{uid}"
+    ids_by_user = {user_name: (uid, gid)} if uid not in (0, SLURM_USER) else {}
+    for other_user, other_uid in names.users.items():
+        if other_uid not in (0, SLURM_USER, uid):
+            ids_by_user.setdefault(other_user, (other_uid, other_uid))
+    passwd_rows = ["root:x:0:0::/:/bin/sh", f"slurm:x:{SLURM_USER}:{SLURM_USER}::/:/bin/sh"]
+    passwd_rows += [
+        f"{user}:x:{row_uid}:{row_gid}::/:/bin/sh"
+        for user, (row_uid, row_gid) in ids_by_user.items()
     ]
-    if known and name not in names.groups:
-        groups.append(f"{name}:x:{gid}:")
-    texts = {"etc/passwd": "\n".join(rows) + "\n", "etc/group": "\n".join(groups) + "\n"}
-    return {path: base64.b64encode(text.encode()).decode() for path, text in texts.items()}
+    group_rows = ["root:x:0:", f"slurm:x:{SLURM_USER}:"]
+    # The numbers of groups do not matter, because each group names its members.
+    for gid, (group, members) in enumerate(names.groups.items(), _FIRST_GROUP):
+        known_members = [member for member in members if member in ids_by_user]
+        group_rows.append(f"{group}:x:{gid}:{','.join(known_members)}")
+    if ids_by_user and user_name not in names.groups:
+        group_rows.append(f"{user_name}:x:{gid}:")
+    file_texts = {
+        "etc/passwd": "\n".join(passwd_rows) + "\n",
+        "etc/group": "\n".join(group_rows) + "\n",
+    }
+    return {
+        file_path: base64.b64encode(file_text.encode()).decode()
+        for file_path, file_text in file_texts.items()
+    }

@@ -33,7 +33,7 @@ from podwright.slurm.twin_service._site_copy import (
 )
 
 _log = logging.getLogger("podwright.twin")
-_FILES_EVERY = 15.0  # seconds between two looks at the settings
+_FILES_INTERVAL_S = 15.0  # seconds between two looks at the settings
 
 
 @dataclass
@@ -56,31 +56,36 @@ class Keeper:
 def start_keeper(
     ask: Ask,
     socket_path: Path,
-    doors: Sequence[socket.socket],
+    service_sockets: Sequence[socket.socket],
     *,
     interval: float,
     folder_is_ours: bool,
 ) -> Keeper:
     """Fork the keeper. This must happen before any thread runs.
 
-    doors: the service's sockets, which the keeper closes. interval: seconds between two copies of
-    the state. folder_is_ours: whether the socket's folder is removed with the socket.
+    service_sockets: the service's sockets, which the keeper closes. interval: seconds between two
+    copies of the state. folder_is_ours: whether the socket's folder is removed with the socket.
     """
-    copies, write = os.pipe()
-    hears, end = os.pipe()
-    service = os.getpid()
+    copies_read_fd, copies_write_fd = os.pipe()
+    end_read_fd, end_write_fd = os.pipe()
+    service_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        os.close(copies)
-        os.close(end)
-        for door in doors:
-            door.close()
-        _keep(os.fdopen(write, "wb"), hears, _CopySource(ask, time.monotonic), interval)
-        _clean(socket_path, service=service, folder_is_ours=folder_is_ours)
+        os.close(copies_read_fd)
+        os.close(end_write_fd)
+        for service_socket in service_sockets:
+            service_socket.close()
+        _keep(
+            os.fdopen(copies_write_fd, "wb"),
+            end_read_fd,
+            _CopySource(ask, time.monotonic),
+            interval,
+        )
+        _clean(socket_path, service=service_pid, folder_is_ours=folder_is_ours)
         os._exit(0)
-    os.close(write)
-    os.close(hears)
-    return Keeper(pid, os.fdopen(copies, "rb"), end)
+    os.close(copies_write_fd)
+    os.close(end_read_fd)
+    return Keeper(pid, os.fdopen(copies_read_fd, "rb"), end_write_fd)
 
 
 class _CopySource:
@@ -92,33 +97,33 @@ class _CopySource:
         self._ask, self._clock = ask, clock
         self._copy: SiteCopy | None = None
         self._stamp = stamp(Path("/nonexistent"))
-        self._files_read = 0.0
+        self._files_read_at = 0.0
         self._reported = ""
 
     def next(self) -> SiteCopy | None:
         """Return the newest copy, or None if there is none yet."""
         now = self._clock()
-        copy = self._copy
-        if copy is None or now >= self._files_read + _FILES_EVERY:
+        site_copy = self._copy
+        if site_copy is None or now >= self._files_read_at + _FILES_INTERVAL_S:
             try:
-                fresh = copy_files(self._ask)
+                fresh_copy = copy_files(self._ask)
             except PodwrightError as error:
                 self._report(error.problem)
-                if copy is None:
+                if site_copy is None:
                     return None
             else:
-                self._files_read, self._reported = now, ""
-                if copy is None or fresh.folder != copy.folder:
+                self._files_read_at, self._reported = now, ""
+                if site_copy is None or fresh_copy.folder != site_copy.folder:
                     self._stamp = stamp(Path("/nonexistent"))
-                copy = _with_state_of(fresh, copy)
-        now_stamp = stamp(Path(copy.folder))
+                site_copy = _with_former_state(fresh_copy, site_copy)
+        now_stamp = stamp(Path(site_copy.folder))
         if now_stamp != self._stamp or not now_stamp.files:
-            copy = copy_state(copy, now)
+            site_copy = copy_state(site_copy, now)
             self._stamp = now_stamp
-        elif copy.present:
-            copy = _still_present(copy, now)
-        self._copy = copy
-        return copy
+        elif site_copy.present:
+            site_copy = _with_read_time(site_copy, now)
+        self._copy = site_copy
+        return site_copy
 
     def _report(self, problem: str) -> None:
         if problem != self._reported:
@@ -126,39 +131,46 @@ class _CopySource:
             _log.warning("the site cannot be read: %s", problem)
 
 
-def _with_state_of(fresh: SiteCopy, before: SiteCopy | None) -> SiteCopy:
-    if before is None or before.folder != fresh.folder:
-        return fresh
-    return replace(fresh, present=before.present, no_state=before.no_state, read_at=before.read_at)
+def _with_former_state(fresh_copy: SiteCopy, former_copy: SiteCopy | None) -> SiteCopy:
+    if former_copy is None or former_copy.folder != fresh_copy.folder:
+        return fresh_copy
+    return replace(
+        fresh_copy,
+        present=former_copy.present,
+        no_state=former_copy.no_state,
+        read_at=former_copy.read_at,
+    )
 
 
-def _still_present(copy: SiteCopy, now: float) -> SiteCopy:
+def _with_read_time(site_copy: SiteCopy, now: float) -> SiteCopy:
     """Return the copy with a new time: its state has not changed since it was read, so it is still
     the present one.
     """
-    return replace(copy, read_at=now)
+    return replace(site_copy, read_at=now)
 
 
-def _keep(stream: IO[bytes], hears: int, source: _CopySource, interval: float) -> None:
+def _keep(
+    copies_stream: IO[bytes], end_read_fd: int, copy_source: _CopySource, interval: float
+) -> None:
     """Send copies until the service closes its ends of the pipes, or ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    sent: SiteCopy | None = None
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
+    sent_copy: SiteCopy | None = None
     with contextlib.suppress(OSError):
         while True:
             try:
-                copy = source.next()
+                site_copy = copy_source.next()
             except Exception:  # a copy that fails must not end the service
                 _log.exception("the site cannot be copied")
-                copy = None
-            if copy is not None and copy != sent:
-                send(stream, copy, sent)
-                sent = copy
-            if select.select([hears], [], [], interval)[0]:
+                site_copy = None
+            if site_copy is not None and site_copy != sent_copy:
+                send(copies_stream, site_copy, sent_copy)
+                sent_copy = site_copy
+            if select.select([end_read_fd], [], [], interval)[0]:
                 return
 
 
-def _clean(path: Path, *, service: int, folder_is_ours: bool) -> None:
+def _clean(socket_path: Path, *, service: int, folder_is_ours: bool) -> None:
     """Remove the socket unless another service answers at it. service: the process number of the
     service that has ended.
 
@@ -169,7 +181,7 @@ def _clean(path: Path, *, service: int, folder_is_ours: bool) -> None:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1)
         try:
-            probe.connect(str(path))
+            probe.connect(str(socket_path))
         except (FileNotFoundError, ConnectionRefusedError):
             pass
         except OSError:
@@ -178,6 +190,6 @@ def _clean(path: Path, *, service: int, folder_is_ours: bool) -> None:
             if peer_of(probe).pid != service:
                 return
     with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+        socket_path.unlink(missing_ok=True)
         if folder_is_ours:
-            path.parent.rmdir()
+            socket_path.parent.rmdir()

@@ -69,85 +69,93 @@ def serve_twins(
     Raises Unavailable where there is no Slurm here or a socket cannot be made, AlreadyExists where
     another service answers, and InvalidRequest for options that cannot be used.
     """
-    slurm = find_slurm(path=options.slurm)
-    if slurm is None:
+    installed_slurm = find_slurm(path=options.slurm)
+    if installed_slurm is None:
         raise Unavailable(
             "there is no slurmctld on this machine",
             would_work="Run it where slurmctld runs, or name its prefix with --slurm",
         )
-    own = _own_user(options.user)
+    service_uid = _service_uid(options.user)
     folder_is_ours = not options.socket.parent.exists()
-    door = _listening_socket(options.socket)
+    local_socket = _listening_socket(options.socket)
     try:
-        far = asyncio.run(_far_socket(options.listen)) if options.listen else None
-        doors = [door, far] if far else [door]
+        remote_socket = asyncio.run(_remote_socket(options.listen)) if options.listen else None
+        service_sockets = [local_socket, remote_socket] if remote_socket else [local_socket]
         keeper = start_keeper(
-            ask, options.socket, doors, interval=options.interval, folder_is_ours=folder_is_ours
+            ask,
+            options.socket,
+            service_sockets,
+            interval=options.interval,
+            folder_is_ours=folder_is_ours,
         )
     except BaseException:
-        door.close()
+        local_socket.close()
         options.socket.unlink(missing_ok=True)
         if folder_is_ours:
             options.socket.parent.rmdir()
         raise
     try:
-        _become(own)
-        asyncio.run(_serve(options, slurm, (door, far), keeper, ready))
+        _become(service_uid)
+        asyncio.run(_serve(options, installed_slurm, (local_socket, remote_socket), keeper, ready))
     finally:
-        door.close()
+        local_socket.close()
         keeper.close()
 
 
 async def _serve(
     options: TwinServeOptions,
-    slurm: InstalledSlurm,
-    doors: tuple[socket.socket, socket.socket | None],
+    installed_slurm: InstalledSlurm,
+    service_sockets: tuple[socket.socket, socket.socket | None],
     keeper: Keeper,
     ready: Callable[[str], None],
 ) -> None:
-    stop = asyncio.Event()
+    stop_event = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    twins = WarmTwins(_source(slurm), time.monotonic, workers=options.workers)
-    site = _NewestSite(twins, keeper, partial(loop.call_soon_threadsafe, stop.set))
-    threading.Thread(target=site.follow, name="copies", daemon=True).start()
-    door, far = doors
-    front = TwinFront(twins, site.is_privileged, _munge(options) if far else None)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop_event.set)
+    warm_twins = WarmTwins(_source(installed_slurm), time.monotonic, workers=options.workers)
+    newest_site = _NewestSite(
+        warm_twins, keeper, partial(loop.call_soon_threadsafe, stop_event.set)
+    )
+    threading.Thread(target=newest_site.follow, name="copies", daemon=True).start()
+    local_socket, remote_socket = service_sockets
+    twin_front = TwinFront(
+        warm_twins, newest_site.is_privileged, _munge(options) if remote_socket else None
+    )
     try:
-        await front.start_local(door)
-        if far is not None:
-            await front.start_remote(far)
-        while not (stop.is_set() or twins.status()["warm"]):
+        await twin_front.start_local(local_socket)
+        if remote_socket is not None:
+            await twin_front.start_remote(remote_socket)
+        while not (stop_event.is_set() or warm_twins.status()["warm"]):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 0.1)
-        if not stop.is_set():
+                await asyncio.wait_for(stop_event.wait(), 0.1)
+        if not stop_event.is_set():
             ready(str(options.socket))
             if options.listen:
                 ready(options.listen)
-        await stop.wait()
+        await stop_event.wait()
     finally:
-        await front.finish(_GRACE)
-        await asyncio.to_thread(twins.close, _GRACE)
+        await twin_front.finish(_GRACE)
+        await asyncio.to_thread(warm_twins.close, _GRACE)
 
 
 class _NewestSite:
     """Reads the keeper's copies and passes them to the twins."""
 
-    def __init__(self, twins: WarmTwins, keeper: Keeper, end: Callable[[], object]) -> None:
-        self._twins, self._keeper, self._end = twins, keeper, end
+    def __init__(self, twins: WarmTwins, keeper: Keeper, end_service: Callable[[], object]) -> None:
+        self._twins, self._keeper, self._end = twins, keeper, end_service
         self._copy: SiteCopy | None = None
 
     def follow(self) -> None:
         """Read copies until the keeper ends, and then end the service."""
-        reported = ""
+        reported_problem = ""
         with contextlib.suppress(OSError, ValueError):
-            while (copy := receive(self._keeper.copies, self._copy)) is not None:
-                self._copy = copy
-                self._twins.update(copy)
-                if copy.no_state and copy.no_state != reported:
-                    _log.warning("the present state is not read: %s", copy.no_state)
-                reported = copy.no_state
+            while (site_copy := receive(self._keeper.copies, self._copy)) is not None:
+                self._copy = site_copy
+                self._twins.update(site_copy)
+                if site_copy.no_state and site_copy.no_state != reported_problem:
+                    _log.warning("the present state is not read: %s", site_copy.no_state)
+                reported_problem = site_copy.no_state
         _log.info("no more copies of the site come")
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self._end()
@@ -157,33 +165,36 @@ class _NewestSite:
         return self._copy is not None and privileged(self._copy, uid)
 
 
-def _source(slurm: InstalledSlurm) -> TwinSource:
+def _source(installed_slurm: InstalledSlurm) -> TwinSource:
     def start(copy: SiteCopy, with_state: bool) -> Twin:
-        if copy.version != slurm.version:
+        if copy.version != installed_slurm.version:
             raise Unavailable(
-                f"the site runs another release than the slurmctld here ({slurm.release})",
+                "the site runs another release than the slurmctld here "
+                f"({installed_slurm.release})",
                 would_work="Start the service again, on the controller's own Slurm",
             )
-        return Twin(copy.files, slurm, copy.present if with_state else None).__enter__()
+        return Twin(copy.files, installed_slurm, copy.present if with_state else None).__enter__()
 
     def fits(before: SiteCopy, now: SiteCopy) -> bool:
         if before.files is now.files or before.files == now.files:
             return True
         accounts = bool(before.present and before.present.accounts)
-        return same_files(before.files, now.files, slurm.version, accounts=accounts)
+        return same_files(before.files, now.files, installed_slurm.version, accounts=accounts)
 
-    return TwinSource(start, fits, slurm.release)
+    return TwinSource(start, fits, installed_slurm.release)
 
 
-def _own_user(name: str) -> int | None:
+def _service_uid(user_name: str) -> int | None:
     """Return the uid to become, or None to stay. Raises InvalidRequest."""
     if os.geteuid() != 0:
-        if name and _user_id(name) != os.geteuid():
-            raise InvalidRequest("only root can become another user", operation=f"--user {name}")
+        if user_name and _user_id(user_name) != os.geteuid():
+            raise InvalidRequest(
+                "only root can become another user", operation=f"--user {user_name}"
+            )
         return None
-    if not name:
+    if not user_name:
         return random.SystemRandom().choice(_FREE_USERS)
-    return _user_id(name) or None
+    return _user_id(user_name) or None
 
 
 def _user_id(name: str) -> int:
@@ -202,47 +213,51 @@ def _become(uid: int | None) -> None:
         os.environ["HOME"] = "/"
 
 
-def _listening_socket(path: Path) -> socket.socket:
+def _listening_socket(socket_path: Path) -> socket.socket:
     """Return the socket, which is open to everybody, because the kernel says who asks.
 
     A socket at which nobody answers is replaced. Raises AlreadyExists, Unavailable.
     """
-    door = socket.socket(socket.AF_UNIX)
+    listener = socket.socket(socket.AF_UNIX)
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with socket.socket(socket.AF_UNIX) as other:
-            other.settimeout(1)
+        socket_path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
             try:
-                other.connect(str(path))
+                probe.connect(str(socket_path))
             except (FileNotFoundError, ConnectionRefusedError):
-                path.unlink(missing_ok=True)
+                socket_path.unlink(missing_ok=True)
             else:
                 raise AlreadyExists(
-                    f"another service answers at {path}", would_work="Stop it, or --socket=PATH"
+                    f"another service answers at {socket_path}",
+                    would_work="Stop it, or --socket=PATH",
                 )
-        door.bind(str(path))
-        path.chmod(0o666)
-        door.listen(512)
-        door.setblocking(False)
+        listener.bind(str(socket_path))
+        socket_path.chmod(0o666)
+        listener.listen(512)
+        listener.setblocking(False)
     except OSError as error:
-        door.close()
+        listener.close()
         raise Unavailable(
-            f"{path}: {error.strerror}", would_work="--socket=PATH in a folder of this user's"
+            f"{socket_path}: {error.strerror}",
+            would_work="--socket=PATH in a folder of this user's",
         ) from None
     except BaseException:
-        door.close()
+        listener.close()
         raise
-    return door
+    return listener
 
 
-async def _far_socket(where: str) -> socket.socket:
-    host, _, port = where.rpartition(":")
+async def _remote_socket(listen_address: str) -> socket.socket:
+    host, _, port = listen_address.rpartition(":")
     if not host or not port.isdecimal():
-        raise InvalidRequest(f"{where!r} is not HOST:PORT", operation=f"--listen {where}")
+        raise InvalidRequest(
+            f"{listen_address!r} is not HOST:PORT", operation=f"--listen {listen_address}"
+        )
     try:
         return await listen(host.strip("[]"), int(port))
     except OSError as error:
-        raise Unavailable(f"cannot listen on {where}: {error.strerror or error}") from None
+        raise Unavailable(f"cannot listen on {listen_address}: {error.strerror or error}") from None
 
 
 def _munge(options: TwinServeOptions) -> Munge:

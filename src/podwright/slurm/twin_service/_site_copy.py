@@ -20,7 +20,7 @@ from podwright.slurm.twin import Present, SiteFiles, allowed_groups, present_cop
 
 #: The most bytes of one message. The state of a site with a hundred thousand jobs fits.
 _LARGEST: Final = 1 << 30
-_SIZE: Final = struct.Struct("!II")
+_LENGTHS: Final = struct.Struct("!II")
 
 
 @dataclass(frozen=True)
@@ -57,27 +57,27 @@ def copy_files(ask: Ask) -> SiteCopy:
 
     Raises Unavailable where Slurm does not answer, and FieldNotKnown.
     """
-    text = ask(list(SHOW_CONFIG))
-    if not text:
+    config_text = ask(list(SHOW_CONFIG))
+    if not config_text:
         raise Unavailable(
             "slurmctld does not answer scontrol", would_work="Start the service beside slurmctld"
         )
-    config = SlurmConfig(text)
-    folder = Path(config.value("SLURM_CONF")).parent
-    several = release_of(config.version).several_topologies
-    files = SiteFiles(
-        config=text,
+    config = SlurmConfig(config_text)
+    conf_folder = Path(config.value("SLURM_CONF")).parent
+    has_topology_yaml = release_of(config.version).several_topologies
+    site_files = SiteFiles(
+        config=config_text,
         nodes=ask(list(SHOW_NODES)),
         partitions=ask(list(SHOW_PARTITIONS)),
-        gres_conf=_text(folder / "gres.conf"),
-        topology_conf=_text(folder / "topology.conf") if config.topology != "flat" else "",
-        topology_yaml=_text(folder / "topology.yaml") if several else "",
+        gres_conf=_text(conf_folder / "gres.conf"),
+        topology_conf=_text(conf_folder / "topology.conf") if config.topology != "flat" else "",
+        topology_yaml=_text(conf_folder / "topology.yaml") if has_topology_yaml else "",
     )
-    if not (files.nodes and files.partitions):
+    if not (site_files.nodes and site_files.partitions):
         raise Unavailable("scontrol shows no nodes or no partitions")
-    names = read_names(ask, allowed_groups(files))
+    site_names = read_names(ask, allowed_groups(site_files))
     return SiteCopy(
-        files=replace(files, names=names),
+        files=replace(site_files, names=site_names),
         version=config.version,
         slurm_uid=config.user_id,
         hides=config.hides,
@@ -85,28 +85,28 @@ def copy_files(ask: Ask) -> SiteCopy:
     )
 
 
-def copy_state(copy: SiteCopy, now: float) -> SiteCopy:
+def copy_state(site_copy: SiteCopy, now: float) -> SiteCopy:
     """Return the copy with the present state, or with the reason why that cannot be read."""
     try:
-        present = present_copied(Path(copy.folder))
+        present = present_copied(Path(site_copy.folder))
     except (Denied, InvalidRequest, OSError) as error:
         problem = getattr(error, "problem", "") or str(error)
-        return replace(copy, present=None, no_state=problem, read_at=now)
-    return replace(copy, present=present, no_state="", read_at=now)
+        return replace(site_copy, present=None, no_state=problem, read_at=now)
+    return replace(site_copy, present=present, no_state="", read_at=now)
 
 
-def stamp(folder: Path) -> StateStamp:
+def stamp(state_folder: Path) -> StateStamp:
     """Return the times and sizes of a state folder's files. Files that cannot be read are left
     out.
     """
-    files = {}
-    for name in ("job_state", "node_state", "resv_state", "assoc_mgr_state", "part_state"):
+    times_and_sizes = {}
+    for file_name in ("job_state", "node_state", "resv_state", "assoc_mgr_state", "part_state"):
         try:
-            status = (folder / name).stat()
+            file_status = (state_folder / file_name).stat()
         except OSError:
             continue
-        files[name] = (status.st_mtime_ns, status.st_size)
-    return StateStamp(files)
+        times_and_sizes[file_name] = (file_status.st_mtime_ns, file_status.st_size)
+    return StateStamp(times_and_sizes)
 
 
 class _Head(msgspec.Struct):
@@ -120,40 +120,46 @@ class _Head(msgspec.Struct):
     sizes: dict[str, int] | None
 
 
-def send(stream: IO[bytes], copy: SiteCopy, before: SiteCopy | None) -> None:
+def send(stream: IO[bytes], site_copy: SiteCopy, former_copy: SiteCopy | None) -> None:
     """Write a copy: the sizes, the values as JSON, and the state, unless that is the state of the
     copy before. Raises OSError.
     """
-    same = before is not None and before.present is copy.present
-    state = copy.present.state if copy.present and not same else {}
-    without_state = replace(copy, present=replace(copy.present, state={}) if copy.present else None)
-    sizes = None if same else {name: len(content) for name, content in state.items()}
-    head = msgspec.json.encode(_Head(without_state, sizes))
-    body = b"".join(state.values())
-    stream.write(_SIZE.pack(len(head), len(body)) + head + body)
+    same_state = former_copy is not None and former_copy.present is site_copy.present
+    state_files = site_copy.present.state if site_copy.present and not same_state else {}
+    without_state = replace(
+        site_copy, present=replace(site_copy.present, state={}) if site_copy.present else None
+    )
+    file_sizes = (
+        None
+        if same_state
+        else {file_name: len(content) for file_name, content in state_files.items()}
+    )
+    head_json = msgspec.json.encode(_Head(without_state, file_sizes))
+    state_bytes = b"".join(state_files.values())
+    stream.write(_LENGTHS.pack(len(head_json), len(state_bytes)) + head_json + state_bytes)
     stream.flush()
 
 
-def receive(stream: IO[bytes], before: SiteCopy | None) -> SiteCopy | None:
-    """Return the next copy, or None at the end of the stream. before: the copy before it."""
-    lengths = stream.read(_SIZE.size)
-    if len(lengths) < _SIZE.size:
+def receive(stream: IO[bytes], former_copy: SiteCopy | None) -> SiteCopy | None:
+    """Return the next copy, or None at the end of the stream. former_copy: the copy before it."""
+    length_prefix = stream.read(_LENGTHS.size)
+    if len(length_prefix) < _LENGTHS.size:
         return None
-    head_size, body_size = _SIZE.unpack(lengths)
+    head_size, body_size = _LENGTHS.unpack(length_prefix)
     if head_size + body_size > _LARGEST:
         return None
-    text = stream.read(head_size)
-    if len(text) < head_size:
+    head_json = stream.read(head_size)
+    if len(head_json) < head_size:
         return None
-    head = msgspec.json.decode(text, type=_Head)
+    head = msgspec.json.decode(head_json, type=_Head)
     if head.copy.present is None:
         return head.copy
     if head.sizes is None:
-        return replace(head.copy, present=before.present if before else None)
-    state = {name: stream.read(size) for name, size in head.sizes.items()}
-    if sum(map(len, state.values())) < body_size:
+        return replace(head.copy, present=former_copy.present if former_copy else None)
+    state_files = {file_name: stream.read(file_size) for file_name, file_size in head.sizes.items()}
+    if sum(map(len, state_files.values())) < body_size:
         return None
-    return replace(head.copy, present=replace(head.copy.present, state=state))
+    return replace(head.copy, present=replace(head.copy.present, state=state_files))
 
 
 def _text(path: Path) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 
-def status_text(place: str, status: dict[str, Any]) -> str:
+def status_text(service_place: str, status: dict[str, Any]) -> str:
     """Return where a service is, which state it answers with, and how much it has answered."""
     if status["age"] is None:
-        state = f"It answers with all nodes idle: {status['no_state']}."
+        state_sentence = f"It answers with all nodes idle: {status['no_state']}."
     else:
-        state = f"It answers with the state of {status['age']} s ago."
+        state_sentence = f"It answers with the state of {status['age']} s ago."
     return (
-        f"At {place}: Slurm {status['release']}, {status['warm']} warm.\n{state}\n"
+        f"At {service_place}: Slurm {status['release']}, {status['warm']} warm.\n{state_sentence}\n"
         f"{status['answered']} questions answered, {status['refused']} refused, "
         f"{status['failed']} failed; {status['waiting']} wait."
     )

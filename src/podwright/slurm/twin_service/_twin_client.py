@@ -63,10 +63,10 @@ class TwinService:
         Raises Unavailable where the service does not answer, NoCapacity where it is too busy, and
         InvalidRequest for a question that it does not pass on to Slurm.
         """
-        body = msgspec.json.encode(question)
-        text = self._call("POST", _ASK, body)
+        question_json = msgspec.json.encode(question)
+        answer_json = self._call("POST", _ASK, question_json)
         try:
-            return msgspec.json.decode(text, type=TwinAnswer)
+            return msgspec.json.decode(answer_json, type=TwinAnswer)
         except msgspec.MsgspecError as error:
             raise Unavailable(f"{self.place}: the answer cannot be read: {error}") from None
 
@@ -74,15 +74,15 @@ class TwinService:
         """Return the service's figures. Raises Unavailable."""
         return dict(msgspec.json.decode(self._call("GET", _STATUS, b"")))
 
-    def _call(self, method: str, path: str, body: bytes) -> bytes:
+    def _call(self, method: str, call_path: str, request_body: bytes) -> bytes:
         headers = {"content-type": "application/json"}
         connection = self._connection()
-        if body and not self.place.startswith("/"):
-            headers["authorization"] = f"MUNGE {self._credential(body)}"
+        if request_body and not self.place.startswith("/"):
+            headers["authorization"] = f"MUNGE {self._credential(request_body)}"
         try:
-            connection.request(method, path, body, headers)
-            reply = connection.getresponse()
-            text = reply.read(_LARGEST)
+            connection.request(method, call_path, request_body, headers)
+            response = connection.getresponse()
+            reply_body = response.read(_LARGEST)
         except TimeoutError:
             raise TimedOut(
                 f"the twin service at {self.place} gave no answer within {self._limit:g} s"
@@ -95,9 +95,9 @@ class TwinService:
             ) from None
         finally:
             connection.close()
-        if reply.status != 200:
-            raise _error(self.place, reply.status, text)
-        return text
+        if response.status != 200:
+            raise _error(self.place, response.status, reply_body)
+        return reply_body
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.place.startswith("/"):
@@ -110,11 +110,11 @@ class TwinService:
             )
         return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit)
 
-    def _credential(self, body: bytes) -> str:
+    def _credential(self, request_body: bytes) -> str:
         from podwright.hosts import MungeError
 
         try:
-            return self._munge().encode(body)
+            return self._munge().encode(request_body)
         except MungeError as error:
             raise Unavailable(
                 f"the twin service at {self.place} asks who you are, and MUNGE does not answer "
@@ -126,9 +126,9 @@ class TwinService:
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str, limit: float) -> None:
-        super().__init__("localhost", timeout=limit)
-        self._path = path
+    def __init__(self, socket_path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = socket_path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
@@ -137,36 +137,36 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def find_twin_service(
-    named: str = "", environ: Mapping[str, str] = os.environ
+    named_place: str = "", environ: Mapping[str, str] = os.environ
 ) -> TwinService | None:
     """Return the service that the argument, the environment or the site's file names.
 
     If none is named, it is the one at this machine's socket, or None if there is no such socket.
     Whether the service answers is not checked here.
     """
-    place = named or environ.get(TWIN_VARIABLE, "") or _configured(Path(CONFIG))
-    if place:
-        return TwinService(place)
+    service_place = named_place or environ.get(TWIN_VARIABLE, "") or _configured(Path(CONFIG))
+    if service_place:
+        return TwinService(service_place)
     return TwinService(SOCKET) if Path(SOCKET).is_socket() else None
 
 
-def _configured(path: Path) -> str:
+def _configured(config_path: Path) -> str:
     """Return the place in a file of `server = PLACE`, or "". Raises InvalidRequest for another
     setting.
     """
     try:
-        lines = path.read_text().splitlines()
+        config_lines = config_path.read_text().splitlines()
     except OSError:
         return ""
     server = ""
-    for line in lines:
+    for line in config_lines:
         line = line.partition("#")[0].strip()
         if not line:
             continue
-        key, _, value = line.partition("=")
-        if key.strip() != "server" or not value.strip():
+        setting_name, _, value = line.partition("=")
+        if setting_name.strip() != "server" or not value.strip():
             raise InvalidRequest(
-                f"{path}: {line[:60]!r} is not a setting", would_work="server = HOST:PORT"
+                f"{config_path}: {line[:60]!r} is not a setting", would_work="server = HOST:PORT"
             )
         server = value.strip().strip('"')
     return server
@@ -178,11 +178,11 @@ def _machines_munge() -> Vouches:
     return Munge()
 
 
-def _error(place: str, status: int, text: bytes) -> PodwrightError:
+def _error(service_place: str, http_status: int, reply_body: bytes) -> PodwrightError:
     try:
-        body = msgspec.json.decode(text, type=dict)
-        problem, would_work = str(body["problem"]), str(body["would_work"])
+        error_fields = msgspec.json.decode(reply_body, type=dict)
+        problem, would_work = str(error_fields["problem"]), str(error_fields["would_work"])
     except (msgspec.MsgspecError, KeyError):
-        return Unavailable(f"the twin service at {place} answered {status}")
-    kind = _ERRORS.get(str(body.get("code")), Unavailable)
-    return kind(problem, would_work=would_work)
+        return Unavailable(f"the twin service at {service_place} answered {http_status}")
+    error_type = _ERRORS.get(str(error_fields.get("code")), Unavailable)
+    return error_type(problem, would_work=would_work)

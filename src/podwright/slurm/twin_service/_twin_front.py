@@ -22,13 +22,20 @@ from podwright.slurm.twin_service._twin_question import TwinAnswer, TwinQuestion
 from podwright.slurm.twin_service._warm_twins import WarmTwins
 
 _log = logging.getLogger("podwright.twin")
-ASK: Final = "/slurm-twin.v1/Ask"
+ASK_PATH: Final = "/slurm-twin.v1/Ask"
 STATUS: Final = "/slurm-twin.v1/Status"
-_BODY: Final = 128 * 1024  # bytes: MOST_OPTIONS of LONGEST_OPTION
-LOCAL: Final = Limits(connections=512, each=32, idle=120.0, body=_BODY, all_bodies=16 * _BODY)
+_BODY_LIMIT_BYTES: Final = 128 * 1024  # bytes: MOST_OPTIONS of LONGEST_OPTION
+LOCAL: Final = Limits(
+    connections=512, each=32, idle=120.0, body=_BODY_LIMIT_BYTES, all_bodies=16 * _BODY_LIMIT_BYTES
+)
 #: A caller without a credential must not use up the whole service.
 REMOTE: Final = Limits(
-    connections=256, each=32, idle=120.0, body=_BODY, all_bodies=16 * _BODY, patience=0.1
+    connections=256,
+    each=32,
+    idle=120.0,
+    body=_BODY_LIMIT_BYTES,
+    all_bodies=16 * _BODY_LIMIT_BYTES,
+    patience=0.1,
 )
 _STATUS: Final = {
     "INVALID_ARGUMENT": 400,
@@ -80,17 +87,17 @@ class TwinFront:
         try:
             if (request.method, request.path) == ("GET", STATUS):
                 return Reply(200, msgspec.json.encode(self._twins.status()))
-            if (request.method, request.path) != ("POST", ASK):
+            if (request.method, request.path) != ("POST", ASK_PATH):
                 return _refusal(404, InvalidRequest("there is no such call"))
             uid = request.uid if request.uid is not None else await self._authenticated(request)
-            answer = await self._ask(uid, request.body)
-            return Reply(200, msgspec.json.encode(answer))
+            twin_answer = await self._ask(uid, request.body)
+            return Reply(200, msgspec.json.encode(twin_answer))
         except PodwrightError as error:
             return _refusal(_STATUS.get(error.code, 409), error)
 
-    async def _ask(self, uid: int, body: bytes) -> TwinAnswer:
+    async def _ask(self, uid: int, question_json: bytes) -> TwinAnswer:
         try:
-            question = msgspec.json.decode(body, type=TwinQuestion)
+            question = msgspec.json.decode(question_json, type=TwinQuestion)
         except msgspec.MsgspecError as error:
             raise InvalidRequest(f"the question cannot be read: {error}") from None
         question.submission()
@@ -118,5 +125,5 @@ class TwinFront:
         return credential_holder.uid
 
 
-def _refusal(status: int, error: PodwrightError) -> Reply:
-    return Reply(status, msgspec.json.encode(error.to_json()))
+def _refusal(http_status: int, error: PodwrightError) -> Reply:
+    return Reply(http_status, msgspec.json.encode(error.to_json()))

@@ -20,7 +20,7 @@ MOST_OPTIONS: Final = 64
 LONGEST_OPTION: Final = 1024  # characters of one option with its value
 
 #: Options that have a value.
-_WITH_VALUE: Final = frozenset(
+_VALUE_OPTIONS: Final = frozenset(
     (
         *("account", "begin", "constraint", "core-spec", "cores-per-socket", "cpu-bind"),
         *("cpus-per-gpu", "cpus-per-task", "deadline", "distribution", "exclude"),
@@ -34,13 +34,13 @@ _WITH_VALUE: Final = frozenset(
     )
 )
 #: Options that may stand alone.
-_ALONE: Final = frozenset(
+_FLAG_OPTIONS: Final = frozenset(
     (
         *("contiguous", "exact", "exclusive", "hold", "overcommit", "overlap"),
         *("oversubscribe", "spread-job", "use-min-nodes", "whole"),
     )
 )
-_DATES: Final = frozenset(("begin", "deadline"))  # MM/DD/YY
+_DATE_OPTIONS: Final = frozenset(("begin", "deadline"))  # MM/DD/YY
 _OPTION: Final = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -102,11 +102,19 @@ class TwinAnswer:
         return outcome
 
 
-def without(submission: Submission, names: Collection[str]) -> tuple[Submission, tuple[str, ...]]:
+def without(
+    submission: Submission, option_names: Collection[str]
+) -> tuple[Submission, tuple[str, ...]]:
     """Return a submission without these options, and the names of those that it had."""
-    given = [(option.removeprefix("--").partition("=")[0], option) for option in submission.options]
-    remaining = tuple(option for name, option in given if name not in names)
-    return replace(submission, options=remaining), tuple(name for name, _ in given if name in names)
+    named_options = [
+        (option.removeprefix("--").partition("=")[0], option) for option in submission.options
+    ]
+    remaining = tuple(
+        option for option_name, option in named_options if option_name not in option_names
+    )
+    return replace(submission, options=remaining), tuple(
+        option_name for option_name, _ in named_options if option_name in option_names
+    )
 
 
 def takes_option(option: str) -> bool:
@@ -119,23 +127,24 @@ def takes_option(option: str) -> bool:
 
 
 def _check(option: str) -> None:
-    match = _OPTION.fullmatch(option) if len(option) <= LONGEST_OPTION else None
-    name = match[1] if match else option[:40]
-    if not match or name not in _WITH_VALUE | _ALONE:
+    option_match = _OPTION.fullmatch(option) if len(option) <= LONGEST_OPTION else None
+    option_name = option_match[1] if option_match else option[:40]
+    if not option_match or option_name not in _VALUE_OPTIONS | _FLAG_OPTIONS:
         raise InvalidRequest(
-            f"{name!r} is not an option that the service asks Slurm about",
+            f"{option_name!r} is not an option that the service asks Slurm about",
             would_work="Ask with options that decide which nodes, cores, memory and GPUs a job "
             "gets",
         )
-    value = match[2]
-    if value is None and name not in _ALONE:
-        raise InvalidRequest(f"--{name} needs a value", would_work=f"--{name}=VALUE")
-    if value is None:
+    option_value = option_match[2]
+    if option_value is None and option_name not in _FLAG_OPTIONS:
+        raise InvalidRequest(f"--{option_name} needs a value", would_work=f"--{option_name}=VALUE")
+    if option_value is None:
         return
-    if not value.isprintable() or not value.isascii():
-        raise InvalidRequest(f"the value of --{name} has letters that no such value has")
-    if "/" in value and name not in _DATES:
+    if not option_value.isprintable() or not option_value.isascii():
+        raise InvalidRequest(f"the value of --{option_name} has letters that no such value has")
+    if "/" in option_value and option_name not in _DATE_OPTIONS:
         raise InvalidRequest(
-            f"the value of --{name} may not have a slash: Slurm could read a file by that name",
+            f"the value of --{option_name} may not have a slash: Slurm could read a file by that "
+            "name",
             would_work="Name nodes, and no file",
         )

@@ -33,12 +33,12 @@ _log = logging.getLogger("podwright.twin")
 _LETTERS: Final = 32 * 1024  # characters of Slurm's own text in an answer
 _MOST_TASKS: Final = 256
 #: Seconds.
-_STALE: Final = 5.0  # an idle twin with an older state starts with a newer one
-_TOO_OLD: Final = 15.0  # a twin with an older state does so before it answers
+_STALE_AFTER_S: Final = 5.0  # an idle twin with an older state starts with a newer one
+_MAX_STATE_AGE_S: Final = 15.0  # a twin with an older state does so before it answers
 _RENEW: Final = 45.0  # an idle twin starts again: Slurm would find its nodes silent
-_ASKED_LATELY: Final = 300.0  # after that, spares end and one twin stays
+_SPARE_KEPT_S: Final = 300.0  # after that, spares end and one twin stays
 _TICK: Final = 1.0
-_TRY_AGAIN: Final = 10.0
+_RETRY_DELAY_S: Final = 10.0
 _PATIENCE: Final = 45.0
 
 
@@ -102,14 +102,14 @@ class WarmTwins:
 
     def __init__(
         self,
-        source: TwinSource,
+        twin_source: TwinSource,
         clock: Callable[[], float],
         *,
         workers: int = 2,
         most: int = 16,
         each: int = 2,
     ) -> None:
-        self._source, self._clock = source, clock
+        self._source, self._clock = twin_source, clock
         self._waiting_limit, self._each = most, each
         self._changed = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
@@ -123,10 +123,10 @@ class WarmTwins:
         for worker in self._workers:
             worker.start()
 
-    def update(self, copy: SiteCopy) -> None:
+    def update(self, site_copy: SiteCopy) -> None:
         """Take over the present site."""
         with self._changed:
-            self._copy = copy
+            self._copy = site_copy
             self._changed.notify_all()
 
     def ask(self, uid: int, question: TwinQuestion) -> Future[TwinAnswer]:
@@ -156,15 +156,15 @@ class WarmTwins:
             self._active[uid] += 1
             now = self._clock()
             self._asked_at = now
-            entry = _Waiting(uid, question, Future(), now)
-            self._waiting.append(entry)
+            waiting_question = _Waiting(uid, question, Future(), now)
+            self._waiting.append(waiting_question)
             self._changed.notify_all()
-            return entry.future
+            return waiting_question.future
 
     def status(self) -> dict[str, object]:
         """Return figures that reveal nothing of anybody's questions."""
         with self._changed:
-            copy = self._copy
+            site_copy = self._copy
             return {
                 "release": self._source.release,
                 "warm": sum(worker.warm for worker in self._workers),
@@ -172,16 +172,18 @@ class WarmTwins:
                 "answered": self.counts["answered"],
                 "refused": self.counts["refused"],
                 "failed": self.counts["failed"],
-                "age": round(self._clock() - copy.read_at, 1) if copy and copy.present else None,
-                "no_state": copy.no_state if copy else "the site is not known yet",
+                "age": round(self._clock() - site_copy.read_at, 1)
+                if site_copy and site_copy.present
+                else None,
+                "no_state": site_copy.no_state if site_copy else "the site is not known yet",
             }
 
     def close(self, seconds: float) -> None:
         """End all twins within `seconds`. Those that still run then end with the process."""
         with self._changed:
             self._closed = True
-            for entry in self._waiting:
-                entry.future.cancel()
+            for waiting_question in self._waiting:
+                waiting_question.future.cancel()
             self._waiting.clear()
             self._changed.notify_all()
         for worker in self._workers:
@@ -196,38 +198,44 @@ class WarmTwins:
             if not self._closed and not self._is_turn_of(worker):
                 self._changed.wait(_TICK)
             worker.idle = False
-            entry = self._waiting.popleft() if self._is_turn_of(worker) else None
-            return self._copy, entry, self._closed
+            waiting_question = self._waiting.popleft() if self._is_turn_of(worker) else None
+            return self._copy, waiting_question, self._closed
 
     def _is_turn_of(self, worker: _Worker) -> bool:
         """Return whether a question waits that no other twin would answer sooner."""
         if not self._waiting or self._copy is None:
             return False
-        ready = [each for each in self._workers if each.settled and (each.idle or each is worker)]
+        ready_workers = [
+            candidate
+            for candidate in self._workers
+            if candidate.settled and (candidate.idle or candidate is worker)
+        ]
         # The twin that has run for longest goes first, so that each has its time to settle.
-        return worker is min(ready, key=lambda each: each.since, default=worker)
+        return worker is min(ready_workers, key=lambda candidate: candidate.since, default=worker)
 
     def may_renew(self, worker: _Worker) -> bool:
         """Return whether a twin can start again while another answers at once."""
-        settled = [each.settled for each in self._workers if each is not worker]
-        return not settled or any(settled)
+        others_settled = [
+            other_worker.settled for other_worker in self._workers if other_worker is not worker
+        ]
+        return not others_settled or any(others_settled)
 
-    def newest(self, copy: SiteCopy) -> SiteCopy:
+    def newest(self, site_copy: SiteCopy) -> SiteCopy:
         """Return the newest copy of the site."""
         with self._changed:
-            return self._copy or copy
+            return self._copy or site_copy
 
-    def done(self, entry: _Waiting, kind: str) -> None:
+    def done(self, waiting_question: _Waiting, outcome: str) -> None:
         """Record that a question has its answer."""
         with self._changed:
-            self.counts[kind] += 1
-            self._active[entry.uid] -= 1
-            if not self._active[entry.uid]:
-                del self._active[entry.uid]
+            self.counts[outcome] += 1
+            self._active[waiting_question.uid] -= 1
+            if not self._active[waiting_question.uid]:
+                del self._active[waiting_question.uid]
 
     def spare_wanted(self, worker_index: int) -> bool:
         """Return whether the worker of this number keeps a twin although nobody asks."""
-        return worker_index == 0 or self._clock() < self._asked_at + _ASKED_LATELY
+        return worker_index == 0 or self._clock() < self._asked_at + _SPARE_KEPT_S
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -261,7 +269,7 @@ class _Worker(threading.Thread):
         self._copy: SiteCopy | None = None  # the copy that the twin runs with
         self._with_state = False
         self.since = 0.0  # when its twin was last started or renewed
-        self._not_before = 0.0
+        self._retry_at = 0.0
         self.warm = False
         self.idle = False  # waits for a question
 
@@ -272,134 +280,140 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         while True:
-            copy, entry, closed = self._twins.next(self)
+            site_copy, waiting_question, closed = self._twins.next(self)
             if closed:
                 self._end()
                 return
-            if copy is None:
+            if site_copy is None:
                 continue
-            if entry is not None:
-                self._answer(copy, entry)
-                copy = self._twins.newest(copy)
-            self._keep_warm(copy, was_asked=entry is not None)
+            if waiting_question is not None:
+                self._answer(site_copy, waiting_question)
+                site_copy = self._twins.newest(site_copy)
+            self._keep_warm(site_copy, was_asked=waiting_question is not None)
 
-    def _keep_warm(self, copy: SiteCopy, *, was_asked: bool) -> None:
+    def _keep_warm(self, site_copy: SiteCopy, *, was_asked: bool) -> None:
         clock = self._twins.clock
         if not self._twins.spare_wanted(self._worker_index):
             self._end()
             return
-        if clock() < self._not_before or not (was_asked or self._due(copy)):
+        if clock() < self._retry_at or not (was_asked or self._due(site_copy)):
             return
         if not was_asked and not self._twins.start_quietly():
             return
         try:
-            self._fit(copy, with_state=may_see_state(copy, None))
+            self._fit(site_copy, with_state=may_see_state(site_copy, None))
         except PodwrightError as error:
             _log.warning("no twin can be started: %s", error.problem)
-            self._not_before = clock() + _TRY_AGAIN
+            self._retry_at = clock() + _RETRY_DELAY_S
         except Exception:
             _log.exception("no twin can be started")
-            self._not_before = clock() + _TRY_AGAIN
+            self._retry_at = clock() + _RETRY_DELAY_S
         finally:
             if not was_asked:
                 self._twins.started()
 
-    def _due(self, copy: SiteCopy) -> bool:
+    def _due(self, site_copy: SiteCopy) -> bool:
         """Return whether the twin should start, or start again, although nobody asks."""
         now = self._twins.clock()
         if self._twin is None or self._copy is None or now > self.since + _RENEW:
             return True
         if not self._twins.spare_wanted(1) or not self._twins.may_renew(self):
             return False
-        return now > self.since + _STALE and _differs(self._copy, copy)
+        return now > self.since + _STALE_AFTER_S and _state_differs(self._copy, site_copy)
 
-    def _answer(self, copy: SiteCopy, entry: _Waiting) -> None:
+    def _answer(self, site_copy: SiteCopy, waiting_question: _Waiting) -> None:
         # A client that hung up has cancelled its question. From here on it can no longer do that,
         # so that each way out below may give the future its result.
-        if not entry.future.set_running_or_notify_cancel():
-            self._twins.done(entry, "cancelled")
+        if not waiting_question.future.set_running_or_notify_cancel():
+            self._twins.done(waiting_question, "cancelled")
             return
-        kind = "failed"
+        outcome = "failed"
         try:
-            if self._twins.clock() > entry.since + _PATIENCE:
+            if self._twins.clock() > waiting_question.since + _PATIENCE:
                 raise TimedOut("the question waited too long for a twin of the controller")
-            answer = self._ask(copy, entry)
-            kind = "answered"
-            entry.future.set_result(answer)
+            twin_answer = self._ask(site_copy, waiting_question)
+            outcome = "answered"
+            waiting_question.future.set_result(twin_answer)
         except BaseException as error:
             if not isinstance(error, PodwrightError):
                 _log.exception("a question failed")
                 self._end()
-            entry.future.set_exception(error)
+            waiting_question.future.set_exception(error)
         finally:
-            self._twins.done(entry, kind)
+            self._twins.done(waiting_question, outcome)
 
-    def _ask(self, copy: SiteCopy, entry: _Waiting) -> TwinAnswer:
-        question = entry.question
+    def _ask(self, site_copy: SiteCopy, waiting_question: _Waiting) -> TwinAnswer:
+        question = waiting_question.question
         submission = question.submission()
-        uid = entry.uid if question.as_uid is None else question.as_uid
-        with_state = may_see_state(copy, entry.uid)
-        too_old = self._twins.clock() > self.since + _TOO_OLD and _differs(self._copy, copy)
-        if too_old or not self._fits(copy, with_state=with_state):
-            self._fit(copy, with_state=with_state)
+        uid = waiting_question.uid if question.as_uid is None else question.as_uid
+        with_state = may_see_state(site_copy, waiting_question.uid)
+        too_old = self._twins.clock() > self.since + _MAX_STATE_AGE_S and _state_differs(
+            self._copy, site_copy
+        )
+        if too_old or not self._fits(site_copy, with_state=with_state):
+            self._fit(site_copy, with_state=with_state)
         assert self._twin
         assert self._copy
         self.warm = False
-        unjudged = () if self._twin.knows_accounts else ("account", "qos")
-        unjudged = unjudged if self._with_state else (*unjudged, "reservation")
-        submission, left_out = without(submission, unjudged)
-        answer = self._twin.ask(submission, as_uid=uid)
-        reply = TwinAnswer(
+        unjudged_options = () if self._twin.knows_accounts else ("account", "qos")
+        unjudged_options = (
+            unjudged_options if self._with_state else (*unjudged_options, "reservation")
+        )
+        submission, left_out = without(submission, unjudged_options)
+        slurm_answer = self._twin.ask(submission, as_uid=uid)
+        twin_answer = TwinAnswer(
             self._twins.source.release,
             age=max(0.0, self._twins.clock() - self._copy.read_at) if self._with_state else None,
-            idle_because="" if self._with_state else _why_idle(copy, with_state=with_state),
+            idle_because="" if self._with_state else _why_idle(site_copy, with_state=with_state),
             accounts=self._twin.knows_accounts,
             groups=self._twin.knows_groups,
             left_out=left_out,
         )
-        hides = frozenset() if privileged(copy, entry.uid) else copy.hides
-        reply = _with_answer(reply, answer, hides)
-        return self._with_tasks(reply, submission) if question.tasks else reply
+        hidden_data = (
+            frozenset() if privileged(site_copy, waiting_question.uid) else site_copy.hides
+        )
+        twin_answer = _with_answer(twin_answer, slurm_answer, hidden_data)
+        return self._with_tasks(twin_answer, submission) if question.tasks else twin_answer
 
-    def _with_tasks(self, reply: TwinAnswer, submission: Submission) -> TwinAnswer:
-        if reply.granted is None or self._twin is None:
-            return reply
-        count = re.search(r"\bNumTasks=(\d+)", reply.granted.record)
-        if count and int(count[1]) > _MOST_TASKS:
-            return replace(reply, tasks_problem=f"the job has more than {_MOST_TASKS} tasks")
+    def _with_tasks(self, twin_answer: TwinAnswer, submission: Submission) -> TwinAnswer:
+        if twin_answer.granted is None or self._twin is None:
+            return twin_answer
+        task_count_match = re.search(r"\bNumTasks=(\d+)", twin_answer.granted.record)
+        if task_count_match and int(task_count_match[1]) > _MOST_TASKS:
+            return replace(twin_answer, tasks_problem=f"the job has more than {_MOST_TASKS} tasks")
         try:
-            return replace(reply, tasks=self._twin.tasks(submission, reply.granted))
+            return replace(twin_answer, tasks=self._twin.tasks(submission, twin_answer.granted))
         except WrongState as error:
-            return replace(reply, step_problem=error.problem)
+            return replace(twin_answer, step_problem=error.problem)
         except Unavailable as error:
-            return replace(reply, tasks_problem=error.problem)
+            return replace(twin_answer, tasks_problem=error.problem)
 
-    def _fits(self, copy: SiteCopy, *, with_state: bool) -> bool:
+    def _fits(self, site_copy: SiteCopy, *, with_state: bool) -> bool:
         return (
             self._twin is not None
             and self._copy is not None
-            and self._with_state == (with_state and copy.present is not None)
-            and self._twins.source.fits(self._copy, copy)
+            and self._with_state == (with_state and site_copy.present is not None)
+            and self._twins.source.fits(self._copy, site_copy)
         )
 
-    def _fit(self, copy: SiteCopy, *, with_state: bool) -> None:
+    def _fit(self, site_copy: SiteCopy, *, with_state: bool) -> None:
         """Let the twin run with this copy. Start it again where that is needed."""
         self.warm = False
-        since = self._twins.clock()
+        started_at = self._twins.clock()
         try:
-            if self._twin is not None and self._fits(copy, with_state=with_state):
-                if self._with_state and copy.present is not None:
-                    self._twin.renew(copy.present)
+            if self._twin is not None and self._fits(site_copy, with_state=with_state):
+                if self._with_state and site_copy.present is not None:
+                    self._twin.renew(site_copy.present)
                 else:
                     self._twin.refresh()
             else:
                 self._end()
-                self._with_state = with_state and copy.present is not None
-                self._twin = self._twins.source.start(copy, self._with_state)
+                self._with_state = with_state and site_copy.present is not None
+                self._twin = self._twins.source.start(site_copy, self._with_state)
         except BaseException:
             self._end()
             raise
-        self._copy, self.since, self.warm = copy, since, True
+        self._copy, self.since, self.warm = site_copy, started_at, True
 
     def _end(self) -> None:
         self.warm = False
@@ -409,14 +423,14 @@ class _Worker(threading.Thread):
         self._twin = self._copy = None
 
 
-def privileged(copy: SiteCopy, uid: int | None) -> bool:
+def privileged(site_copy: SiteCopy, uid: int | None) -> bool:
     """Return whether a user sees everything in Slurm, whatever PrivateData says: root and SlurmUser
     do.
     """
-    return uid in (0, copy.slurm_uid)
+    return uid in (0, site_copy.slurm_uid)
 
 
-def may_see_state(copy: SiteCopy, uid: int | None) -> bool:
+def may_see_state(site_copy: SiteCopy, uid: int | None) -> bool:
     """Return whether this user's answers come from the present state. None: any user without
     rights.
 
@@ -424,19 +438,19 @@ def may_see_state(copy: SiteCopy, uid: int | None) -> bool:
     of nodes. Where PrivateData hides that list, users get answers for a cluster with all nodes
     idle.
     """
-    return privileged(copy, uid) or "nodes" not in copy.hides
+    return privileged(site_copy, uid) or "nodes" not in site_copy.hides
 
 
-def _why_idle(copy: SiteCopy, *, with_state: bool) -> str:
+def _why_idle(site_copy: SiteCopy, *, with_state: bool) -> str:
     if not with_state:
         return "PrivateData hides the present state of nodes"
-    return copy.no_state or "the present state is not known"
+    return site_copy.no_state or "the present state is not known"
 
 
-def _differs(before: SiteCopy | None, now: SiteCopy) -> bool:
-    if before is None or (before.present is None) != (now.present is None):
+def _state_differs(old_copy: SiteCopy | None, new_copy: SiteCopy) -> bool:
+    if old_copy is None or (old_copy.present is None) != (new_copy.present is None):
         return True
-    return bool(now.present) and before.present != now.present
+    return bool(new_copy.present) and old_copy.present != new_copy.present
 
 
 #: Fields of a waiting job that tell when jobs of others end.
@@ -444,17 +458,19 @@ _TIMES = re.compile(r" (?:StartTime|EndTime|SchedNodeList|LastSchedEval|Schedule
 
 
 def _with_answer(
-    reply: TwinAnswer, answer: Granted | Waits | Refused, hides: frozenset[str]
+    twin_answer: TwinAnswer, slurm_answer: Granted | Waits | Refused, hidden_data: frozenset[str]
 ) -> TwinAnswer:
     """Return the answer with Slurm's text cut, and without what PrivateData hides."""
-    messages = answer.messages[-_LETTERS:]
-    if isinstance(answer, Refused):
-        return replace(reply, refused=replace(answer, messages=messages))
-    record = answer.record[:_LETTERS]
-    if isinstance(answer, Granted):
-        return replace(reply, granted=replace(answer, record=record, messages=messages))
-    if "jobs" in hides:
-        record = _TIMES.sub("", record)
-    if "nodes" in hides or "reservations" in hides:
-        record = re.sub(r"(ReqNodeNotAvail)\S*", r"\1", record)
-    return replace(reply, waits=replace(answer, record=record, messages=messages))
+    messages = slurm_answer.messages[-_LETTERS:]
+    if isinstance(slurm_answer, Refused):
+        return replace(twin_answer, refused=replace(slurm_answer, messages=messages))
+    job_record = slurm_answer.record[:_LETTERS]
+    if isinstance(slurm_answer, Granted):
+        return replace(
+            twin_answer, granted=replace(slurm_answer, record=job_record, messages=messages)
+        )
+    if "jobs" in hidden_data:
+        job_record = _TIMES.sub("", job_record)
+    if "nodes" in hidden_data or "reservations" in hidden_data:
+        job_record = re.sub(r"(ReqNodeNotAvail)\S*", r"\1", job_record)
+    return replace(twin_answer, waits=replace(slurm_answer, record=job_record, messages=messages))

@@ -7,7 +7,12 @@ import pytest
 
 from podwright.guests.slurm.service import HookJob, Listed, Site, SlurmPod, parse_licences
 from podwright.guests.slurm.service._job_start import Life, life
-from podwright.guests.slurm.service._licence_check import Differs, OtherStart, licences_of, wanted
+from podwright.guests.slurm.service._licence_check import (
+    LicencesDiffer,
+    StartIsOver,
+    expected_licences,
+    wanted,
+)
 
 POD = SlurmPod(type="pod16", cluster="a", devices=16, largest=16, domain=16)
 OTHER = SlurmPod(type="big", cluster="b", devices=64, largest=64, domain=64, licence="big")
@@ -16,7 +21,7 @@ EMPTY = Listed(7, "CONFIGURING", 0, 0, 1, "None", "", "", "")
 
 
 def listed(size: int, pod: SlurmPod = POD, separator: str = ",", also: str = "") -> str:
-    words = [f"{name}:{n}" for name, n in licences_of(pod, size).items()]
+    words = [f"{name}:{n}" for name, n in expected_licences(pod, size).items()]
     return separator.join([*words, *([also] if also else [])])
 
 
@@ -54,13 +59,13 @@ def test_what_agrees_is_given(pod: SlurmPod, size: int, separator: str) -> None:
     ],
 )
 def test_what_differs_is_not(ipus: str, licences: str) -> None:
-    with pytest.raises(Differs):
+    with pytest.raises(LicencesDiffer):
         wanted(asked(ipus, licences), EMPTY, SITE)
 
 
 def test_the_words_say_what_mends_it() -> None:
     with pytest.raises(
-        Differs, match="asked for 4 devices by --ipus, and Slurm counts no lic"
+        LicencesDiffer, match="asked for 4 devices by --ipus, and Slurm counts no lic"
     ) as e:
         wanted(asked("4", ""), EMPTY, SITE)
     assert f"licenses={listed(4)}" in str(e.value)
@@ -94,19 +99,19 @@ def test_a_part_gets_what_it_asked_for_itself(
 def test_a_part_whose_note_differs_gets_nothing(comment: str, ipus: str, words: str) -> None:
     part = EMPTY._replace(het=6, comment=comment)
     for site in (SITE, Site(pods=(POD,))):
-        with pytest.raises(Differs, match=words):
+        with pytest.raises(LicencesDiffer, match=words):
             wanted(asked(ipus, "", het_job=6), part, site)
 
 
 def test_another_users_job_and_an_earlier_start_get_nothing() -> None:
-    with pytest.raises(OtherStart, match="is of user 9"):
+    with pytest.raises(StartIsOver, match="is of user 9"):
         wanted(asked("4", listed(4)), EMPTY._replace(uid=9), SITE)
-    with pytest.raises(OtherStart, match="start 0 of job 7, which is over"):
+    with pytest.raises(StartIsOver, match="start 0 of job 7, which is over"):
         wanted(asked("4", listed(4)), EMPTY._replace(restart=1), SITE)
     for het, leader, words in ((0, 6, "no part of another now"), (8, 0, "a part of job 8 now")):
-        with pytest.raises(OtherStart, match=words):
+        with pytest.raises(StartIsOver, match=words):
             wanted(asked("4", listed(4), het_job=leader), EMPTY._replace(het=het), SITE)
-    with pytest.raises(OtherStart, match="slurmctld knows no job 7"):
+    with pytest.raises(StartIsOver, match="slurmctld knows no job 7"):
         wanted(asked("4", "", het_job=6), None, SITE)
 
 

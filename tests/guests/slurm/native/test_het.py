@@ -71,7 +71,7 @@ async def free_again(service: Service) -> None:
     """Check that nothing is set aside, and that Slurm knows."""
     async with asyncio.timeout(120):
         while service.books["pod16"].holdings or service.counts.last_hidden["ipu_x16"]:
-            await service.counts.synced()
+            await service.counts.wait_until_synced()
 
 
 async def test_cancelled_it_holds_nothing(service: Service, queue: Queue) -> None:
@@ -103,7 +103,7 @@ async def test_started_it_keeps_what_was_set_aside(service: Service, queue: Queu
     queue.state = "CONFIGURING"
     async with asyncio.timeout(120):
         while service.het.busy():
-            await service.counts.synced()
+            await service.counts.wait_until_synced()
     await Sweep(service).once()
     assert set(service.books["pod16"].holdings) == {20, 21}
     queue.state = "CANCELLED"  # before a prolog ran, and its epilog never did
@@ -238,7 +238,7 @@ async def test_of_two_that_do_not_fit_together_the_older_is_offered() -> None:
     service.het.wake.set()
     async with asyncio.timeout(120):
         while service.het.busy() != {20, 21} or not jobs.offers:
-            await service.counts.synced()
+            await service.counts.wait_until_synced()
     assert jobs.offers == ["jobid=20+0"]
     for task in tasks:
         task.cancel()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from podwright.errors import NotFound
 from podwright.guests.slurm.service import Service, Site
-from podwright.guests.slurm.service._job_mover import JobMover, _unheld
+from podwright.guests.slurm.service._job_mover import JobMover, _unheld_blocks
 from podwright.guests.slurm.service._pod_book import PodBook
 from podwright.guests.slurm.service._queue import Listed
 from podwright.guests.slurm.service._queue_room import QueueRoom
@@ -358,7 +358,9 @@ class Model:
             return
         held = {job: (one.bits, math.inf) for job, one in book.holdings.items()}
         able = dict.fromkeys(held, 1.0)
-        found = plan_moves(_unheld(book), order, held, able, now=0.0, unusable=book.unusable)
+        found = plan_moves(
+            _unheld_blocks(book), order, held, able, now=0.0, unusable_bits=book.unusable
+        )
         if found:
             book.empty(found.devices, 0, found.jobs)
             self.is_told = False

@@ -173,16 +173,16 @@ async def test_devices_are_free_and_nodes_are_not_so_nothing_is_set_aside() -> N
     service.het.wake.set()
     async with asyncio.timeout(120):
         while service.het.declined != {20}:
-            await service.counts.synced()
+            await service.counts.wait_until_synced()
         assert not service.books["pod16"].closed
         for _ in range(3):
-            await service.counts.synced()
+            await service.counts.wait_until_synced()
             assert not service.het.busy()
         assert jobs.offers == []
         jobs.cluster.used = 0
         clock.now += LOOK_S
         while not jobs.offers:
-            await service.counts.synced()
+            await service.counts.wait_until_synced()
     assert jobs.offers == ["jobid=20+0"], "4 CPUs are enough for one of them"
     for task in tasks:
         task.cancel()

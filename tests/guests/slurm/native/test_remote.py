@@ -14,8 +14,14 @@ from typing import Any
 import pytest
 
 from podwright.errors import Unavailable
-from podwright.guests.slurm.hooks._hook_identity import CLOCKS_S, KeyProofs, Proofs, read_key, sign
-from podwright.guests.slurm.hooks._hook_server import REMOTE, Front
+from podwright.guests.slurm.hooks._hook_identity import (
+    CLOCK_SKEW_LIMIT_S,
+    KeyProofs,
+    MungeProofs,
+    read_key,
+    sign,
+)
+from podwright.guests.slurm.hooks._hook_server import REMOTE, HookFront
 from podwright.guests.slurm.hooks._service_standby import StandbyRole, ask_role
 from podwright.hosts import FakeMunge, MungeError
 from podwright.http import Reply
@@ -70,7 +76,7 @@ class Door:
 @pytest.fixture
 async def door() -> AsyncIterator[Door]:
     made = Door()
-    front = Front(made, Proofs(made.munge, {0, SLURM}))
+    front = HookFront(made, MungeProofs(made.munge, {0, SLURM}))
     listener = socket.create_server(("127.0.0.1", 0))
     made.port = listener.getsockname()[1]
     await front.start_remote(listener, f"127.0.0.1:{made.port}")
@@ -165,7 +171,7 @@ KEY = b"0123456789abcdef"
 
 async def test_only_slurms_own_user_is_believed_who_is_active(door: Door) -> None:
     """An ordinary user who listens on a dead service's port prevents no takeover."""
-    proofs = Proofs(door.munge, {0, SLURM})
+    proofs = MungeProofs(door.munge, {0, SLURM})
     at = f"127.0.0.1:{door.port}"
     assert await ask_role(at, proofs) is StandbyRole.STANDBY
     with pytest.raises(HTTPException, match=f"the word of {at}"):
@@ -177,7 +183,7 @@ async def test_only_slurms_own_user_is_believed_who_is_active(door: Door) -> Non
 
 @pytest.mark.parametrize("answers", [KEY, b"another key of ours"])
 async def test_without_munge_a_key_says_who_is_active(answers: bytes) -> None:
-    front = Front(Door(), KeyProofs(answers))
+    front = HookFront(Door(), KeyProofs(answers))
     listener = socket.create_server(("127.0.0.1", 0))
     at = f"127.0.0.1:{listener.getsockname()[1]}"
     await front.start_remote(listener, at)
@@ -208,7 +214,7 @@ async def test_without_munge_a_key_signs_the_whole_request_once() -> None:
     for said in (shown(b"another key here"), shown(nonce="b", body=b"{}"), shown(nonce="b")[:-1]):
         assert "another key or request" in await problem(said)
     assert "another key or request" in await problem(shown(nonce="b"), "JobEnded")
-    now[0] += CLOCKS_S + 1
+    now[0] += CLOCK_SKEW_LIMIT_S + 1
     assert "another time" in await problem(shown(nonce="c"))
     now[0] += 1
     assert await problem(shown(at="1302", nonce="a")) == "", "it was forgotten with its time"

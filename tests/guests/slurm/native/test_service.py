@@ -11,9 +11,9 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.guests.slurm.service import HookJob, Service, Site, SlurmPod, Sweep
-from podwright.guests.slurm.service._deviceless_jobs import OLD_S
+from podwright.guests.slurm.service._deviceless_jobs import OLD_JOB_GRACE_S
 from podwright.guests.slurm.service._job_request import hook_job
-from podwright.guests.slurm.service._licence_check import OtherStart, licences_of
+from podwright.guests.slurm.service._licence_check import StartIsOver, expected_licences
 from podwright.guests.slurm.service._queue import _WIDTHS, listed
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
@@ -163,7 +163,7 @@ def described(words: dict[str, str]) -> HookJob:
 
 
 def ask(job: int, devices: int, restart: int = 0, **more: str) -> HookJob:
-    licences = ";".join(f"{name}:{n}" for name, n in licences_of(POD, devices).items())
+    licences = ";".join(f"{name}:{n}" for name, n in expected_licences(POD, devices).items())
     said = {"uid": "5", "user": "games", "licences": licences, "ipus": str(devices)}
     return described({"job": str(job), "restart": str(restart)} | said | more)
 
@@ -307,7 +307,7 @@ async def test_a_silent_server_leaves_the_job_its_end(service: Service, server: 
 async def test_after_its_end_nothing_makes_slurm_start_anything(service: Service) -> None:
     await service.close()
     service.counts.poke()  # as the sweep does, which may be under way
-    await service.counts.synced()
+    await service.counts.wait_until_synced()
     assert service.counts.last_hidden["ipu_x1"] == service.counts.last_hidden["ipu_x16"] == 16
 
 
@@ -456,9 +456,9 @@ async def test_a_hook_of_a_job_that_slurmctld_forgot_costs_the_next_of_its_numbe
 ) -> None:
     queue.jobs[7], queue.uid = ("PENDING", 0), "9"
     assert isinstance(service.slurm, FakeSlurm)
-    with pytest.raises(OtherStart, match="job 7 is of user 9"):
+    with pytest.raises(StartIsOver, match="job 7 is of user 9"):
         await service.begin_job(ask(7, 4))
-    with pytest.raises(OtherStart, match="slurmctld knows no job 8"):
+    with pytest.raises(StartIsOver, match="slurmctld knows no job 8"):
         await service.begin_job(described({"job": "8", "het_job": "7", "ipus": "4"}))
     told = {word for argv in service.slurm.commands for word in argv if argv[0] == "scontrol"}
     assert not {"hold", "jobid=7", "jobid=8"} & told
@@ -489,10 +489,10 @@ async def test_what_slurm_only_believes_to_run_is_left_to_it_for_a_while(
     sweep, now = Sweep(service), [0.0]
     service.clock = lambda: now[0]
     assert isinstance(service.slurm, FakeSlurm)
-    for now[0] in (0.0, 10.0, OLD_S - 1):
+    for now[0] in (0.0, 10.0, OLD_JOB_GRACE_S - 1):
         await sweep.once()
     assert not [argv for argv in service.slurm.commands if "requeue" in argv[1]]
-    now[0] = OLD_S
+    now[0] = OLD_JOB_GRACE_S
     await sweep.once()
     asked = [argv for argv in service.slurm.commands if "requeue" in argv[1]]
     assert asked == [("scontrol", "requeue", "8")], "and it starts again by itself"

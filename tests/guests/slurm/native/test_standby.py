@@ -12,14 +12,14 @@ import socket
 import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
-from podwright.guests.slurm.hooks._hook_socket import listen_far
-from podwright.guests.slurm.hooks._post import Post
+from podwright.guests.slurm.hooks._hook_socket import listen_tcp
+from podwright.guests.slurm.hooks._post import HookDispatcher
 from podwright.guests.slurm.hooks._service_standby import (
-    ASK_S,
+    ROLE_POLL_S,
     SILENT_S,
     Peers,
     StandbyRole,
-    role_of,
+    next_role,
 )
 from podwright.guests.slurm.service._job_request import HookJob
 from podwright.guests.slurm.service._pods import Site
@@ -56,7 +56,7 @@ ACTIVE, STANDBY, UNKNOWN, GONE = (
 def test_who_is_active(
     place: int, now: StandbyRole, others: dict[int, StandbyRole], then: StandbyRole
 ) -> None:
-    assert role_of(place, now, others) is then
+    assert next_role(place, now, others) is then
 
 
 def test_whatever_happens_one_is_active_in_the_end() -> None:
@@ -68,7 +68,7 @@ def test_whatever_happens_one_is_active_in_the_end() -> None:
                 for place in range(3):
                     others = {at: now[at] if alive[at] else GONE for at in range(3) if at != place}
                     if alive[place]:
-                        now[place] = role_of(place, now[place], others)
+                        now[place] = next_role(place, now[place], others)
             active = [at for at in range(3) if alive[at] and now[at] is ACTIVE]
             assert len(active) == (1 if any(alive) else 0), (roles, alive)
 
@@ -109,12 +109,12 @@ async def test_the_second_takes_over_when_the_first_is_silent(
     net.gone.add("a:1")
     killed = net.now
     await waiting
-    assert SILENT_S <= net.now - killed <= SILENT_S + 2 * ASK_S
+    assert SILENT_S <= net.now - killed <= SILENT_S + 2 * ROLE_POLL_S
 
 
 async def test_one_that_is_told_to_ask_again_is_told_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(monkeypatch)
-    post = Post(RetryLimit(FakeSlurm(lambda argv: ""), 3))
+    post = HookDispatcher(RetryLimit(FakeSlurm(lambda argv: ""), 3))
     for ask in (post.begin_job, post.end_job, post.prove_step, post.failed):
         with pytest.raises(Unavailable, match="have not answered yet"):
             await ask(HookJob(job=1))
@@ -137,17 +137,17 @@ def test_of_one_file_each_host_finds_its_own_address() -> None:
     first, second = free_ports(2)
     doors = (f"192.0.2.1:{first}", f"127.0.0.1:{first}", f"127.0.0.1:{second}")
     assert Site(listen=", ".join(doors)).doors == doors
-    place, here = listen_far(doors)
+    place, here = listen_tcp(doors)
     with here, socket.socket() as taken:
         assert place == 1
-        with listen_far(doors)[1] as there:
+        with listen_tcp(doors)[1] as there:
             assert there.getsockname()[1] == second
             with pytest.raises(
                 Unavailable, match=rf"127\.0\.0\.1:{second}: address already in use"
             ):
-                listen_far(doors)
+                listen_tcp(doors)
         assert taken.connect_ex(("127.0.0.1", first)) == 0
     with pytest.raises(Unavailable, match="cannot assign requested address"):
-        listen_far(doors[:1])
+        listen_tcp(doors[:1])
     with pytest.raises(InvalidRequest, match="not HOST:PORT"):
-        listen_far(("here",))
+        listen_tcp(("here",))

@@ -13,7 +13,7 @@ import pytest_asyncio
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.guests.slurm.service import Fixed, HookJob, Site
 from podwright.guests.slurm.service import SlurmPod as Kind
-from podwright.guests.slurm.service._licence_check import licences_of
+from podwright.guests.slurm.service._licence_check import expected_licences
 from podwright.guests.slurm.service._queue_sweep import Sweep
 from podwright.guests.slurm.ways import SharedService, Static
 from podwright.slurm.site.command_result import CommandResult
@@ -25,7 +25,7 @@ KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
 
 def part(job: int, size: int) -> HookJob:
     """A job of the shared partition, with everything that job_submit wrote for it."""
-    licences = ",".join(f"{name}:{n}" for name, n in licences_of(KIND, size).items())
+    licences = ",".join(f"{name}:{n}" for name, n in expected_licences(KIND, size).items())
     return msgspec.structs.replace(asked(job, licences), ipus=str(size))
 
 

@@ -15,17 +15,17 @@ Object = Mapping[str, Any]
 Told = Callable[[str, str, Object], None]
 
 
-def priority_values(classes: Iterable[Object]) -> dict[str, int]:
+def priority_values(priority_classes: Iterable[Object]) -> dict[str, int]:
     """Return the value of each PriorityClass by its name, and under "" that of the default: of the
     class with `globalDefault`, or 0.
     """
-    values = {"": 0}
-    for item in classes:
-        value = int(item.get("value") or 0)
-        values[item["metadata"]["name"]] = value
-        if item.get("globalDefault"):
-            values[""] = value
-    return values
+    value_by_name = {"": 0}
+    for priority_class in priority_classes:
+        value = int(priority_class.get("value") or 0)
+        value_by_name[priority_class["metadata"]["name"]] = value
+        if priority_class.get("globalDefault"):
+            value_by_name[""] = value
+    return value_by_name
 
 
 class Kube(Protocol):

@@ -30,7 +30,7 @@ from podwright.guests.kubernetes.job._crd import GROUP, KIND, PLURAL, VERSION
 from podwright.guests.kubernetes.job._sightings import UID_LABEL
 
 _MERGE: Final = "application/merge-patch+json"
-_JOBS: Final = f"/apis/{GROUP}/{VERSION}"
+_JOBS_PATH: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _SECONDS: Final = 30.0
 #: Requests at a time. More would wait in the API server, where urgent ones cannot go first.
@@ -54,7 +54,7 @@ class KubeApi:
 
     async def jobs(self) -> list[Object]:
         """Return all IPUJobs."""
-        return await self._list(_JOBS, PLURAL)
+        return await self._list(_JOBS_PATH, PLURAL)
 
     async def job(self, namespace: str, name: str) -> Object | None:
         """Return an IPUJob, or None if there is none."""
@@ -76,8 +76,8 @@ class KubeApi:
         """Return the value of each PriorityClass, and under "" that of the default. Raises Denied
         where the operator lacks the right.
         """
-        classes = await self._pages("/apis/scheduling.k8s.io/v1/priorityclasses")
-        return priority_values(classes)
+        priority_classes = await self._pages("/apis/scheduling.k8s.io/v1/priorityclasses")
+        return priority_values(priority_classes)
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""
@@ -89,9 +89,9 @@ class KubeApi:
 
         No object of these kinds is ever read.
         """
-        version, kind = str(item["apiVersion"]), f"{item['kind'].lower()}s"
-        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        return await self._create(f"{base}/namespaces/{quote(namespace)}/{kind}", item)
+        api_version, plural_kind = str(item["apiVersion"]), f"{item['kind'].lower()}s"
+        api_path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        return await self._create(f"{api_path}/namespaces/{quote(namespace)}/{plural_kind}", item)
 
     async def _create(self, path: str, item: Object) -> bool:
         try:
@@ -110,18 +110,18 @@ class KubeApi:
         self, namespace: str, name: str, version: str, finalizers: list[str]
     ) -> None:
         """Set the finalizers of an IPUJob."""
-        body = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
-        await self._call("PATCH", _job(namespace, name), body)
+        patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
+        await self._call("PATCH", _job(namespace, name), patch)
 
     async def set_status(self, namespace: str, name: str, version: str, status: Object) -> None:
         """Replace the whole status of an IPUJob."""
-        body = {"metadata": {"resourceVersion": version}, "status": status}
-        await self._call("PATCH", f"{_job(namespace, name)}/status", body)
+        patch = {"metadata": {"resourceVersion": version}, "status": status}
+        await self._call("PATCH", f"{_job(namespace, name)}/status", patch)
 
     async def cluster_uid(self) -> str:
         """Return what identifies this cluster for good: the uid of its namespace kube-system."""
-        namespace = await self._call("GET", "/api/v1/namespaces/kube-system")
-        return str(namespace["metadata"]["uid"])
+        kube_system = await self._call("GET", "/api/v1/namespaces/kube-system")
+        return str(kube_system["metadata"]["uid"])
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any]:
         """Return a Lease. Raises NotFound."""
@@ -130,61 +130,63 @@ class KubeApi:
 
     async def put_lease(self, namespace: str, name: str, body: Object, *, new: bool) -> None:
         """Write a Lease. Raises WrongState where somebody else wrote it first."""
-        path = _leases(namespace)
+        leases_path = _leases(namespace)
         with ranked(NOW):
             await self._call(
-                "POST" if new else "PUT", path if new else f"{path}/{quote(name)}", body
+                "POST" if new else "PUT",
+                leases_path if new else f"{leases_path}/{quote(name)}",
+                body,
             )
 
     async def watch(self, on_event: Told) -> None:
         """Call `on_event` for all that exists at the start, and then for every change, until
         cancelled.
         """
-        where = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
-        kinds: tuple[tuple[str, str, dict[str, str]], ...] = (
-            (KIND, f"{_JOBS}{where}/{PLURAL}", {}),
-            ("Pod", f"/api/v1{where}/pods", {"labelSelector": UID_LABEL}),
+        namespace_path = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
+        watched_kinds: tuple[tuple[str, str, dict[str, str]], ...] = (
+            (KIND, f"{_JOBS_PATH}{namespace_path}/{PLURAL}", {}),
+            ("Pod", f"/api/v1{namespace_path}/pods", {"labelSelector": UID_LABEL}),
             ("Node", "/api/v1/nodes", {}),
         )
         self.watches = [
-            KindWatch(self, kind, path, query, on_event, time.monotonic)
-            for kind, path, query in kinds
+            KindWatch(self, kind, list_path, query, on_event, time.monotonic)
+            for kind, list_path, query in watched_kinds
         ]
-        async with asyncio.TaskGroup() as group:
-            for each in self.watches:
-                group.create_task(each.run())
+        async with asyncio.TaskGroup() as task_group:
+            for kind_watch in self.watches:
+                task_group.create_task(kind_watch.run())
 
     async def listed(self, path: str, query: Mapping[str, Any]) -> tuple[list[Object], str]:
         """Return all objects, and the version of the list."""
-        out: list[Object] = []
-        selected = {**query, "limit": _PAGE}
+        items: list[Object] = []
+        page_query = {**query, "limit": _PAGE}
         while True:
-            page = await self._call("GET", path, query=selected)
-            out += page.get("items") or ()
-            meta = page.get("metadata") or {}
-            if not meta.get("continue"):
-                return out, str(meta.get("resourceVersion") or "")
-            selected["continue"] = meta["continue"]
+            page = await self._call("GET", path, query=page_query)
+            items += page.get("items") or ()
+            page_metadata = page.get("metadata") or {}
+            if not page_metadata.get("continue"):
+                return items, str(page_metadata.get("resourceVersion") or "")
+            page_query["continue"] = page_metadata["continue"]
 
     async def stream(self, path: str, query: Mapping[str, Any]) -> AsyncIterator[bytes]:
         """Return the body of a watch in pieces, as they arrive. The first piece is empty."""
-        action = f"watch {path}"
+        operation = f"watch {path}"
         try:
-            answer = await self._send("GET", path, None, query, _WATCH_LIMITS)
-            with contextlib.closing(answer):
-                if answer.status != 200:
-                    raise _refusal(answer.status, await answer.text(), action)
+            response = await self._send("GET", path, None, query, _WATCH_LIMITS)
+            with contextlib.closing(response):
+                if response.status != 200:
+                    raise _refusal(response.status, await response.text(), operation)
                 yield b""
-                async for piece in answer.content.iter_any():
+                async for piece in response.content.iter_any():
                     yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(
-                f"the API server does not answer: {error!r}", operation=action
+                f"the API server does not answer: {error!r}", operation=operation
             ) from None
 
-    async def _list(self, base: str, plural: str) -> list[Object]:
-        where = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
-        return await self._pages(f"{base}{where}/{plural}")
+    async def _list(self, api_path: str, plural: str) -> list[Object]:
+        namespace_path = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
+        return await self._pages(f"{api_path}{namespace_path}/{plural}")
 
     async def _pages(self, path: str, **query: Any) -> list[Object]:
         return (await self.listed(path, query))[0]
@@ -198,19 +200,19 @@ class KubeApi:
     ) -> dict[str, Any]:
         if method != "GET":
             self.writes += 1
-        action = f"{method} {path}"
+        operation = f"{method} {path}"
         try:
             async with self._queue.turn():
-                answer = await self._send(method, path, body, query, _SECONDS)
-                text = await answer.text()
+                response = await self._send(method, path, body, query, _SECONDS)
+                response_text = await response.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(
-                f"the API server does not answer: {error!r}", operation=action
+                f"the API server does not answer: {error!r}", operation=operation
             ) from None
-        if 200 <= answer.status < 300:
-            reply: dict[str, Any] = json.loads(text)
+        if 200 <= response.status < 300:
+            reply: dict[str, Any] = json.loads(response_text)
             return reply
-        raise _refusal(answer.status, text, action)
+        raise _refusal(response.status, response_text, operation)
 
     async def _send(
         self,
@@ -218,9 +220,9 @@ class KubeApi:
         path: str,
         body: Object | None,
         query: Mapping[str, Any] | None,
-        limit: float | aiohttp.ClientTimeout,
+        timeout: float | aiohttp.ClientTimeout,
     ) -> Any:
-        """Return the answer before its body is read. limit: seconds in all, or for each part."""
+        """Return the answer before its body is read. timeout: seconds in all, or for each part."""
         headers = {"Accept": "application/json"}
         headers["Content-Type"] = _MERGE if method == "PATCH" else "application/json"
         return await self.api.call_api(
@@ -231,7 +233,7 @@ class KubeApi:
             body=body,
             auth_settings=["BearerToken"],
             _preload_content=False,
-            _request_timeout=limit,
+            _request_timeout=timeout,
         )
 
 
@@ -241,50 +243,50 @@ async def connect(kubeconfig: str = "", namespace: str = "") -> AsyncIterator[Ku
 
     Raises InvalidRequest where there is neither.
     """
-    configuration = client.Configuration()
+    client_configuration = client.Configuration()
     try:
         if "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
-                client_configuration=configuration
+                client_configuration=client_configuration
             )
         else:
             await config.load_kube_config(
-                config_file=kubeconfig or None, client_configuration=configuration
+                config_file=kubeconfig or None, client_configuration=client_configuration
             )
     except (config.ConfigException, OSError) as error:
         raise InvalidRequest(
             f"no cluster is known here: {error}", would_work="--kubeconfig FILE, or KUBECONFIG"
         ) from None
     except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        config_path = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise InvalidRequest(
-            f"{where} is not a kubeconfig: {' '.join(str(error).split())[:200]}",
+            f"{config_path} is not a kubeconfig: {' '.join(str(error).split())[:200]}",
             would_work="A file that `kubectl config view` reads: --kubeconfig FILE, or KUBECONFIG",
         ) from None
-    async with client.ApiClient(configuration=configuration) as api:
-        yield KubeApi(api, namespace)
+    async with client.ApiClient(configuration=client_configuration) as api_client:
+        yield KubeApi(api_client, namespace)
 
 
 def _job(namespace: str, name: str) -> str:
-    return f"{_JOBS}/namespaces/{quote(namespace)}/{PLURAL}/{quote(name)}"
+    return f"{_JOBS_PATH}/namespaces/{quote(namespace)}/{PLURAL}/{quote(name)}"
 
 
 def _leases(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases"
 
 
-def _refusal(status: int, text: str, action: str) -> PodwrightError:
+def _refusal(http_status: int, response_text: str, operation: str) -> PodwrightError:
     try:
-        message = str(json.loads(text).get("message") or text)[:300]
+        message = str(json.loads(response_text).get("message") or response_text)[:300]
     except ValueError:
-        message = text[:300]
-    kind: type[PodwrightError] = Unavailable
-    if status == 404:
-        kind = NotFound
-    elif status == 409:
-        kind = WrongState
-    elif status in (401, 403):
-        kind = Denied
-    elif status in (400, 422):
-        kind = InvalidRequest
-    return kind(f"the API server says {status}: {message}", operation=action)
+        message = response_text[:300]
+    error_type: type[PodwrightError] = Unavailable
+    if http_status == 404:
+        error_type = NotFound
+    elif http_status == 409:
+        error_type = WrongState
+    elif http_status in (401, 403):
+        error_type = Denied
+    elif http_status in (400, 422):
+        error_type = InvalidRequest
+    return error_type(f"the API server says {http_status}: {message}", operation=operation)

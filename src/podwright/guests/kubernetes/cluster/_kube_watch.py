@@ -65,33 +65,33 @@ class KindWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        pause, reported = _FIRST_PAUSE_S, ""
+        pause_seconds, reported_problem = _FIRST_PAUSE_S, ""
         while True:
             try:
-                version = await self._list()
+                resource_version = await self._list()
                 while True:
-                    version = await self._follow(version)
-                    pause, reported = _FIRST_PAUSE_S, ""
+                    resource_version = await self._follow(resource_version)
+                    pause_seconds, reported_problem = _FIRST_PAUSE_S, ""
             except PodwrightError as error:
                 self.problem = str(error)
                 if self.deaf_since is None:
                     self.deaf_since = self._clock()
-                if self.problem != reported:
+                if self.problem != reported_problem:
                     _log.warning("watch of %s: %s", self.kind, error)
-                reported = self.problem
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+                reported_problem = self.problem
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_S)
 
     async def _list(self) -> str:
-        items, version = await self._api.listed(self._path, self._query)
-        before, self._known = self._known, {}
+        items, resource_version = await self._api.listed(self._path, self._query)
+        known_before, self._known = self._known, {}
         for item in items:
             self._report("", item)
-        for uid in before.keys() - self._known.keys():
-            self._on_event(self.kind, "DELETED", before[uid])
-        return version
+        for uid in known_before.keys() - self._known.keys():
+            self._on_event(self.kind, "DELETED", known_before[uid])
+        return resource_version
 
-    async def _follow(self, version: str) -> str:
+    async def _follow(self, resource_version: str) -> str:
         """Stream changes from a version on. Return the version to continue from when the API server
         ends the stream. Raises PodwrightError where a new list is needed.
         """
@@ -99,38 +99,44 @@ class KindWatch:
             **self._query,
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": version,
+            "resourceVersion": resource_version,
             "timeoutSeconds": _STREAM_S,
         }
-        rest = b""
+        unfinished_line = b""
         async for piece in self._api.stream(self._path, query):
             self.deaf_since = None  # the first piece is empty: the server has accepted the watch
-            *lines, rest = (rest + piece).split(b"\n")
-            if len(rest) > _LARGEST_EVENT:
+            *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
+            if len(unfinished_line) > _LARGEST_EVENT:
                 raise Unavailable(f"the API server sends a {self.kind} of more than 64 MiB")
             for line in filter(None, lines):
-                version = self._event(line) or version
-        return version
+                resource_version = self._event(line) or resource_version
+        return resource_version
 
-    def _event(self, line: bytes) -> str:
+    def _event(self, event_line: bytes) -> str:
         try:
-            event = json.loads(line)
-            kind, item = str(event["type"]), event["object"]
-            version = str(item.get("metadata", {}).get("resourceVersion", ""))
+            event = json.loads(event_line)
+            event_type, item = str(event["type"]), event["object"]
+            resource_version = str(item.get("metadata", {}).get("resourceVersion", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Unavailable("the API server sends what is not an event") from None
-        if kind == "ERROR":
+        if event_type == "ERROR":
             raise Unavailable(f"the watch ended: {str(item.get('message') or item)[:300]}")
-        if kind != "BOOKMARK":
-            self._report(kind, item)
-        return version
+        if event_type != "BOOKMARK":
+            self._report(event_type, item)
+        return resource_version
 
-    def _report(self, event: str, item: Object) -> None:
-        meta = item.get("metadata") or {}
-        uid = str(meta.get("uid") or "")
-        if event == "DELETED":
+    def _report(self, event_type: str, item: Object) -> None:
+        metadata = item.get("metadata") or {}
+        uid = str(metadata.get("uid") or "")
+        if event_type == "DELETED":
             self._known.pop(uid, None)
         else:
-            names = ("namespace", "name", "uid", "labels")
-            self._known[uid] = {"metadata": {name: meta[name] for name in names if name in meta}}
-        self._on_event(self.kind, event, item)
+            kept_fields = ("namespace", "name", "uid", "labels")
+            self._known[uid] = {
+                "metadata": {
+                    field_name: metadata[field_name]
+                    for field_name in kept_fields
+                    if field_name in metadata
+                }
+            }
+        self._on_event(self.kind, event_type, item)

@@ -17,8 +17,8 @@ from podwright.errors import NotFound, PodwrightError, WrongState
 
 _log = logging.getLogger("podwright.guests.kubernetes")
 
-#: DURATION: seconds until the lease expires. _RENEW_S: seconds between two renewals.
-DURATION: Final = 15
+#: LEASE_SECONDS: seconds until the lease expires. _RENEW_S: seconds between two renewals.
+LEASE_SECONDS: Final = 15
 _RENEW_S: Final = 5.0
 _RETRY_S: Final = 2.0
 
@@ -47,13 +47,13 @@ class Leader:
         self,
         leases: Leases,
         namespace: str,
-        name: str,
+        lease_name: str,
         identity: str,
         *,
-        wall: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._leases, self._namespace, self._name = leases, namespace, name
-        self._identity, self._wall = identity, wall
+        self._leases, self._namespace, self._name = leases, namespace, lease_name
+        self._identity, self._wall = identity, wall_clock
         self._seen: tuple[str, float] = ("", 0.0)
 
     async def acquire(self) -> None:
@@ -71,13 +71,13 @@ class Leader:
 
     async def hold(self) -> None:
         """Renew the lease until it is lost."""
-        last = self._wall()
-        while self._wall() - last < DURATION:
+        renewed_at = self._wall()
+        while self._wall() - renewed_at < LEASE_SECONDS:
             await asyncio.sleep(_RENEW_S)
             try:
                 if not await self.attempt():
                     return
-                last = self._wall()
+                renewed_at = self._wall()
             except PodwrightError as error:
                 _log.warning("lease: %s", error)
 
@@ -108,48 +108,55 @@ class Leader:
         try:
             lease = await self._leases.lease(self._namespace, self._name)
         except NotFound:
-            body = {"metadata": {"name": self._name}}
-            await self._put(body, self._spec({}, now, 0), new=True)
+            new_lease = {"metadata": {"name": self._name}}
+            await self._put(new_lease, self._spec({}, now, 0), new=True)
             return True
-        spec = lease.get("spec") or {}
-        holder, renewed = str(spec.get("holderIdentity") or ""), str(spec.get("renewTime") or "")
+        lease_spec = lease.get("spec") or {}
+        holder, renew_time = (
+            str(lease_spec.get("holderIdentity") or ""),
+            str(lease_spec.get("renewTime") or ""),
+        )
         if holder not in ("", self._identity):
-            if self._seen[0] != f"{holder} {renewed}":
-                self._seen = (f"{holder} {renewed}", now)
-            if now - self._seen[1] < float(spec.get("leaseDurationSeconds") or DURATION):
+            if self._seen[0] != f"{holder} {renew_time}":
+                self._seen = (f"{holder} {renew_time}", now)
+            if now - self._seen[1] < float(lease_spec.get("leaseDurationSeconds") or LEASE_SECONDS):
                 return False
         try:
-            count = int(spec.get("leaseTransitions") or 0)
-            await self._put(lease, self._spec(spec, now, count + (holder != self._identity)))
+            transitions = int(lease_spec.get("leaseTransitions") or 0)
+            await self._put(
+                lease, self._spec(lease_spec, now, transitions + (holder != self._identity))
+            )
         except WrongState:
             return False
         return True
 
     async def _give_up(self) -> None:
         lease = await self._leases.lease(self._namespace, self._name)
-        spec = lease.get("spec") or {}
-        if spec.get("holderIdentity") == self._identity:
-            free = {key: value for key, value in spec.items() if key != "holderIdentity"}
-            await self._put(lease, free)
+        lease_spec = lease.get("spec") or {}
+        if lease_spec.get("holderIdentity") == self._identity:
+            released_spec = {
+                field: value for field, value in lease_spec.items() if field != "holderIdentity"
+            }
+            await self._put(lease, released_spec)
 
-    def _spec(self, old: dict[str, Any], now: float, count: int) -> dict[str, Any]:
+    def _spec(self, old_spec: dict[str, Any], now: float, transitions: int) -> dict[str, Any]:
         timestamp = (
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
         )
-        same = old.get("holderIdentity") == self._identity
+        is_holder = old_spec.get("holderIdentity") == self._identity
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": DURATION,
-            "acquireTime": old.get("acquireTime") if same else timestamp,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "acquireTime": old_spec.get("acquireTime") if is_holder else timestamp,
             "renewTime": timestamp,
-            "leaseTransitions": count,
+            "leaseTransitions": transitions,
         }
 
     async def _put(self, lease: dict[str, Any], spec: dict[str, Any], *, new: bool = False) -> None:
-        body = {
+        lease_body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": lease["metadata"],
             "spec": spec,
         }
-        await self._leases.put_lease(self._namespace, self._name, body, new=new)
+        await self._leases.put_lease(self._namespace, self._name, lease_body, new=new)

@@ -35,7 +35,11 @@ class FakeKube:
 
     async def jobs(self) -> list[Object]:
         """Return all IPUJobs."""
-        return [copy.deepcopy(entry) for key, entry in self.objects.items() if key[0] == KIND]
+        return [
+            copy.deepcopy(item)
+            for object_key, item in self.objects.items()
+            if object_key[0] == KIND
+        ]
 
     async def job(self, namespace: str, name: str) -> Object | None:
         """Return an IPUJob, or None if there is none."""
@@ -44,81 +48,90 @@ class FakeKube:
     async def pods(self, namespace: str, uid: str) -> list[Object]:
         """Return the pods of the job with that uid."""
         return [
-            copy.deepcopy(entry)
-            for key, entry in self.objects.items()
-            if key[:2] == ("Pod", namespace) and entry["metadata"]["labels"].get(UID_LABEL) == uid
+            copy.deepcopy(pod)
+            for object_key, pod in self.objects.items()
+            if object_key[:2] == ("Pod", namespace)
+            and pod["metadata"]["labels"].get(UID_LABEL) == uid
         ]
 
     async def nodes(self) -> list[Object]:
         """Return all nodes."""
-        return [copy.deepcopy(entry) for key, entry in self.objects.items() if key[0] == "Node"]
+        return [
+            copy.deepcopy(item)
+            for object_key, item in self.objects.items()
+            if object_key[0] == "Node"
+        ]
 
     async def priorities(self) -> dict[str, int]:
         """Return the value of each PriorityClass, and under "" that of the default."""
-        return priority_values(e for key, e in self.objects.items() if key[0] == "PriorityClass")
+        return priority_values(
+            priority_class
+            for object_key, priority_class in self.objects.items()
+            if object_key[0] == "PriorityClass"
+        )
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """Create a pod. Return False if there is one of that name."""
-        key = ("Pod", namespace, pod["metadata"]["name"])
-        if key in self.objects:
+        object_key = ("Pod", namespace, pod["metadata"]["name"])
+        if object_key in self.objects:
             return False
-        item = copy.deepcopy(dict(pod))
-        item["status"] = {"phase": "Pending"}
-        self.writes.append(f"create {key[2]}")
-        self._put(key, item, "ADDED")
+        created_pod = copy.deepcopy(dict(pod))
+        created_pod["status"] = {"phase": "Pending"}
+        self.writes.append(f"create {object_key[2]}")
+        self._put(object_key, created_pod, "ADDED")
         return True
 
     async def create_item(self, namespace: str, item: Object) -> bool:
         """Create a secret, an event, an account, a role or its binding. Return False if there is
         one of that name.
         """
-        key = (item["kind"], namespace, item["metadata"]["name"])
-        if key[0] == "Event":
-            return self.events.setdefault(key, item) is item
-        if key in self.objects:
+        object_key = (item["kind"], namespace, item["metadata"]["name"])
+        if object_key[0] == "Event":
+            return self.events.setdefault(object_key, item) is item
+        if object_key in self.objects:
             return False
-        self.writes.append(f"create {key[0].lower()} {key[2]}")
-        self.objects[key] = copy.deepcopy(dict(item))
+        self.writes.append(f"create {object_key[0].lower()} {object_key[2]}")
+        self.objects[object_key] = copy.deepcopy(dict(item))
         return True
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """Delete the pod with that uid. It is not an error if there is none."""
-        key = ("Pod", namespace, name)
-        item = self.objects.get(key)
-        if item is None or item["metadata"]["uid"] != uid:
+        object_key = ("Pod", namespace, name)
+        found_pod = self.objects.get(object_key)
+        if found_pod is None or found_pod["metadata"]["uid"] != uid:
             return
         self.writes.append(f"delete {name}")
-        if self.quick or item["status"]["phase"] != "Running":
-            self._drop(key)
+        if self.quick or found_pod["status"]["phase"] != "Running":
+            self._drop(object_key)
         else:
-            item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            self._put(key, item, "MODIFIED")
+            found_pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self._put(object_key, found_pod, "MODIFIED")
 
     async def set_finalizers(
         self, namespace: str, name: str, version: str, finalizers: list[str]
     ) -> None:
         """Set the finalizers of an IPUJob."""
-        key, item = self._job_at(namespace, name, version)
-        item["metadata"]["finalizers"] = list(finalizers)
+        object_key, job = self._job_at(namespace, name, version)
+        job["metadata"]["finalizers"] = list(finalizers)
         self.writes.append(f"finalizers {name}")
-        if item["metadata"].get("deletionTimestamp") and not finalizers:
-            self._drop(key)
+        if job["metadata"].get("deletionTimestamp") and not finalizers:
+            self._drop(object_key)
         else:
-            self._put(key, item, "MODIFIED")
+            self._put(object_key, job, "MODIFIED")
 
     async def set_status(self, namespace: str, name: str, version: str, status: Object) -> None:
         """Replace the whole status of an IPUJob."""
-        key, item = self._job_at(namespace, name, version)
-        item["status"] = copy.deepcopy(dict(status))
+        object_key, job = self._job_at(namespace, name, version)
+        job["status"] = copy.deepcopy(dict(status))
         self.writes.append(f"status {name}: {status['launcherStatus']}, {status['lastMessage']}")
-        self._put(key, item, "MODIFIED")
+        self._put(object_key, job, "MODIFIED")
 
     async def watch(self, on_event: Told) -> None:
         """Call `on_event` for all that exists at the start, and then for every change, until
         cancelled.
         """
-        for key, item in list(self.objects.items()):
-            on_event(key[0], "", copy.deepcopy(item))
+        for object_key, item in list(self.objects.items()):
+            on_event(object_key[0], "", copy.deepcopy(item))
         self._listeners.append(on_event)
         try:
             await asyncio.Event().wait()
@@ -129,7 +142,7 @@ class FakeKube:
 
     def create(self, spec: Object, name: str = "job", namespace: str = "team") -> str:
         """Create an IPUJob as a user does, and return its uid."""
-        item: dict[str, Any] = {
+        job: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": KIND,
             "metadata": {
@@ -139,40 +152,40 @@ class FakeKube:
             },
             "spec": copy.deepcopy(dict(spec)),
         }
-        self._put((KIND, namespace, name), item, "ADDED")
-        return str(item["metadata"]["uid"])
+        self._put((KIND, namespace, name), job, "ADDED")
+        return str(job["metadata"]["uid"])
 
     def change(self, spec: Object, name: str = "job", namespace: str = "team") -> None:
         """Change some fields of an IPUJob's spec."""
-        key = (KIND, namespace, name)
-        self.objects[key]["spec"].update(copy.deepcopy(dict(spec)))
-        self._put(key, self.objects[key], "MODIFIED")
+        object_key = (KIND, namespace, name)
+        self.objects[object_key]["spec"].update(copy.deepcopy(dict(spec)))
+        self._put(object_key, self.objects[object_key], "MODIFIED")
 
     def delete(self, name: str = "job", namespace: str = "team", *, forced: bool = False) -> None:
         """Delete an IPUJob. forced: somebody removes its finalizers."""
-        key = (KIND, namespace, name)
-        item = self.objects[key]
-        if forced or not item["metadata"].get("finalizers"):
-            self._drop(key)
+        object_key = (KIND, namespace, name)
+        job = self.objects[object_key]
+        if forced or not job["metadata"].get("finalizers"):
+            self._drop(object_key)
             return
-        item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self._put(key, item, "MODIFIED")
+        job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self._put(object_key, job, "MODIFIED")
 
     def run(self, name: str, namespace: str = "team", node: str = "node0") -> None:
         """Run a pod, as a kubelet does."""
-        key = ("Pod", namespace, name)
-        self.objects[key]["spec"]["nodeName"] = node
-        self.objects[key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
-        self._put(key, self.objects[key], "MODIFIED")
+        object_key = ("Pod", namespace, name)
+        self.objects[object_key]["spec"]["nodeName"] = node
+        self.objects[object_key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+        self._put(object_key, self.objects[object_key], "MODIFIED")
 
     def end(self, name: str, code: int = 0, namespace: str = "team") -> None:
         """End a pod's program with an exit code."""
-        key = ("Pod", namespace, name)
-        self.objects[key]["status"] = {
+        object_key = ("Pod", namespace, name)
+        self.objects[object_key]["status"] = {
             "phase": "Failed" if code else "Succeeded",
             "containerStatuses": [{"state": {"terminated": {"exitCode": code}}}],
         }
-        self._put(key, self.objects[key], "MODIFIED")
+        self._put(object_key, self.objects[object_key], "MODIFIED")
 
     def remove_pod(self, name: str, namespace: str = "team") -> None:
         """Remove a pod from the cluster."""
@@ -186,33 +199,33 @@ class FakeKube:
 
     def priority(self, name: str, value: int, *, default: bool = False) -> None:
         """Create or change a PriorityClass."""
-        item = {"metadata": {"name": name}, "value": value, "globalDefault": default}
-        self.objects["PriorityClass", "", name] = item
+        priority_class = {"metadata": {"name": name}, "value": value, "globalDefault": default}
+        self.objects["PriorityClass", "", name] = priority_class
 
     def names(self, kind: str = "Pod") -> list[str]:
         """Return the names of all objects of a kind."""
-        return sorted(key[2] for key in self.objects if key[0] == kind)
+        return sorted(object_key[2] for object_key in self.objects if object_key[0] == kind)
 
     # -- inside ------------------------------------------------------------------------------
 
     def _job_at(self, namespace: str, name: str, version: str) -> tuple[_Key, dict[str, Any]]:
-        key = (KIND, namespace, name)
-        if key not in self.objects:
+        object_key = (KIND, namespace, name)
+        if object_key not in self.objects:
             raise NotFound(f"there is no IPUJob {namespace}/{name}")
-        if self.objects[key]["metadata"]["resourceVersion"] != version:
+        if self.objects[object_key]["metadata"]["resourceVersion"] != version:
             raise WrongState(f"IPUJob {namespace}/{name} was changed meanwhile")
-        return key, self.objects[key]
+        return object_key, self.objects[object_key]
 
-    def _put(self, key: _Key, item: dict[str, Any], event: str) -> None:
-        number = next(self._numbers)
-        item["metadata"].setdefault("uid", f"uid-{number}")
-        item["metadata"]["resourceVersion"] = str(number)
-        self.objects[key] = item
-        self._notify(key, item, event)
+    def _put(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
+        sequence_number = next(self._numbers)
+        item["metadata"].setdefault("uid", f"uid-{sequence_number}")
+        item["metadata"]["resourceVersion"] = str(sequence_number)
+        self.objects[object_key] = item
+        self._notify(object_key, item, event)
 
-    def _drop(self, key: _Key) -> None:
-        self._notify(key, self.objects.pop(key), "DELETED")
+    def _drop(self, object_key: _Key) -> None:
+        self._notify(object_key, self.objects.pop(object_key), "DELETED")
 
-    def _notify(self, key: _Key, item: dict[str, Any], event: str) -> None:
+    def _notify(self, object_key: _Key, item: dict[str, Any], event: str) -> None:
         for listener in list(self._listeners):
-            listener(key[0], event, copy.deepcopy(item))
+            listener(object_key[0], event, copy.deepcopy(item))

@@ -22,18 +22,18 @@ _RANK: Final[ContextVar[int]] = ContextVar("rank", default=LATER)
 @contextlib.contextmanager
 def ranked(rank: int) -> Iterator[None]:
     """Give all requests within the block that rank."""
-    token = _RANK.set(rank)
+    rank_token = _RANK.set(rank)
     try:
         yield
     finally:
-        _RANK.reset(token)
+        _RANK.reset(rank_token)
 
 
 class RequestQueue:
     """Lets requests run in the order of their ranks. most: how many run at a time."""
 
-    def __init__(self, most: int) -> None:
-        self._free = most
+    def __init__(self, max_running: int) -> None:
+        self._free = max_running
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
 
@@ -47,12 +47,12 @@ class RequestQueue:
         if self._free:
             self._free -= 1
         else:
-            ready = asyncio.get_running_loop().create_future()
-            heapq.heappush(self._waiting, (_RANK.get(), next(self._numbers), ready))
+            turn_future = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (_RANK.get(), next(self._numbers), turn_future))
             try:
-                await ready
+                await turn_future
             except asyncio.CancelledError:
-                if not ready.cancelled():  # it had just got its turn
+                if not turn_future.cancelled():  # it had just got its turn
                     self._pass_on()
                 raise
         try:
@@ -62,8 +62,8 @@ class RequestQueue:
 
     def _pass_on(self) -> None:
         while self._waiting:
-            _, _, request = heapq.heappop(self._waiting)
-            if not request.done():
-                request.set_result(None)
+            _, _, waiting_future = heapq.heappop(self._waiting)
+            if not waiting_future.done():
+                waiting_future.set_result(None)
                 return
         self._free += 1

@@ -64,7 +64,7 @@ class Operator:
         *,
         wall: Callable[[], float],
         clock: Callable[[], float],
-        options: PodOptions | None = None,
+        pod_options: PodOptions | None = None,
         refresh_s: float = 2.0,
         sweep_s: float = 60.0,
         room_s: float = 60.0,
@@ -72,69 +72,82 @@ class Operator:
         counts: OperatorCounts | None = None,
     ) -> None:
         self.kube, self.partitions = kube, partitions
-        self.options = options or PodOptions()
+        self.options = pod_options or PodOptions()
         self.counts = counts or OperatorCounts()
         self._wall, self._decide = wall, decide
         self._refresh_s, self._sweep_s = refresh_s, sweep_s
         self._locks: Locks[str] = Locks()
         self.jobs = WorkQueue(self.reconcile, wall=wall, clock=clock, counts=self.counts)
         self._nodes: dict[str, set[str]] = {}  # node -> uids of jobs with pods there
-        self._taken_names: dict[str, str] = {}  # uid -> the name of its pod that another pod has
+        self._taken_pod_names: dict[
+            str, str
+        ] = {}  # uid -> the name of its pod that another pod has
         self._created: set[tuple[str, str]] = set()  # uids, each with a secret or right that exists
         self._lost: frozenset[str] = frozenset()
-        self._queue_wanted = asyncio.Event()
-        self.partitions.room = Room(self.partitions.books, room_s, clock, self._queue_wanted.set)
+        self._grants_wanted = asyncio.Event()
+        self.partitions.room = Room(self.partitions.books, room_s, clock, self._grants_wanted.set)
 
     async def run(self) -> None:
         """Run until cancelled."""
         await until_done(self._known, RETRY_S, lambda problem: _log.warning("%s", problem))
-        loops = [
-            asyncio.ensure_future(work)
-            for work in (self._watching(), self._refreshing(), self._sweeping(), self._queueing())
+        loop_tasks = [
+            asyncio.ensure_future(loop_coroutine)
+            for loop_coroutine in (
+                self._watch_cluster(),
+                self._refreshing(),
+                self._sweeping(),
+                self._grant_loop(),
+            )
         ]
         try:
-            await asyncio.gather(*loops)
+            await asyncio.gather(*loop_tasks)
         finally:
-            for loop in loops:
-                loop.cancel()
+            for loop_task in loop_tasks:
+                loop_task.cancel()
             await self.jobs.stop()  # at once: no loop goes on before nothing can be requested
-            await asyncio.gather(*loops, return_exceptions=True)
+            await asyncio.gather(*loop_tasks, return_exceptions=True)
 
     # -- what goes on beside -----------------------------------------------------------------
 
     async def _known(self) -> None:
         """Read what exists, before anything is decided."""
         await self.partitions.refresh()
-        await self._look_at_nodes()
-        await self._look_at_priorities()
+        await self._read_lost_nodes()
+        await self._read_priorities()
 
-    async def _watching(self) -> None:
+    async def _watch_cluster(self) -> None:
         await self.kube.watch(self._on_event)
 
-    def _on_event(self, kind: str, event: str, item: Object) -> None:
-        meta = item.get("metadata") or {}
-        if kind == KIND:
-            self.jobs.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))
-        elif kind == "Pod":
-            uid = (meta.get("labels") or {}).get(UID_LABEL, "")
-            if key := self.jobs.key_of(uid):
-                self.jobs.poke(key)
-        elif kind == "Node":
-            self._on_node(meta["name"], event != "DELETED" and not _is_lost(item))
+    def _on_event(self, object_kind: str, event_type: str, kube_object: Object) -> None:
+        object_metadata = kube_object.get("metadata") or {}
+        if object_kind == KIND:
+            self.jobs.poke(
+                JobKey(
+                    object_metadata["namespace"], object_metadata["name"], object_metadata["uid"]
+                )
+            )
+        elif object_kind == "Pod":
+            job_uid = (object_metadata.get("labels") or {}).get(UID_LABEL, "")
+            if job_key := self.jobs.key_of(job_uid):
+                self.jobs.poke(job_key)
+        elif object_kind == "Node":
+            self._on_node(
+                object_metadata["name"], event_type != "DELETED" and not _node_is_lost(kube_object)
+            )
 
-    def _on_node(self, name: str, well: bool) -> None:
-        before = self._lost
-        self._lost = before - {name} if well else before | {name}
-        if self._lost != before:
-            for uid in self._nodes.get(name, ()):
-                if key := self.jobs.key_of(uid):
-                    self.jobs.poke(key)
+    def _on_node(self, node_name: str, is_healthy: bool) -> None:
+        lost_before = self._lost
+        self._lost = lost_before - {node_name} if is_healthy else lost_before | {node_name}
+        if self._lost != lost_before:
+            for job_uid in self._nodes.get(node_name, ()):
+                if job_key := self.jobs.key_of(job_uid):
+                    self.jobs.poke(job_key)
 
-    async def _look_at_nodes(self) -> None:
+    async def _read_lost_nodes(self) -> None:
         nodes = await self.kube.nodes()
-        self._lost = frozenset(node["metadata"]["name"] for node in nodes if _is_lost(node))
+        self._lost = frozenset(node["metadata"]["name"] for node in nodes if _node_is_lost(node))
 
-    async def _look_at_priorities(self) -> None:
+    async def _read_priorities(self) -> None:
         """Read the PriorityClasses. Without the right to read them all jobs have one priority."""
         try:
             priorities = await self.kube.priorities()
@@ -148,24 +161,24 @@ class Operator:
                 )
         if priorities != self.partitions.line.priorities:
             self.partitions.line.priorities = priorities
-            self._queue_wanted.set()
+            self._grants_wanted.set()
 
     async def _refreshing(self) -> None:
         last_problem = ""
         while True:
             await asyncio.sleep(self._refresh_s)
             try:
-                changed = await self.partitions.refresh()
+                changed_uids = await self.partitions.refresh()
             except PodwrightError as error:
                 if str(error) != last_problem:
                     _log.warning("%s", error)
                 last_problem = str(error)
                 continue
             last_problem = ""
-            for uid in changed:
-                if key := self.jobs.key_of(uid) or self.partitions.key_of(uid):
-                    self.jobs.poke(key)
-            self._queue_wanted.set()
+            for job_uid in changed_uids:
+                if job_key := self.jobs.key_of(job_uid) or self.partitions.key_of(job_uid):
+                    self.jobs.poke(job_key)
+            self._grants_wanted.set()
 
     async def _sweeping(self) -> None:
         while True:
@@ -179,32 +192,34 @@ class Operator:
         """Reconcile all jobs, and all partitions whose job is gone.
 
         A partition whose job is gone for good is given back once no pod of the job is left.
-        `holders` is read before the jobs. So a partition that is made for a new job meanwhile is
-        not taken for one of a job that is gone.
+        `holding_jobs` is read before the jobs. So a partition that is made for a new job meanwhile
+        is not taken for one of a job that is gone.
         """
-        holders = self.partitions.holders()
-        jobs = await self.kube.jobs()
-        await self._look_at_nodes()
-        await self._look_at_priorities()
-        for item in jobs:
-            meta = item["metadata"]
-            self.jobs.poke(JobKey(meta["namespace"], meta["name"], meta["uid"]))
-        uids = {item["metadata"]["uid"] for item in jobs}
-        for uid, key in holders.items():
-            if uid not in uids:
-                self.jobs.poke(key)
-        for uid in self.jobs.idle_uids() - uids:
-            if uid not in self.partitions.holders():
-                self._forget(uid)
+        holding_jobs = self.partitions.holders()
+        job_objects = await self.kube.jobs()
+        await self._read_lost_nodes()
+        await self._read_priorities()
+        for job_object in job_objects:
+            job_metadata = job_object["metadata"]
+            self.jobs.poke(
+                JobKey(job_metadata["namespace"], job_metadata["name"], job_metadata["uid"])
+            )
+        existing_uids = {job_object["metadata"]["uid"] for job_object in job_objects}
+        for job_uid, job_key in holding_jobs.items():
+            if job_uid not in existing_uids:
+                self.jobs.poke(job_key)
+        for job_uid in self.jobs.idle_uids() - existing_uids:
+            if job_uid not in self.partitions.holders():
+                self._forget(job_uid)
 
-    async def _queueing(self) -> None:
+    async def _grant_loop(self) -> None:
         while True:
-            await self._queue_wanted.wait()
-            self._queue_wanted.clear()
+            await self._grants_wanted.wait()
+            self._grants_wanted.clear()
             for granted in self.partitions.grant():
                 self.jobs.begin(self._make(granted))
-            for key in self.partitions.unexplained():
-                self.jobs.poke(key)
+            for job_key in self.partitions.unexplained():
+                self.jobs.poke(job_key)
             with contextlib.suppress(PodwrightError):
                 await self.partitions.report()
 
@@ -219,122 +234,128 @@ class Operator:
         async with self._locks(key.uid):
             for _ in range(_STEPS):
                 with ranked(self._rank(key.uid)):
-                    look_at = await self._step(key)
-                if look_at is not None:
-                    return look_at
+                    next_look_at = await self._step(key)
+                if next_look_at is not None:
+                    return next_look_at
         return self._wall() + RETRY_S
 
-    def _rank(self, uid: str) -> int:
-        if self.partitions.fresh(uid):
+    def _rank(self, job_uid: str) -> int:
+        if self.partitions.fresh(job_uid):
             return NOW
-        return SOON if self.partitions.holdings_of(uid) else LATER
+        return SOON if self.partitions.holdings_of(job_uid) else LATER
 
-    async def _step(self, key: JobKey) -> float | None:
+    async def _step(self, job_key: JobKey) -> float | None:
         """Do one step for a job. Return when to look again, or None if another step is due at
         once.
         """
-        item = await self.kube.job(key.namespace, key.name)
-        if item is None or item["metadata"]["uid"] != key.uid:
-            await self._orphaned(key)
+        job_object = await self.kube.job(job_key.namespace, job_key.name)
+        if job_object is None or job_object["metadata"]["uid"] != job_key.uid:
+            await self._orphaned(job_key)
             return 0.0
-        job = read_job(item)
+        job = read_job(job_object)
         # The status says that the job has started before its first pod is made, so a job that has
         # not started has no pods. To find pods, the API server searches the whole namespace.
-        objects = await self.kube.pods(key.namespace, key.uid) if job.started else []
-        pods = [read_pod(pod, self._lost) for pod in objects]
-        self._remember(job, pods)
+        pod_objects = await self.kube.pods(job_key.namespace, job_key.uid) if job.started else []
+        pod_views = [read_pod(pod_object, self._lost) for pod_object in pod_objects]
+        self._remember(job, pod_views)
         waiting_reason = await self.partitions.waiting_reason(job)
-        todo = self._decide(
+        job_plan = self._decide(
             job,
-            pods,
-            self.partitions.holdings_of(key.uid),
+            pod_views,
+            self.partitions.holdings_of(job_key.uid),
             self._wall(),
             waiting_reason=waiting_reason,
-            fresh=self.partitions.fresh(key.uid),
-            taken_name=self._taken_names.get(key.uid, ""),
+            fresh=self.partitions.fresh(job_key.uid),
+            taken_name=self._taken_pod_names.get(job_key.uid, ""),
         )
-        return None if await self._do(job, todo) else todo.look_at
+        return None if await self._do(job, job_plan) else job_plan.look_at
 
-    async def _orphaned(self, key: JobKey) -> None:
+    async def _orphaned(self, job_key: JobKey) -> None:
         """End the pods of a job that is gone, and then give back what it holds. Somebody may have
         removed its finalizer.
         """
-        self.partitions.leave(key.uid)
-        pods = [read_pod(pod) for pod in await self.kube.pods(key.namespace, key.uid)]
+        self.partitions.leave(job_key.uid)
+        pods = [read_pod(pod) for pod in await self.kube.pods(job_key.namespace, job_key.uid)]
         for pod in pods:
             if not pod.deleting:
-                await self.kube.delete_pod(key.namespace, pod.name, pod.uid)
+                await self.kube.delete_pod(job_key.namespace, pod.name, pod.uid)
         if any(pod.live for pod in pods):
-            self.jobs.later(key, RETRY_S)
+            self.jobs.later(job_key, RETRY_S)
             return
-        for holding in self.partitions.holdings_of(key.uid).values():
-            _log.warning("job %s/%s is gone: %s is given back", *key[:2], holding.name)
-            await self._give_back(holding.name)
-        self._forget(key.uid)
+        for held_partition in self.partitions.holdings_of(job_key.uid).values():
+            _log.warning("job %s/%s is gone: %s is given back", *job_key[:2], held_partition.name)
+            await self._give_back(held_partition.name)
+        self._forget(job_key.uid)
 
     def _remember(self, job: IpuJob, pods: list[PodView]) -> None:
-        for uids in self._nodes.values():
-            uids.discard(job.key.uid)
+        for uids_on_node in self._nodes.values():
+            uids_on_node.discard(job.key.uid)
         for pod in pods:
             if pod.live and pod.node:
                 self._nodes.setdefault(pod.node, set()).add(job.key.uid)
-            if self._taken_names.get(job.key.uid) == pod.name:
-                del self._taken_names[job.key.uid]  # the pod of that name is the job's own
+            if self._taken_pod_names.get(job.key.uid) == pod.name:
+                del self._taken_pod_names[job.key.uid]  # the pod of that name is the job's own
 
-    def _forget(self, uid: str) -> None:
-        self.jobs.forget(uid)
-        self._created = {mark for mark in self._created if mark[0] != uid}
-        self.counts.states.pop(uid, None)
-        self._taken_names.pop(uid, None)
-        self.partitions.forget(uid)
-        for uids in self._nodes.values():
-            uids.discard(uid)
+    def _forget(self, job_uid: str) -> None:
+        self.jobs.forget(job_uid)
+        self._created = {
+            created_object for created_object in self._created if created_object[0] != job_uid
+        }
+        self.counts.states.pop(job_uid, None)
+        self._taken_pod_names.pop(job_uid, None)
+        self.partitions.forget(job_uid)
+        for uids_on_node in self._nodes.values():
+            uids_on_node.discard(job_uid)
 
     # -- what a plan says --------------------------------------------------------------------
 
-    async def _do(self, job: IpuJob, todo: JobPlan) -> bool:
+    async def _do(self, job: IpuJob, job_plan: JobPlan) -> bool:
         """Carry out a plan. Return True if something came of it at once, so that another step is
         due.
         """
-        namespace, name, uid = job.key
-        request = next((action for action in todo.actions if isinstance(action, Want)), None)
-        if request is None:
-            self.partitions.leave(uid)
-        if todo.status is not None:
-            await self.kube.set_status(namespace, name, job.version, todo.status)
-            if events := events_of(job, todo.status, self._wall()):
-                self.jobs.begin(self._make_events(namespace, events))
-            if todo.status.get("startTime") and not job.started:
+        namespace, job_name, job_uid = job.key
+        partitions_request = next(
+            (plan_action for plan_action in job_plan.actions if isinstance(plan_action, Want)), None
+        )
+        if partitions_request is None:
+            self.partitions.leave(job_uid)
+        if job_plan.status is not None:
+            await self.kube.set_status(namespace, job_name, job.version, job_plan.status)
+            if kube_events := events_of(job, job_plan.status, self._wall()):
+                self.jobs.begin(self._make_events(namespace, kube_events))
+            if job_plan.status.get("startTime") and not job.started:
                 self.counts.waits += 1
                 self.counts.wait_s += max(0.0, self._wall() - job.created)
-        status = job.status if todo.status is None else todo.status
-        self.counts.states[uid] = str(status.get("launcherStatus") or "Pending")
-        more = todo.status is not None and todo.status["restartCount"] != job.attempt
-        for action in todo.actions:
-            if isinstance(action, Adopt):
-                added = [*job.finalizers, FINALIZER]
-                await self.kube.set_finalizers(namespace, name, job.version, added)
-                more = True
-            elif isinstance(action, LetGo):
-                finalizers = [mark for mark in job.finalizers if "graphcore.ai" not in mark]
-                await self.kube.set_finalizers(namespace, name, job.version, finalizers)
-            elif isinstance(action, EndPod):
-                await self.kube.delete_pod(namespace, action.name, action.uid)
-            elif isinstance(action, GiveBack):
-                await self._give_back(action.name)
-                more = True
-            elif isinstance(action, Reset):
-                await self.partitions.reset(job, action.instances)
-                more = True
-            elif isinstance(action, MakePod):
-                more |= await self._make_pod(job, action)
-            elif isinstance(action, Want):
-                known = self.partitions.line.priorities
-                if len(known) > 1 and job.priority_class not in known:
-                    await self._look_at_priorities()  # a class that is newer than the last sweep
-                self.partitions.enqueue(job, action.instances)
-                self._queue_wanted.set()
-        return more
+        job_status = job.status if job_plan.status is None else job_plan.status
+        self.counts.states[job_uid] = str(job_status.get("launcherStatus") or "Pending")
+        step_due = job_plan.status is not None and job_plan.status["restartCount"] != job.attempt
+        for plan_action in job_plan.actions:
+            if isinstance(plan_action, Adopt):
+                with_finalizer = [*job.finalizers, FINALIZER]
+                await self.kube.set_finalizers(namespace, job_name, job.version, with_finalizer)
+                step_due = True
+            elif isinstance(plan_action, LetGo):
+                other_finalizers = [
+                    finalizer for finalizer in job.finalizers if "graphcore.ai" not in finalizer
+                ]
+                await self.kube.set_finalizers(namespace, job_name, job.version, other_finalizers)
+            elif isinstance(plan_action, EndPod):
+                await self.kube.delete_pod(namespace, plan_action.name, plan_action.uid)
+            elif isinstance(plan_action, GiveBack):
+                await self._give_back(plan_action.name)
+                step_due = True
+            elif isinstance(plan_action, Reset):
+                await self.partitions.reset(job, plan_action.instances)
+                step_due = True
+            elif isinstance(plan_action, MakePod):
+                step_due |= await self._create_pod(job, plan_action)
+            elif isinstance(plan_action, Want):
+                priority_classes = self.partitions.line.priorities
+                if len(priority_classes) > 1 and job.priority_class not in priority_classes:
+                    await self._read_priorities()  # a class that is newer than the last sweep
+                self.partitions.enqueue(job, plan_action.instances)
+                self._grants_wanted.set()
+        return step_due
 
     async def _make_events(self, namespace: str, events: list[dict[str, Any]]) -> None:
         """Create Events. Nothing waits for them, and nothing fails without them."""
@@ -345,61 +366,63 @@ class Operator:
         except PodwrightError as error:
             _log.warning("events of jobs: %s", error)
 
-    async def _give_back(self, partition: str) -> None:
-        await self.partitions.give_back(partition)
-        self._queue_wanted.set()
+    async def _give_back(self, partition_name: str) -> None:
+        await self.partitions.give_back(partition_name)
+        self._grants_wanted.set()
 
-    async def _make_pod(self, job: IpuJob, make: MakePod) -> bool:
+    async def _create_pod(self, job: IpuJob, pod_action: MakePod) -> bool:
         """Create a pod. Return True if another pod has its name and that is new, so that another
         step is due.
         """
-        site, simulated = self.partitions.site_of(make.partition)
-        self.partitions.used(job.key.uid, make.instance)
-        environment = program_environment(site, make.partition, simulated=simulated)
+        vipu_site, is_simulated = self.partitions.site_of(pod_action.partition)
+        self.partitions.used(job.key.uid, pod_action.instance)
+        program_variables = program_environment(
+            vipu_site, pod_action.partition, simulated=is_simulated
+        )
         if self.options.image and job.launcher is not None:
             await self._make_keys(job)
             if self.options.exec_fallback:
-                await self._give_exec(job, make.instance)
-        pod = build_pod(job, make, environment, site.selector, self.options)
-        name = str(pod["metadata"]["name"])
-        if await self.kube.create_pod(job.key.namespace, pod):
-            if self._taken_names.get(job.key.uid) == name:
-                del self._taken_names[job.key.uid]
+                await self._create_exec_rights(job, pod_action.instance)
+        pod_object = build_pod(job, pod_action, program_variables, vipu_site.selector, self.options)
+        pod_name = str(pod_object["metadata"]["name"])
+        if await self.kube.create_pod(job.key.namespace, pod_object):
+            if self._taken_pod_names.get(job.key.uid) == pod_name:
+                del self._taken_pod_names[job.key.uid]
             return False
-        new = self._taken_names.get(job.key.uid) != name
-        self._taken_names[job.key.uid] = name
-        return new
+        newly_taken = self._taken_pod_names.get(job.key.uid) != pod_name
+        self._taken_pod_names[job.key.uid] = pod_name
+        return newly_taken
 
     async def _make_keys(self, job: IpuJob) -> None:
-        mark = job.key.uid, "keys"
-        if mark not in self._created:
-            secret = await asyncio.to_thread(build_secret, job.key, owned_by(job))
-            await self.kube.create_item(job.key.namespace, secret)
-            self._created.add(mark)
+        created_object = job.key.uid, "keys"
+        if created_object not in self._created:
+            key_secret = await asyncio.to_thread(build_secret, job.key, owned_by(job))
+            await self.kube.create_item(job.key.namespace, key_secret)
+            self._created.add(created_object)
 
-    async def _give_exec(self, job: IpuJob, instance: int) -> None:
+    async def _create_exec_rights(self, job: IpuJob, instance: int) -> None:
         """Give an instance's launcher its rights, before the first pod, because new rights take
         effect after a moment.
         """
-        rights = exec_rights(job, instance, owned_by(job))
-        mark = job.key.uid, str(rights[-1]["metadata"]["name"])
-        if mark not in self._created:
-            for item in rights:
-                await self.kube.create_item(job.key.namespace, item)
-            self._created.add(mark)
+        rights_objects = exec_rights(job, instance, owned_by(job))
+        created_object = job.key.uid, str(rights_objects[-1]["metadata"]["name"])
+        if created_object not in self._created:
+            for rights_object in rights_objects:
+                await self.kube.create_item(job.key.namespace, rights_object)
+            self._created.add(created_object)
 
     async def _make(self, granted: Granted) -> None:
         """Make the partitions of a job that has its blocks: all, or none."""
-        key = granted.job.key
-        async with self._locks(key.uid):
+        job_key = granted.job.key
+        async with self._locks(job_key.uid):
             with contextlib.suppress(PodwrightError):
                 await self.partitions.make(granted)
-        self.jobs.poke(key)
+        self.jobs.poke(job_key)
 
 
-def _is_lost(node: Object) -> bool:
+def _node_is_lost(node_object: Object) -> bool:
     """Return whether Kubernetes says that a node does not answer."""
-    for condition in (node.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready":
-            return bool(condition.get("status") == "Unknown")
+    for node_condition in (node_object.get("status") or {}).get("conditions") or ():
+        if node_condition.get("type") == "Ready":
+            return bool(node_condition.get("status") == "Unknown")
     return False

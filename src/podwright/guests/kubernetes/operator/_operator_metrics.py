@@ -1,8 +1,8 @@
 """What the operator counts and shows at /metrics, and its probes.
 
-`/readyz` fails as long as a watch is deaf. `/livez` fails when one has been deaf for DEAF_S
-seconds, so that the kubelet starts an operator again that cannot help itself. An operator that
-waits for the lease watches nothing, and is ready and alive.
+`/readyz` fails as long as a watch is deaf. `/livez` fails when one has been deaf for
+FAILING_DEAF_SECONDS seconds, so that the kubelet starts an operator again that cannot help itself.
+An operator that waits for the lease watches nothing, and is ready and alive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from podwright.guests.kubernetes.cluster._kube_watch import KindWatch
 from podwright.http import Figure
 
-DEAF_S: Final = 120.0
+FAILING_DEAF_SECONDS: Final = 120.0
 
 
 @dataclass
@@ -40,13 +40,15 @@ def figures(
     operator has the lease. now: by the clock of the watches.
     """
     yield Figure("operator_acts", "1 where this operator has the lease.", float(acts))
-    for state, count in sorted(Counter(counts.states.values()).items()):
-        yield Figure("operator_jobs", "IPUJobs by state.", count, {"state": state})
-    for watch in watches:
-        seconds = 0.0 if watch.deaf_since is None else now - watch.deaf_since
-        words = "Seconds for which no change of this kind would have been noticed."
-        yield Figure("operator_watch_deaf_seconds", words, seconds, {"kind": watch.kind})
-    for name, words, value in (
+    for job_state, jobs_in_state in sorted(Counter(counts.states.values()).items()):
+        yield Figure("operator_jobs", "IPUJobs by state.", jobs_in_state, {"state": job_state})
+    for kind_watch in watches:
+        deaf_seconds = 0.0 if kind_watch.deaf_since is None else now - kind_watch.deaf_since
+        help_text = "Seconds for which no change of this kind would have been noticed."
+        yield Figure(
+            "operator_watch_deaf_seconds", help_text, deaf_seconds, {"kind": kind_watch.kind}
+        )
+    for metric_name, help_text, metric_value in (
         ("operator_job_waits", "Jobs whose first pods were made.", counts.waits),
         ("operator_job_wait_seconds", "From their creation to their first pods.", counts.wait_s),
         ("operator_reconciles", "Reconciliations of a job.", counts.reconciles),
@@ -54,14 +56,19 @@ def figures(
         ("operator_reconcile_errors", "Those that ended with an error.", counts.errors),
         ("operator_api_writes", "Changes requested of the API server.", writes),
     ):
-        yield Figure(name, words, float(value), total=True)
+        yield Figure(metric_name, help_text, float(metric_value), total=True)
 
 
-def deaf(watches: Sequence[KindWatch], now: float, least: float = 0.0) -> str:
-    """Return a line for each watch that has been deaf for `least` seconds; none: ""."""
-    silent = [(watch, now - watch.deaf_since) for watch in watches if watch.deaf_since is not None]
+def deaf(watches: Sequence[KindWatch], now: float, least_seconds: float = 0.0) -> str:
+    """Return a line for each watch that has been deaf for `least_seconds` seconds; none: ""."""
+    deaf_watches = [
+        (kind_watch, now - kind_watch.deaf_since)
+        for kind_watch in watches
+        if kind_watch.deaf_since is not None
+    ]
     return "".join(
-        f"watch of {watch.kind}: nothing heard for {seconds:.0f} s: {watch.problem}\n"
-        for watch, seconds in silent
-        if seconds >= least
+        f"watch of {kind_watch.kind}: nothing heard for {deaf_seconds:.0f} s: "
+        f"{kind_watch.problem}\n"
+        for kind_watch, deaf_seconds in deaf_watches
+        if deaf_seconds >= least_seconds
     )

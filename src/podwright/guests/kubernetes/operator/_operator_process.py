@@ -18,7 +18,7 @@ from podwright.guests.kubernetes.job._reconcile import plan
 from podwright.guests.kubernetes.job._sightings import Holds, read_pod
 from podwright.guests.kubernetes.operator._operator import Operator
 from podwright.guests.kubernetes.operator._operator_metrics import (
-    DEAF_S,
+    FAILING_DEAF_SECONDS,
     OperatorCounts,
     deaf,
     figures,
@@ -56,45 +56,50 @@ class Serving(NamedTuple):
     listen: tuple[str, int] | None = None
 
 
-async def serve(options: Serving) -> int:
+async def serve(operator_options: Serving) -> int:
     """Serve until SIGTERM or SIGINT and return 0, or until another operator has the lease and
     return 1.
 
     Raises PodwrightError where there is no cluster.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    controllers = {site: reach(site, options.credentials) for site in options.sites}
+    stop_event = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop_event.set)
+    controller_by_site = {
+        vipu_site: reach(vipu_site, operator_options.credentials)
+        for vipu_site in operator_options.sites
+    }
     try:
         async with (
-            connect(options.kubeconfig, options.namespace) as kube,
-            _Display(kube, options.listen) as display,
+            connect(operator_options.kubeconfig, operator_options.namespace) as kube,
+            _ProbesAndMetrics(kube, operator_options.listen) as probes_and_metrics,
         ):
-            work = asyncio.create_task(_serve(options, kube, controllers, display))
-            waits = asyncio.create_task(stop.wait())
-            await asyncio.wait({work, waits}, return_when=asyncio.FIRST_COMPLETED)
-            waits.cancel()
-            if not work.done():
-                work.cancel()
+            serve_task = asyncio.create_task(
+                _serve(operator_options, kube, controller_by_site, probes_and_metrics)
+            )
+            stop_task = asyncio.create_task(stop_event.wait())
+            await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
+            stop_task.cancel()
+            if not serve_task.done():
+                serve_task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await work
+                    await serve_task
                 return 0
-            return work.result()
+            return serve_task.result()
     finally:
-        for controller in controllers.values():
+        for controller in controller_by_site.values():
             controller.close()
 
 
-class _Display:
+class _ProbesAndMetrics:
     """The probes and metrics of this process, served within the block where it is to listen."""
 
-    def __init__(self, kube: KubeApi, listen: tuple[str, int] | None) -> None:
+    def __init__(self, kube: KubeApi, listen_address: tuple[str, int] | None) -> None:
         self.counts, self.acts = OperatorCounts(), False
-        self._kube, self._listen = kube, listen
+        self._kube, self._listen = kube, listen_address
         probes = {
             "/readyz": lambda: deaf(kube.watches, time.monotonic()),
-            "/livez": lambda: deaf(kube.watches, time.monotonic(), DEAF_S),
+            "/livez": lambda: deaf(kube.watches, time.monotonic(), FAILING_DEAF_SECONDS),
         }
         self._front = MetricsFront(self._figures, probes=probes)
 
@@ -104,7 +109,7 @@ class _Display:
             self.counts, kube.watches, writes=kube.writes, acts=self.acts, now=time.monotonic()
         )
 
-    async def __aenter__(self) -> _Display:
+    async def __aenter__(self) -> _ProbesAndMetrics:
         if self._listen is not None:
             await self._front.start(*self._listen)
         return self
@@ -115,123 +120,143 @@ class _Display:
 
 
 async def _serve(
-    options: Serving, kube: KubeApi, controllers: dict[VipuSite, VipuController], display: _Display
+    operator_options: Serving,
+    kube: KubeApi,
+    controller_by_site: dict[VipuSite, VipuController],
+    probes_and_metrics: _ProbesAndMetrics,
 ) -> int:
-    name = options.cluster_name or await _patiently(kube.cluster_uid)
-    namespace, _, lease = options.lease.partition("/")
-    if not (namespace and lease):
+    cluster_name = operator_options.cluster_name or await _patiently(kube.cluster_uid)
+    lease_namespace, _, lease_name = operator_options.lease.partition("/")
+    if not (lease_namespace and lease_name):
         raise InvalidRequest(
-            f"{options.lease!r} does not name a lease", would_work="--lease NAMESPACE/NAME"
+            f"{operator_options.lease!r} does not name a lease", would_work="--lease NAMESPACE/NAME"
         )
-    leader = Leader(kube, namespace, lease, options.identity, wall=time.time)
+    leader = Leader(
+        kube, lease_namespace, lease_name, operator_options.identity, wall_clock=time.time
+    )
     await leader.acquire()
-    _log.info("acts for cluster %s", name)
-    async with leader.holding() as term:
-        places = [
-            place
-            for site, controller in controllers.items()
-            for place in await _places(options, site, controller)
+    _log.info("acts for cluster %s", cluster_name)
+    async with leader.holding() as lease_term:
+        device_places = [
+            device_place
+            for vipu_site, controller in controller_by_site.items()
+            for device_place in await _places(operator_options, vipu_site, controller)
         ]
         operator = Operator(
             kube,
-            Partitions(name, places, time.monotonic),
+            Partitions(cluster_name, device_places, time.monotonic),
             wall=time.time,
             clock=time.monotonic,
-            options=options.options,
-            sweep_s=options.sweep_s,
-            counts=display.counts,
+            pod_options=operator_options.options,
+            sweep_s=operator_options.sweep_s,
+            counts=probes_and_metrics.counts,
         )
-        display.acts = True
-        works = asyncio.create_task(operator.run())
+        probes_and_metrics.acts = True
+        operator_task = asyncio.create_task(operator.run())
         try:
-            await asyncio.wait({term, works}, return_when=asyncio.FIRST_COMPLETED)
-            if works.done():
-                await works
+            await asyncio.wait({lease_term, operator_task}, return_when=asyncio.FIRST_COMPLETED)
+            if operator_task.done():
+                await operator_task
             _log.warning("the lease is somebody else's")
             return 1
         finally:
-            works.cancel()
-            await asyncio.gather(works, return_exceptions=True)
+            operator_task.cancel()
+            await asyncio.gather(operator_task, return_exceptions=True)
 
 
-async def remove(options: Serving, progress: Callable[[str], None]) -> int:
+async def remove(operator_options: Serving, report_progress: Callable[[str], None]) -> int:
     """Give back what jobs hold, and remove their finalizers. Returns the number of jobs.
 
     Without sites, partitions are left as they are. Raises PodwrightError.
     """
-    controllers = {site: reach(site, options.credentials) for site in options.sites}
+    controller_by_site = {
+        vipu_site: reach(vipu_site, operator_options.credentials)
+        for vipu_site in operator_options.sites
+    }
     try:
-        async with connect(options.kubeconfig, options.namespace) as kube:
-            name = options.cluster_name or await kube.cluster_uid()
-            namespace, _, lease = options.lease.partition("/")
-            leader = Leader(kube, namespace, lease, options.identity)
-            async with contextlib.AsyncExitStack() as stack:
-                stopping = set()
+        async with connect(operator_options.kubeconfig, operator_options.namespace) as kube:
+            cluster_name = operator_options.cluster_name or await kube.cluster_uid()
+            lease_namespace, _, lease_name = operator_options.lease.partition("/")
+            leader = Leader(kube, lease_namespace, lease_name, operator_options.identity)
+            async with contextlib.AsyncExitStack() as exit_stack:
+                lease_terms = set()
                 if await alone(leader):
-                    stopping.add(await stack.enter_async_context(leader.holding()))
-                places = await _all_places(options, controllers)
-                partitions = Partitions(name, places, time.monotonic)
-                removal = Removal(kube, partitions, progress, namespace=options.namespace)
-                works = asyncio.create_task(removal.run())
+                    lease_terms.add(await exit_stack.enter_async_context(leader.holding()))
+                device_places = await _device_places(operator_options, controller_by_site)
+                partitions = Partitions(cluster_name, device_places, time.monotonic)
+                removal = Removal(
+                    kube, partitions, report_progress, namespace=operator_options.namespace
+                )
+                removal_task = asyncio.create_task(removal.run())
                 try:
-                    await asyncio.wait({works, *stopping}, return_when=asyncio.FIRST_COMPLETED)
-                    if not works.done():
+                    await asyncio.wait(
+                        {removal_task, *lease_terms}, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    if not removal_task.done():
                         raise Held(
                             "an operator began to act", operation="podwright kubernetes remove"
                         )
-                    return works.result()
+                    return removal_task.result()
                 finally:
-                    works.cancel()
-                    await asyncio.gather(works, return_exceptions=True)
+                    removal_task.cancel()
+                    await asyncio.gather(removal_task, return_exceptions=True)
     finally:
-        for controller in controllers.values():
+        for controller in controller_by_site.values():
             controller.close()
 
 
-async def remove_for_gone(options: Serving, progress: Callable[[str], None]) -> int:
+async def remove_for_gone(operator_options: Serving, report_progress: Callable[[str], None]) -> int:
     """Give back what jobs of a cluster hold that no longer exists. Returns the number of jobs.
 
     The cluster is identified by `options.cluster_name`. Raises PodwrightError.
     """
-    controllers = {site: reach(site, options.credentials) for site in options.sites}
+    controller_by_site = {
+        vipu_site: reach(vipu_site, operator_options.credentials)
+        for vipu_site in operator_options.sites
+    }
     try:
-        places = await _all_places(options, controllers)
-        partitions = Partitions(options.cluster_name, places, time.monotonic)
-        return await give_all_back(partitions, progress, options.namespace)
+        device_places = await _device_places(operator_options, controller_by_site)
+        partitions = Partitions(operator_options.cluster_name, device_places, time.monotonic)
+        return await give_all_back(partitions, report_progress, operator_options.namespace)
     finally:
-        for controller in controllers.values():
+        for controller in controller_by_site.values():
             controller.close()
 
 
-async def _all_places(
-    options: Serving, controllers: dict[VipuSite, VipuController]
+async def _device_places(
+    operator_options: Serving, controller_by_site: dict[VipuSite, VipuController]
 ) -> list[DevicePlace]:
     return [
-        DevicePlace(site, controller, cluster, options.allocation)
-        for site, controller in controllers.items()
-        for cluster in (
-            [options.vipu_cluster] if options.vipu_cluster else await controller.clusters()
+        DevicePlace(vipu_site, controller, vipu_cluster, operator_options.allocation)
+        for vipu_site, controller in controller_by_site.items()
+        for vipu_cluster in (
+            [operator_options.vipu_cluster]
+            if operator_options.vipu_cluster
+            else await controller.clusters()
         )
     ]
 
 
 async def _places(
-    options: Serving, site: VipuSite, controller: VipuController
+    operator_options: Serving, vipu_site: VipuSite, controller: VipuController
 ) -> list[DevicePlace]:
-    clusters = [options.vipu_cluster]
-    while not clusters[0]:
-        clusters = await _patiently(controller.clusters) or [""]
-        if not clusters[0]:
-            _log.warning("V-IPU controller %s has no cluster", site.name)
+    vipu_clusters = [operator_options.vipu_cluster]
+    while not vipu_clusters[0]:
+        vipu_clusters = await _patiently(controller.clusters) or [""]
+        if not vipu_clusters[0]:
+            _log.warning("V-IPU controller %s has no cluster", vipu_site.name)
             await asyncio.sleep(_RETRY_S)
-    return [DevicePlace(site, controller, cluster, options.allocation) for cluster in clusters]
+    return [
+        DevicePlace(vipu_site, controller, vipu_cluster, operator_options.allocation)
+        for vipu_cluster in vipu_clusters
+    ]
 
 
-async def _patiently(ask: Callable[[], Awaitable[_T]]) -> _T:
+async def _patiently(ask_server: Callable[[], Awaitable[_T]]) -> _T:
     last_problem = ""
     while True:
         try:
-            return await ask()
+            return await ask_server()
         except PodwrightError as error:
             if str(error) != last_problem:
                 _log.warning("%s", error)
@@ -239,22 +264,22 @@ async def _patiently(ask: Callable[[], Awaitable[_T]]) -> _T:
             await asyncio.sleep(_RETRY_S)
 
 
-async def planned(kubeconfig: str, namespace: str, name: str) -> list[str]:
+async def planned(kubeconfig: str, namespace: str, job_name: str) -> list[str]:
     """Return what the operator would do now for a job, as lines, by what the cluster shows of it.
 
     Raises PodwrightError.
     """
     async with connect(kubeconfig) as kube:
-        item = await kube.job(namespace, name)
-        if item is None:
+        job_object = await kube.job(namespace, job_name)
+        if job_object is None:
             raise NotFound(
-                f"there is no IPUJob {namespace}/{name}", would_work="kubectl get ipujobs -A"
+                f"there is no IPUJob {namespace}/{job_name}", would_work="kubectl get ipujobs -A"
             )
-        job = read_job(item)
-        pods = [read_pod(pod) for pod in await kube.pods(namespace, job.key.uid)]
-    holdings = {
-        pod.instance: Holds(instance=pod.instance, name=pod.partition, state="READY")
-        for pod in pods
-        if pod.partition
+        job = read_job(job_object)
+        pod_views = [read_pod(job_pod) for job_pod in await kube.pods(namespace, job.key.uid)]
+    held_partitions = {
+        job_pod.instance: Holds(instance=job_pod.instance, name=job_pod.partition, state="READY")
+        for job_pod in pod_views
+        if job_pod.partition
     }
-    return plan(job, pods, holdings, time.time()).lines()
+    return plan(job, pod_views, held_partitions, time.time()).lines()

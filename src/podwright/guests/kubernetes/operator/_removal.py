@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from podwright.errors import Denied, Held, NotFound, WrongState
 from podwright.guests.kubernetes.cluster._kube import Kube
-from podwright.guests.kubernetes.cluster._leader import DURATION
+from podwright.guests.kubernetes.cluster._leader import LEASE_SECONDS
 from podwright.guests.kubernetes.job._ipu_job import IpuJob, JobKey
 from podwright.guests.kubernetes.job._reconcile import JobPlan, plan_removal
 from podwright.guests.kubernetes.job._sightings import Holds, PodView, read_pod
@@ -24,10 +24,10 @@ from podwright.guests.kubernetes.operator._operator import Operator
 from podwright.guests.kubernetes.partitions._job_partitions import Partitions
 
 _PAUSE_S = 1.0
-_PATIENCE_S = 2.0 * DURATION
+_PATIENCE_S = 2.0 * LEASE_SECONDS
 
 
-class Candidate(Protocol):
+class LeaseCandidate(Protocol):
     """A candidate for the lease, which may act if it gets it."""
 
     async def attempt(self) -> bool:
@@ -35,17 +35,17 @@ class Candidate(Protocol):
         ...
 
 
-async def alone(leader: Candidate) -> bool:
+async def alone(lease_candidate: LeaseCandidate) -> bool:
     """Return once no operator acts.
 
     Returns True if the lease is ours, and False if no operator can have it, because its namespace
     is gone or is being removed. Raises Held where an operator acts, and Denied without the right to
     find out.
     """
-    end = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            if await leader.attempt():
+            if await lease_candidate.attempt():
                 return True
         except NotFound:
             return False
@@ -53,7 +53,7 @@ async def alone(leader: Candidate) -> bool:
             if "being terminated" not in str(error):
                 raise
             return False
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise Held(
                 "an operator acts: it holds the lease, and renews it",
                 operation="podwright kubernetes remove",
@@ -63,19 +63,23 @@ async def alone(leader: Candidate) -> bool:
 
 
 async def give_all_back(
-    partitions: Partitions, progress: Callable[[str], None], namespace: str = ""
+    partitions: Partitions, report_progress: Callable[[str], None], namespace: str = ""
 ) -> int:
     """Give back what jobs of a cluster hold that no longer exists, and return the number of jobs.
 
     Pods are not looked for: the caller knows that none runs. Raises PodwrightError.
     """
     await partitions.refresh()
-    keys = [key for key in partitions.holders().values() if namespace in ("", key.namespace)]
-    for key in keys:
-        for holding in partitions.holdings_of(key.uid).values():
-            await partitions.give_back(holding.name)
-            progress(f"job {key.namespace}/{key.name}: {holding.name} is given back")
-    return len(keys)
+    job_keys = [
+        job_key for job_key in partitions.holders().values() if namespace in ("", job_key.namespace)
+    ]
+    for job_key in job_keys:
+        for held_partition in partitions.holdings_of(job_key.uid).values():
+            await partitions.give_back(held_partition.name)
+            report_progress(
+                f"job {job_key.namespace}/{job_key.name}: {held_partition.name} is given back"
+            )
+    return len(job_keys)
 
 
 class Removal:
@@ -104,56 +108,60 @@ class Removal:
 
         Raises PodwrightError where a controller or the API server does not answer.
         """
-        done: set[JobKey] = set()
-        reported: dict[JobKey, str] = {}
+        jobs_seen: set[JobKey] = set()
+        reported_waits: dict[JobKey, str] = {}
         while True:
             await self._partitions.refresh()
-            left = await self._left()
-            for key in reported.keys() - left:
-                self._progress(f"job {key.namespace}/{key.name}: nothing is left")
-                del reported[key]
-            if not left:
-                return len(done)
-            for key in left:
-                done.add(key)
-                reported.setdefault(key, "")
+            remaining_jobs = await self._left()
+            for job_key in reported_waits.keys() - remaining_jobs:
+                self._progress(f"job {job_key.namespace}/{job_key.name}: nothing is left")
+                del reported_waits[job_key]
+            if not remaining_jobs:
+                return len(jobs_seen)
+            for job_key in remaining_jobs:
+                jobs_seen.add(job_key)
+                reported_waits.setdefault(job_key, "")
                 try:
-                    await self._operator.reconcile(key)
+                    await self._operator.reconcile(job_key)
                 except WrongState:
                     continue  # it was changed meanwhile
-                words = await self._waits(key)
-                if words and words != reported[key]:
-                    self._progress(f"job {key.namespace}/{key.name}: {words}")
-                    reported[key] = words
+                wait_reason = await self._waits(job_key)
+                if wait_reason and wait_reason != reported_waits[job_key]:
+                    self._progress(f"job {job_key.namespace}/{job_key.name}: {wait_reason}")
+                    reported_waits[job_key] = wait_reason
             await asyncio.sleep(pause_s)
 
     async def _left(self) -> set[JobKey]:
         """Return the jobs that hold something or have a finalizer of the operator."""
-        holders = {
-            key
-            for key in self._partitions.holders().values()
-            if self._namespace in ("", key.namespace)
+        remaining_jobs = {
+            job_key
+            for job_key in self._partitions.holders().values()
+            if self._namespace in ("", job_key.namespace)
         }
-        for item in await self._kube.jobs():
-            meta = item["metadata"]
-            if any("graphcore.ai" in mark for mark in meta.get("finalizers") or ()):
-                holders.add(JobKey(meta["namespace"], meta["name"], meta["uid"]))
-        return holders
+        for job_object in await self._kube.jobs():
+            job_metadata = job_object["metadata"]
+            if any(
+                "graphcore.ai" in finalizer for finalizer in job_metadata.get("finalizers") or ()
+            ):
+                remaining_jobs.add(
+                    JobKey(job_metadata["namespace"], job_metadata["name"], job_metadata["uid"])
+                )
+        return remaining_jobs
 
-    async def _waits(self, key: JobKey) -> str:
+    async def _waits(self, job_key: JobKey) -> str:
         """Return which pods the job waits for, in words, or "". Pods that may still run keep their
         devices.
         """
-        pods = [read_pod(pod) for pod in await self._kube.pods(key.namespace, key.uid)]
-        live = [f"{pod.name} on {pod.node}" for pod in pods if pod.live and pod.node]
-        return f"waits for the end of {', '.join(live)}" if live else ""
+        pod_views = [read_pod(pod) for pod in await self._kube.pods(job_key.namespace, job_key.uid)]
+        live_pods = [f"{pod.name} on {pod.node}" for pod in pod_views if pod.live and pod.node]
+        return f"waits for the end of {', '.join(live_pods)}" if live_pods else ""
 
 
 def _decide(
     job: IpuJob,
-    pods: Sequence[PodView],
-    holdings: Mapping[int, Holds],
+    pod_views: Sequence[PodView],
+    held_partitions: Mapping[int, Holds],
     now: float,
     **_: Any,
 ) -> JobPlan:
-    return plan_removal(job, pods, holdings, now)
+    return plan_removal(job, pod_views, held_partitions, now)

@@ -16,7 +16,7 @@ _log = logging.getLogger("podwright.guests.kubernetes")
 #: Seconds after which a failed reconciliation is repeated. Each further failure doubles the pause.
 RETRY_S: Final = 1.0
 _SLOWEST_S: Final = 60.0
-_SHORTEST_S: Final = 0.05
+_MIN_DELAY_S: Final = 0.05
 
 
 class WorkQueue:
@@ -49,8 +49,8 @@ class WorkQueue:
         self._reconcile = reconcile
         self._wall, self._clock, self._counts = wall, clock, counts
         self._keys: dict[str, JobKey] = {}
-        self._reconciling: set[str] = set()  # uids of jobs with a task that is under way
-        self._marked: set[str] = set()  # uids to reconcile once more after that
+        self._reconciling_uids: set[str] = set()  # uids of jobs with a task that is under way
+        self._reconcile_again_uids: set[str] = set()  # uids to reconcile once more after that
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._failures: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,32 +62,34 @@ class WorkQueue:
 
     def idle_uids(self) -> set[str]:
         """Return the uids of known jobs that are not being reconciled."""
-        return self._keys.keys() - self._reconciling
+        return self._keys.keys() - self._reconciling_uids
 
     @property
     def quiet(self) -> bool:
         """Whether nothing is under way and nothing is due later."""
         return not (self._tasks or self._timers)
 
-    def poke(self, key: JobKey) -> None:
+    def poke(self, job_key: JobKey) -> None:
         """Reconcile a job now, or as soon as the reconciliation that is under way has finished."""
         if self._over:
             return
-        self._keys[key.uid] = key
-        if key.uid in self._reconciling:
-            self._marked.add(key.uid)
+        self._keys[job_key.uid] = job_key
+        if job_key.uid in self._reconciling_uids:
+            self._reconcile_again_uids.add(job_key.uid)
             return
-        self._cancel_timer(key.uid)
-        self._reconciling.add(key.uid)
-        self.begin(self._reconcile_soon(key))
+        self._cancel_timer(job_key.uid)
+        self._reconciling_uids.add(job_key.uid)
+        self.begin(self._reconcile_soon(job_key))
 
-    def later(self, key: JobKey, seconds: float) -> None:
+    def later(self, job_key: JobKey, delay_s: float) -> None:
         """Poke a job after a time. An earlier call for the job no longer counts."""
         if self._over:
             return
-        self._cancel_timer(key.uid)
-        loop = asyncio.get_running_loop()
-        self._timers[key.uid] = loop.call_later(max(seconds, _SHORTEST_S), self.poke, key)
+        self._cancel_timer(job_key.uid)
+        event_loop = asyncio.get_running_loop()
+        self._timers[job_key.uid] = event_loop.call_later(
+            max(delay_s, _MIN_DELAY_S), self.poke, job_key
+        )
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone. What is under way for it ends by itself."""
@@ -100,47 +102,47 @@ class WorkQueue:
         if self._over:
             work.close()
             return
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        background_task = asyncio.create_task(work)
+        self._tasks.add(background_task)
+        background_task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """Cancel everything, and wait until it has ended."""
         self._over = True
-        for timer in self._timers.values():
-            timer.cancel()
+        for poke_timer in self._timers.values():
+            poke_timer.cancel()
         self._timers.clear()
-        ending = list(self._tasks)
-        for task in ending:
+        cancelled_tasks = list(self._tasks)
+        for task in cancelled_tasks:
             task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*cancelled_tasks, return_exceptions=True)
 
-    def _cancel_timer(self, uid: str) -> None:
-        if timer := self._timers.pop(uid, None):
-            timer.cancel()
+    def _cancel_timer(self, job_uid: str) -> None:
+        if poke_timer := self._timers.pop(job_uid, None):
+            poke_timer.cancel()
 
-    async def _reconcile_soon(self, key: JobKey) -> None:
-        uid, began_at = key.uid, self._clock()
+    async def _reconcile_soon(self, job_key: JobKey) -> None:
+        job_uid, began_at = job_key.uid, self._clock()
         try:
-            look_at = await self._reconcile(key)
-            self._failures.pop(uid, None)
-            if look_at:
-                self.later(key, look_at - self._wall())
+            next_look_at = await self._reconcile(job_key)
+            self._failures.pop(job_uid, None)
+            if next_look_at:
+                self.later(job_key, next_look_at - self._wall())
         except WrongState:
-            self._marked.add(uid)  # it was changed meanwhile
+            self._reconcile_again_uids.add(job_uid)  # it was changed meanwhile
         except PodwrightError as error:
-            count = self._failures[uid] = self._failures.get(uid, 0) + 1
+            failure_count = self._failures[job_uid] = self._failures.get(job_uid, 0) + 1
             self._counts.errors += 1
-            _log.warning("job %s/%s: %s", key.namespace, key.name, error)
-            self.later(key, min(RETRY_S * 2 ** (count - 1), _SLOWEST_S))
+            _log.warning("job %s/%s: %s", job_key.namespace, job_key.name, error)
+            self.later(job_key, min(RETRY_S * 2 ** (failure_count - 1), _SLOWEST_S))
         except Exception:
             self._counts.errors += 1
-            _log.exception("job %s/%s", key.namespace, key.name)
-            self.later(key, _SLOWEST_S)
+            _log.exception("job %s/%s", job_key.namespace, job_key.name)
+            self.later(job_key, _SLOWEST_S)
         finally:
             self._counts.reconciles += 1
             self._counts.reconcile_s += self._clock() - began_at
-            self._reconciling.discard(uid)
-            if uid in self._marked:
-                self._marked.discard(uid)
-                self.later(key, 0.0)
+            self._reconciling_uids.discard(job_uid)
+            if job_uid in self._reconcile_again_uids:
+                self._reconcile_again_uids.discard(job_uid)
+                self.later(job_key, 0.0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from podwright.guests.kubernetes.job._ipu_job import JobKey
 from podwright.guests.kubernetes.partitions._claims import Claim, ClaimBook, Owner
 from podwright.guests.shared import Waits
-from podwright.placement.buddy_blocks import Blocks, fit
+from podwright.placement.buddy_blocks import BuddyBlocks, fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class JobQueue:
 
 def never(book: ClaimBook, queued: QueuedJob) -> str:
     """Return why a pod can never serve a job, however long it waits, or "" if it can."""
-    empty = Blocks(book.blocks.capacity)
+    empty = BuddyBlocks(book.blocks.capacity)
     if fit(empty, [queued.order] * len(queued.instances)):
         return ""
     size = 1 << queued.order

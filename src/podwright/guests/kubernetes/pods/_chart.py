@@ -87,7 +87,7 @@ def chart() -> dict[str, str]:
         operator_network=_value("controller.hostNetwork"),
         exec_fallback=_value("podwright.execFallback"),
     )
-    metadata = {
+    chart_metadata = {
         "apiVersion": "v2",
         "name": NAME,
         "description": "IPUJobs on partitions of V-IPU controllers.",
@@ -96,7 +96,7 @@ def chart() -> dict[str, str]:
         "kubeVersion": f">=1.{CEL_FROM}.0-0",
     }
     return {
-        "Chart.yaml": as_yaml([metadata]),
+        "Chart.yaml": as_yaml([chart_metadata]),
         "values.yaml": as_yaml([VALUES]),
         "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
         "templates/rights.yaml": _template(rights(setting)),
@@ -121,32 +121,35 @@ def values_schema() -> dict[str, Any]:
     Values of Graphcore's chart may have more keys than are listed. Below `podwright` an unknown key
     is refused, since it is a mistake.
     """
-    out = _schema_of(VALUES)
-    out["$schema"] = "http://json-schema.org/draft-07/schema#"
-    out["properties"]["podwright"]["additionalProperties"] = False
-    return out
+    schema = _schema_of(VALUES)
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+    schema["properties"]["podwright"]["additionalProperties"] = False
+    return schema
 
 
-def _schema_of(value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        properties = {name: _schema_of(part) for name, part in value.items()}
+def _schema_of(default_value: Any) -> dict[str, Any]:
+    if isinstance(default_value, Mapping):
+        properties = {key: _schema_of(nested_value) for key, nested_value in default_value.items()}
         return {"type": "object", "properties": properties} if properties else {"type": "object"}
-    if isinstance(value, bool):
+    if isinstance(default_value, bool):
         return {"type": "boolean"}
-    return {"type": "array" if isinstance(value, list) else "string"}
+    return {"type": "array" if isinstance(default_value, list) else "string"}
 
 
 def _kinds(setting: Setting) -> str:
     """Return the template with all kinds of operator, of which the values choose one."""
-    values = {name: _value(f"podwright.{name}") for name in ("simulated", "credentialsSecret")}
-    simulated = setting._replace(simulated=values["simulated"])
-    credentials = setting._replace(credentials=values["credentialsSecret"])
+    placeholders = {
+        value_name: _value(f"podwright.{value_name}")
+        for value_name in ("simulated", "credentialsSecret")
+    }
+    simulated_setting = setting._replace(simulated=placeholders["simulated"])
+    credentials_setting = setting._replace(credentials=placeholders["credentialsSecret"])
     return "".join(
         (
             "{{- if .Values.podwright.simulated }}\n",
-            _template([deployment(simulated)]),
+            _template([deployment(simulated_setting)]),
             "{{- else if .Values.podwright.credentialsSecret }}\n",
-            _template([deployment(credentials)]),
+            _template([deployment(credentials_setting)]),
             "{{- else }}\n",
             _template([deployment(setting)]),
             "{{- end }}\n",
@@ -161,25 +164,29 @@ def _template(objects: list[dict[str, Any]]) -> str:
 def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
     """Return what Helm makes of a template of ours, for tests. values: all values."""
 
-    def value(path: str) -> Any:
-        node: Any = values
-        for part in path.removeprefix(".Values.").split("."):
-            node = node[part]
-        return node
+    def value(value_path: str) -> Any:
+        current: Any = values
+        for path_part in value_path.removeprefix(".Values.").split("."):
+            current = current[path_part]
+        return current
 
     def put(match: re.Match[str]) -> str:
-        path, _, form = match[1].partition(" | ")
-        if path == ".Release.Namespace":
+        value_path, _, filter_text = match[1].partition(" | ")
+        if value_path == ".Release.Namespace":
             return namespace
-        setting = value(path)
-        return json.dumps(setting) if form or isinstance(setting, bool) else str(setting)
+        setting_value = value(value_path)
+        return (
+            json.dumps(setting_value)
+            if filter_text or isinstance(setting_value, bool)
+            else str(setting_value)
+        )
 
-    lines, chosen, branch_taken = [], True, False
+    output_lines, is_chosen, branch_taken = [], True, False
     for line in template.splitlines():
-        if branch := _BRANCH.fullmatch(line):
-            chosen = not branch_taken and (not branch[1] or bool(value(branch[1])))
-            branch_taken = chosen or (branch_taken and branch[0] != _END)
-            chosen = chosen or branch[0] == _END
-        elif chosen:
-            lines.append(line)
-    return re.sub(r"\{\{ ([^}]+) \}\}", put, "\n".join(lines) + "\n")
+        if branch_match := _BRANCH.fullmatch(line):
+            is_chosen = not branch_taken and (not branch_match[1] or bool(value(branch_match[1])))
+            branch_taken = is_chosen or (branch_taken and branch_match[0] != _END)
+            is_chosen = is_chosen or branch_match[0] == _END
+        elif is_chosen:
+            output_lines.append(line)
+    return re.sub(r"\{\{ ([^}]+) \}\}", put, "\n".join(output_lines) + "\n")

@@ -32,36 +32,40 @@ def has_own_account(job: IpuJob) -> bool:
     return not _named(job)
 
 
-def exec_rights(job: IpuJob, instance: int, owner: dict[str, Any]) -> list[dict[str, Any]]:
+def exec_rights(
+    job: IpuJob, instance: int, owner_reference: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Return the objects that give an instance's launcher the right, in the order in which to
     create them.
 
-    owner: the owner reference of these objects, which is the job.
+    owner_reference: the owner reference of these objects, which is the job.
     """
-    name, account = _right_name(job, instance), launcher_account(job, instance)
-    meta = {
-        "name": name,
+    right_name, account_name = _right_name(job, instance), launcher_account(job, instance)
+    metadata = {
+        "name": right_name,
         "namespace": job.key.namespace,
         "labels": {UID_LABEL: job.key.uid},
-        "ownerReferences": [owner],
+        "ownerReferences": [owner_reference],
     }
-    workers = [pod_name(job, WORKER, instance, number) for number in _numbers(job, instance)]
-    rule = {
+    worker_names = [
+        pod_name(job, WORKER, instance, pod_index) for pod_index in _numbers(job, instance)
+    ]
+    role_rule = {
         "apiGroups": [""],
         "resources": ["pods/exec"],
-        "resourceNames": workers,
+        "resourceNames": worker_names,
         "verbs": list(EXEC_VERBS),
     }
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": job.key.namespace}
-    bound = {
-        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
+    subject = {"kind": "ServiceAccount", "name": account_name, "namespace": job.key.namespace}
+    binding_fields = {
+        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": right_name},
         "subjects": [subject],
     }
-    own = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    account_object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     return [
-        *([own] if has_own_account(job) else []),
-        {"apiVersion": _API, "kind": "Role", "metadata": meta, "rules": [rule]},
-        {"apiVersion": _API, "kind": "RoleBinding", "metadata": meta, **bound},
+        *([account_object] if has_own_account(job) else []),
+        {"apiVersion": _API, "kind": "Role", "metadata": metadata, "rules": [role_rule]},
+        {"apiVersion": _API, "kind": "RoleBinding", "metadata": metadata, **binding_fields},
     ]
 
 
@@ -69,9 +73,9 @@ def _named(job: IpuJob) -> str:
     """Return the account that the template names, or "". `default` counts as none: every pod that
     names no account has it, so it gets no right of ours.
     """
-    spec = job.template["spec"]
-    name = str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
-    return "" if name == "default" else name
+    pod_spec = job.template["spec"]
+    account_name = str(pod_spec.get("serviceAccountName") or pod_spec.get("serviceAccount") or "")
+    return "" if account_name == "default" else account_name
 
 
 def _numbers(job: IpuJob, instance: int) -> range:
@@ -79,5 +83,5 @@ def _numbers(job: IpuJob, instance: int) -> range:
 
 
 def _right_name(job: IpuJob, instance: int) -> str:
-    numbers = _numbers(job, instance)
-    return f"podwright-{job.key.uid}-{numbers[0]}-{numbers[-1]}"
+    worker_indices = _numbers(job, instance)
+    return f"podwright-{job.key.uid}-{worker_indices[0]}-{worker_indices[-1]}"

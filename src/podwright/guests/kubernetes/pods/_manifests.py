@@ -89,43 +89,54 @@ def minor_of(version: str) -> int:
     return int(match[1])
 
 
-def manifests(setting: Setting, minor: int = CEL_FROM) -> list[dict[str, Any]]:
+def manifests(setting: Setting, kubernetes_minor: int = CEL_FROM) -> list[dict[str, Any]]:
     """Return all objects, in the order in which to create them."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": setting.namespace}}
-    more = exec_rights(setting) if setting.exec_fallback else []
-    monitors = monitor(setting) if setting.service_monitor else []
-    return [namespace, crd(minor), *rights(setting), *more, deployment(setting), *monitors]
+    exec_objects = exec_rights(setting) if setting.exec_fallback else []
+    monitor_objects = monitor(setting) if setting.service_monitor else []
+    return [
+        namespace,
+        crd(kubernetes_minor),
+        *rights(setting),
+        *exec_objects,
+        deployment(setting),
+        *monitor_objects,
+    ]
 
 
 def rights(setting: Setting) -> list[dict[str, Any]]:
     """Return the operator's account and its rights."""
-    of_cluster = {
+    cluster_uid_rule = {
         "apiGroups": [""],
         "resources": ["namespaces"],
         "resourceNames": ["kube-system"],  # its uid names the cluster
         "verbs": ["get"],
     }
-    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    lease_resource = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     lease_rights = [
-        leases | {"verbs": ["create"]},
-        leases | {"resourceNames": [LEASE], "verbs": ["get", "update"]},
+        lease_resource | {"verbs": ["create"]},
+        lease_resource | {"resourceNames": [LEASE], "verbs": ["get", "update"]},
     ]
-    meta = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
+    metadata = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        *_role(setting, "ClusterRole", setting.name, [*_rules(RIGHTS), of_cluster]),
-        *_role(setting, "Role", setting.name, lease_rights, namespace=setting.namespace),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        *_role_and_binding(
+            setting, "ClusterRole", setting.name, [*_rules(RIGHTS), cluster_uid_rule]
+        ),
+        *_role_and_binding(
+            setting, "Role", setting.name, lease_rights, namespace=setting.namespace
+        ),
     ]
 
 
 def monitor(setting: Setting) -> list[dict[str, Any]]:
     """Return the operator's Service, and the ServiceMonitor by which Prometheus finds it."""
-    meta = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
+    metadata = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
     return [
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": meta,
+            "metadata": metadata,
             "spec": {
                 "selector": _LABELS,
                 "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
@@ -134,7 +145,7 @@ def monitor(setting: Setting) -> list[dict[str, Any]]:
         {
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "ServiceMonitor",
-            "metadata": meta,
+            "metadata": metadata,
             "spec": {
                 "selector": {"matchLabels": _LABELS},
                 "endpoints": [{"port": "metrics", "interval": "30s"}],
@@ -143,55 +154,62 @@ def monitor(setting: Setting) -> list[dict[str, Any]]:
     ]
 
 
-def kustomize(setting: Setting, minor: int = CEL_FROM) -> dict[str, str]:
+def kustomize(setting: Setting, kubernetes_minor: int = CEL_FROM) -> dict[str, str]:
     """Return the files of a kustomize base, by name: one for each object, and the list of them."""
-    objects = manifests(setting, minor)
-    kinds = [str(item["kind"]) for item in objects]
-    names = [
-        f"{item['kind'].lower()}"
-        + (f"-{item['metadata']['name']}" if kinds.count(str(item["kind"])) > 1 else "")
+    objects = manifests(setting, kubernetes_minor)
+    kinds = [str(manifest["kind"]) for manifest in objects]
+    file_names = [
+        f"{manifest['kind'].lower()}"
+        + (f"-{manifest['metadata']['name']}" if kinds.count(str(manifest["kind"])) > 1 else "")
         + ".yaml"
-        for item in objects
+        for manifest in objects
     ]
-    base = {
+    kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": names,
+        "resources": file_names,
     }
-    out = {name: as_yaml([item]) for name, item in zip(names, objects, strict=True)}
-    return out | {"kustomization.yaml": as_yaml([base])}
+    files = {
+        file_name: as_yaml([manifest])
+        for file_name, manifest in zip(file_names, objects, strict=True)
+    }
+    return files | {"kustomization.yaml": as_yaml([kustomization])}
 
 
 def exec_rights(setting: Setting) -> list[dict[str, Any]]:
     """Return the further rights of the operator where launchers may use pods/exec."""
-    return _role(setting, "ClusterRole", f"{setting.name}-exec", _rules(EXEC_RIGHTS))
+    return _role_and_binding(setting, "ClusterRole", f"{setting.name}-exec", _rules(EXEC_RIGHTS))
 
 
-def _rules(table: Rights) -> list[dict[str, Any]]:
+def _rules(rights_table: Rights) -> list[dict[str, Any]]:
     return [
-        {"apiGroups": [group], "resources": list(kinds), "verbs": list(verbs)}
-        for group, kinds, verbs in table
+        {"apiGroups": [api_group], "resources": list(kinds), "verbs": list(verbs)}
+        for api_group, kinds, verbs in rights_table
     ]
 
 
-def _role(
-    setting: Setting, kind: str, name: str, rules: list[dict[str, Any]], **where: str
+def _role_and_binding(
+    setting: Setting,
+    role_kind: str,
+    role_name: str,
+    rules: list[dict[str, Any]],
+    **namespace_field: str,
 ) -> list[dict[str, Any]]:
     """Return a role, and its binding to the operator's account."""
-    meta = {"name": name, **where, "labels": _LABELS}
-    account = {
+    metadata = {"name": role_name, **namespace_field, "labels": _LABELS}
+    subject = {
         "kind": "ServiceAccount",
         "name": setting.name,
         "namespace": setting.namespace,
     }
     return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules},
+        {"apiVersion": f"{_RBAC}/v1", "kind": role_kind, "metadata": metadata, "rules": rules},
         {
             "apiVersion": f"{_RBAC}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": meta,
-            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
-            "subjects": [account],
+            "kind": f"{role_kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role_name},
+            "subjects": [subject],
         },
     ]
 
@@ -199,7 +217,7 @@ def _role(
 def deployment(setting: Setting) -> dict[str, Any]:
     """Return the Deployment of the operator. One operator acts at a time, and holds a lease."""
     containers = [_operator(setting)]
-    spec: dict[str, Any] = {
+    pod_spec: dict[str, Any] = {
         "serviceAccountName": setting.name,
         "hostNetwork": setting.operator_network,
         "imagePullSecrets": setting.pull_secrets or [],
@@ -220,9 +238,9 @@ def deployment(setting: Setting) -> dict[str, Any]:
         containers.append(_server(setting))
         volumes.append({"name": "run", "emptyDir": {"medium": "Memory"}})
     if setting.credentials:
-        secret = {"secretName": setting.credentials, "defaultMode": 0o440}
-        volumes.append({"name": "credentials", "secret": secret})
-    spec["volumes"] = volumes
+        secret_source = {"secretName": setting.credentials, "defaultMode": 0o440}
+        volumes.append({"name": "credentials", "secret": secret_source})
+    pod_spec["volumes"] = volumes
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -231,7 +249,7 @@ def deployment(setting: Setting) -> dict[str, Any]:
             "replicas": 1,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": _LABELS},
-            "template": {"metadata": {"labels": _LABELS}, "spec": spec},
+            "template": {"metadata": {"labels": _LABELS}, "spec": pod_spec},
         },
     }
 
@@ -267,8 +285,8 @@ def _operator(setting: Setting) -> dict[str, Any]:
         exec_fallback = "true" if setting.exec_fallback is True else setting.exec_fallback
         command.append(f"--exec-fallback={exec_fallback}")
     probes = {
-        name: {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": 10}
-        for name, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz"))
+        probe_name: {"httpGet": {"path": probe_path, "port": "metrics"}, "periodSeconds": 10}
+        for probe_name, probe_path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz"))
     }
     ports = [{"name": "metrics", "containerPort": METRICS_PORT}]
     container = _container("operator", setting, command)
@@ -286,9 +304,9 @@ def _server(setting: Setting) -> dict[str, Any]:
     return _container("vipu-server", setting, command) | {"volumeMounts": mounts}
 
 
-def _container(name: str, setting: Setting, command: list[str]) -> dict[str, Any]:
+def _container(container_name: str, setting: Setting, command: list[str]) -> dict[str, Any]:
     return {
-        "name": name,
+        "name": container_name,
         "image": setting.image,
         "imagePullPolicy": setting.pull_policy,
         "command": command,

@@ -30,64 +30,74 @@ _KEYS_VOLUME: Final = "podwright-keys"
 
 
 def equip(
-    job: IpuJob, make: MakePod, spec: dict[str, Any], image: str, *, prove_partition: bool
+    job: IpuJob, new_pod: MakePod, pod_spec: dict[str, Any], image: str, *, prove_partition: bool
 ) -> None:
     """Add the equipment to the spec of a pod.
 
     prove_partition: whether pods can ask the server about the pod's partition.
     """
-    reaches = job.launcher is not None
-    if not (reaches or prove_partition):
+    has_launcher = job.launcher is not None
+    if not (has_launcher or prove_partition):
         return
-    first = spec["containers"][0]
-    prepares = _preparation(image, first)
-    if reaches:
-        prepares["command"].append(_TARGET)
-        if make.role == LAUNCHER:
-            prepares["env"] = [{"name": MPI_HOSTS_VARIABLE, "value": _mpi_hosts(job, make)}]
-        prepares["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _TARGET}]
-        _connect(job, make, spec, first)
-    spec["initContainers"] = [prepares, *(spec.get("initContainers") or ())]
+    first_container = pod_spec["containers"][0]
+    init_container = _init_container(image, first_container)
+    if has_launcher:
+        init_container["command"].append(_TARGET)
+        if new_pod.role == LAUNCHER:
+            init_container["env"] = [
+                {"name": MPI_HOSTS_VARIABLE, "value": _mpi_hosts(job, new_pod)}
+            ]
+        init_container["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _TARGET}]
+        _connect(job, new_pod, pod_spec, first_container)
+    pod_spec["initContainers"] = [init_container, *(pod_spec.get("initContainers") or ())]
 
 
-def let_exec(job: IpuJob, make: MakePod, spec: dict[str, Any]) -> None:
+def let_exec(job: IpuJob, new_pod: MakePod, pod_spec: dict[str, Any]) -> None:
     """Give a launcher's pod the right to call its workers through the API server."""
-    spec.pop("serviceAccount", None)
-    spec["serviceAccountName"] = launcher_account(job, make.instance)
+    pod_spec.pop("serviceAccount", None)
+    pod_spec["serviceAccountName"] = launcher_account(job, new_pod.instance)
     if has_own_account(job):  # that account has no other right
-        spec["automountServiceAccountToken"] = True
-        if make.pull_secrets:
-            spec.setdefault("imagePullSecrets", [{"name": name} for name in make.pull_secrets])
-    first = spec["containers"][0]
-    where = f"{job.key.namespace}/{job.template['spec']['containers'][0]['name']}"
-    own = {"name": EXEC_VARIABLE, "value": where}
-    first["env"] = [
-        own,
-        *(variable for variable in first["env"] if variable["name"] != EXEC_VARIABLE),
+        pod_spec["automountServiceAccountToken"] = True
+        if new_pod.pull_secrets:
+            pod_spec.setdefault(
+                "imagePullSecrets", [{"name": pull_secret} for pull_secret in new_pod.pull_secrets]
+            )
+    first_container = pod_spec["containers"][0]
+    exec_target = f"{job.key.namespace}/{job.template['spec']['containers'][0]['name']}"
+    exec_variable = {"name": EXEC_VARIABLE, "value": exec_target}
+    first_container["env"] = [
+        exec_variable,
+        *(variable for variable in first_container["env"] if variable["name"] != EXEC_VARIABLE),
     ]
 
 
-def _mpi_hosts(job: IpuJob, make: MakePod) -> str:
+def _mpi_hosts(job: IpuJob, new_pod: MakePod) -> str:
     """Return a launcher's workers as a hostfile for Open MPI."""
-    return "".join(f"{name} slots={max(job.replicas, 1)}\n" for name, _ in make.workers)
+    return "".join(
+        f"{worker_name} slots={max(job.replicas, 1)}\n" for worker_name, _ in new_pod.workers
+    )
 
 
-def _preparation(image: str, first: dict[str, Any]) -> dict[str, Any]:
+def _init_container(image: str, first_container: dict[str, Any]) -> dict[str, Any]:
     """Return the init container. Its limits are those of the first container, for clusters where
     containers must have some.
     """
-    resources = first.get("resources") or {}
-    usual = {
-        kind: {name: much for name, much in quantity.items() if name in ("cpu", "memory")}
-        for kind, quantity in resources.items()
-        if kind in ("limits", "requests")
+    resources = first_container.get("resources") or {}
+    limited_resources = {
+        bound_kind: {
+            resource_name: amount
+            for resource_name, amount in amounts.items()
+            if resource_name in ("cpu", "memory")
+        }
+        for bound_kind, amounts in resources.items()
+        if bound_kind in ("limits", "requests")
     }
     return {
         "name": PREPARATION,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": [f"{PLACE}/bin/prepare"],
-        "resources": usual,
+        "resources": limited_resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -96,46 +106,56 @@ def _preparation(image: str, first: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _connect(job: IpuJob, make: MakePod, spec: dict[str, Any], first: dict[str, Any]) -> None:
+def _connect(
+    job: IpuJob, new_pod: MakePod, pod_spec: dict[str, Any], first_container: dict[str, Any]
+) -> None:
     """Give the first container files and keys, and run its command by ours."""
-    role, other = WORKER_ROLE, LAUNCHER_ROLE
-    if make.role == LAUNCHER:
-        role, other = other, role
-    files = [f"{role}.crt", f"{role}.key", f"{other}.crt"]
-    items = [{"key": name, "path": name} for name in files]
-    secret = {"secretName": secret_name(job.key), "items": items, "defaultMode": 0o444}
-    spec["volumes"] = [
-        *(spec.get("volumes") or ()),
+    role, peer_role = WORKER_ROLE, LAUNCHER_ROLE
+    if new_pod.role == LAUNCHER:
+        role, peer_role = peer_role, role
+    key_files = [f"{role}.crt", f"{role}.key", f"{peer_role}.crt"]
+    secret_items = [{"key": name, "path": name} for name in key_files]
+    secret_source = {
+        "secretName": secret_name(job.key),
+        "items": secret_items,
+        "defaultMode": 0o444,
+    }
+    pod_spec["volumes"] = [
+        *(pod_spec.get("volumes") or ()),
         {"name": _FILES_VOLUME, "emptyDir": {}},
-        {"name": _KEYS_VOLUME, "secret": secret},
+        {"name": _KEYS_VOLUME, "secret": secret_source},
     ]
-    first["volumeMounts"] = [
-        *(first.get("volumeMounts") or ()),
+    first_container["volumeMounts"] = [
+        *(first_container.get("volumeMounts") or ()),
         {"name": _FILES_VOLUME, "mountPath": PLACE, "readOnly": True},
         {"name": _KEYS_VOLUME, "mountPath": _KEYS, "readOnly": True},
     ]
     variables = {KEYS_VARIABLE: _KEYS}
-    if make.role == LAUNCHER:
+    if new_pod.role == LAUNCHER:
         variables[WORKERS_VARIABLE] = " ".join(
-            f"{name}={address}" for name, address in make.workers
+            f"{name}={address}" for name, address in new_pod.workers
         )
-        first["command"] = [f"{PLACE}/bin/launcher", *first["command"]]
+        first_container["command"] = [f"{PLACE}/bin/launcher", *first_container["command"]]
     else:
-        _open_door(first)
-    ours = [{"name": name, "value": value} for name, value in variables.items()]
-    first["env"] = [
-        *ours,
-        *(variable for variable in first.get("env") or () if variable["name"] not in variables),
+        _open_door(first_container)
+    own_variables = [{"name": name, "value": value} for name, value in variables.items()]
+    first_container["env"] = [
+        *own_variables,
+        *(
+            variable
+            for variable in first_container.get("env") or ()
+            if variable["name"] not in variables
+        ),
     ]
 
 
-def _open_door(first: dict[str, Any]) -> None:
+def _open_door(first_container: dict[str, Any]) -> None:
     """Run a worker's own command beside its door.
 
     A container with arguments but no command stays as it is, because only the image knows its
     program. No launcher reaches such a worker.
     """
-    command, arguments = first.get("command") or [], first.get("args") or []
+    command, arguments = first_container.get("command") or [], first_container.get("args") or []
     if command or not arguments:
-        first.pop("args", None)
-        first["command"] = [f"{PLACE}/bin/worker", *command, *arguments]
+        first_container.pop("args", None)
+        first_container["command"] = [f"{PLACE}/bin/worker", *command, *arguments]

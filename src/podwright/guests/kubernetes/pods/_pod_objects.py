@@ -22,7 +22,7 @@ from podwright.guests.kubernetes.pods._pod_equipment import equip, let_exec
 from podwright.hosts import WORKER_VARIABLE
 
 #: The longest sleep of a worker that only waits, in seconds. The job ends it before that.
-_SLEEP: Final = 2147483647
+_SLEEP_SECONDS: Final = 2147483647
 
 
 class PodOptions(NamedTuple):
@@ -42,57 +42,64 @@ class PodOptions(NamedTuple):
 
 def build_pod(
     job: IpuJob,
-    make: MakePod,
+    new_pod: MakePod,
     environment: Mapping[str, str],
-    selector: Mapping[str, str],
+    node_selector: Mapping[str, str],
     options: PodOptions,
 ) -> dict[str, Any]:
     """Return the object of a worker or a launcher.
 
-    environment: the variables that say where its devices are. selector: the labels of its nodes.
+    environment: the variables that say where its devices are. node_selector: the labels of its
+    nodes.
     """
-    meta = job.template.get("metadata") or {}
-    spec = copy.deepcopy(dict(job.template["spec"]))
-    spec.pop("ephemeralContainers", None)
-    spec["restartPolicy"] = "Never"  # the operator restarts it, after it has reset the partition
-    if selector:
-        spec["nodeSelector"] = dict(spec.get("nodeSelector") or {}) | dict(selector)
+    template_metadata = job.template.get("metadata") or {}
+    pod_spec = copy.deepcopy(dict(job.template["spec"]))
+    pod_spec.pop("ephemeralContainers", None)
+    pod_spec["restartPolicy"] = (
+        "Never"  # the operator restarts it, after it has reset the partition
+    )
+    if node_selector:
+        pod_spec["nodeSelector"] = dict(pod_spec.get("nodeSelector") or {}) | dict(node_selector)
     if options.host_network:
-        spec["hostNetwork"] = True
-        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
-    if make.role == LAUNCHER:
-        _launch(job, spec, options)
+        pod_spec["hostNetwork"] = True
+        pod_spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
+    if new_pod.role == LAUNCHER:
+        _launch(job, pod_spec, options)
     elif job.ttl or (job.launcher is not None and not options.image):
-        _sleep(spec)
+        _sleep(pod_spec)
     if options.image:
         prove_partition = "IPUOF_VIPU_API_HOST" in environment
-        equip(job, make, spec, options.image, prove_partition=prove_partition)
-        if options.exec_fallback and make.role == LAUNCHER:
-            let_exec(job, make, spec)
-    variables, name = dict(environment), pod_name(job, make.role, make.instance, make.number)
-    if make.role == WORKER:
-        variables[WORKER_VARIABLE] = name
-    if job.workers > 1 and make.role == WORKER:
-        variables["IPUOF_VIPU_API_GCD_ID"] = str(make.number % job.workers)
-    for container in [*spec.get("initContainers", ()), *spec["containers"]]:
+        equip(job, new_pod, pod_spec, options.image, prove_partition=prove_partition)
+        if options.exec_fallback and new_pod.role == LAUNCHER:
+            let_exec(job, new_pod, pod_spec)
+    variables, name_of_pod = (
+        dict(environment),
+        pod_name(job, new_pod.role, new_pod.instance, new_pod.number),
+    )
+    if new_pod.role == WORKER:
+        variables[WORKER_VARIABLE] = name_of_pod
+    if job.workers > 1 and new_pod.role == WORKER:
+        variables["IPUOF_VIPU_API_GCD_ID"] = str(new_pod.number % job.workers)
+    for container in [*pod_spec.get("initContainers", ()), *pod_spec["containers"]]:
         container["env"] = _with(container.get("env") or (), variables)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name,
+            "name": name_of_pod,
             "namespace": job.key.namespace,
-            "labels": dict(meta.get("labels") or {})
+            "labels": dict(template_metadata.get("labels") or {})
             | {
                 UID_LABEL: job.key.uid,
-                ROLE_LABEL: make.role,
-                INSTANCE_LABEL: str(make.instance),
+                ROLE_LABEL: new_pod.role,
+                INSTANCE_LABEL: str(new_pod.instance),
                 ATTEMPT_LABEL: str(job.attempt),
             },
-            "annotations": dict(meta.get("annotations") or {}) | {PARTITION_NOTE: make.partition},
+            "annotations": dict(template_metadata.get("annotations") or {})
+            | {PARTITION_NOTE: new_pod.partition},
             "ownerReferences": [owned_by(job)],
         },
-        "spec": spec,
+        "spec": pod_spec,
     }
 
 
@@ -108,36 +115,49 @@ def owned_by(job: IpuJob) -> dict[str, Any]:
     }
 
 
-def _with(env: Any, variables: Mapping[str, str]) -> list[dict[str, Any]]:
+def _with(container_env: Any, variables: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the variables with ours first, so that others may refer to them. Others of the same
     names are dropped.
     """
-    ours = [{"name": name, "value": value} for name, value in variables.items()]
-    return ours + [dict(entry) for entry in env if entry["name"] not in variables]
+    own_variables = [
+        {"name": variable_name, "value": value} for variable_name, value in variables.items()
+    ]
+    return own_variables + [
+        dict(env_entry) for env_entry in container_env if env_entry["name"] not in variables
+    ]
 
 
-def _sleep(spec: dict[str, Any]) -> None:
+def _sleep(pod_spec: dict[str, Any]) -> None:
     """Let a worker without a command or arguments sleep, because a launcher starts programs in
     it.
     """
-    first = spec["containers"][0]
-    if not first.get("command") and not first.get("args"):
-        first["command"] = ["sleep", str(_SLEEP)]
+    first_container = pod_spec["containers"][0]
+    if not first_container.get("command") and not first_container.get("args"):
+        first_container["command"] = ["sleep", str(_SLEEP_SECONDS)]
 
 
-def _launch(job: IpuJob, spec: dict[str, Any], options: PodOptions) -> None:
+def _launch(job: IpuJob, pod_spec: dict[str, Any], options: PodOptions) -> None:
     """Turn the spec into a launcher's: one container of the workers' image, with their files."""
     assert job.launcher is not None
-    first = dict(spec["containers"][0])
-    for name in ("args", "ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
-        first.pop(name, None)
-    first["name"] = "launcher"
-    first["command"] = list(job.launcher["command"])
+    first_container = dict(pod_spec["containers"][0])
+    for dropped_field in (
+        "args",
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+    ):
+        first_container.pop(dropped_field, None)
+    first_container["name"] = "launcher"
+    first_container["command"] = list(job.launcher["command"])
     if options.launcher_image:
-        first["image"] = options.launcher_image
-    own = list(job.launcher.get("env") or ())
-    names = {variable["name"] for variable in own}
-    first["env"] = [
-        variable for variable in first.get("env") or () if variable["name"] not in names
-    ] + own
-    spec["containers"] = [first]
+        first_container["image"] = options.launcher_image
+    launcher_variables = list(job.launcher.get("env") or ())
+    launcher_names = {variable["name"] for variable in launcher_variables}
+    first_container["env"] = [
+        variable
+        for variable in first_container.get("env") or ()
+        if variable["name"] not in launcher_names
+    ] + launcher_variables
+    pod_spec["containers"] = [first_container]

@@ -21,7 +21,7 @@ from podwright.guests.kubernetes.pods._worker_files import MPI_HOSTS, MPI_HOSTS_
 if TYPE_CHECKING:
     from podwright.client import Client
 
-_LOG: Final = "/dev/termination-log"
+_TERMINATION_LOG: Final = "/dev/termination-log"
 #: Seconds to wait for a controller that does not answer. It may be restarting.
 _PATIENCE: Final = 60.0
 _PAUSE: Final = 1.0
@@ -32,9 +32,9 @@ def prove(client: Client, partition: str) -> None:
     """Raise PodwrightError unless a partition is ready."""
     from podwright.wire import ReadyState
 
-    info = client.get_partition(partition)
-    if info.ready_state is not ReadyState.ACTIVE:
-        problem = "; ".join(info.errors) or info.ready_state.value
+    partition_info = client.get_partition(partition)
+    if partition_info.ready_state is not ReadyState.ACTIVE:
+        problem = "; ".join(partition_info.errors) or partition_info.ready_state.value
         raise WrongState(f"partition {partition} is not ready: {problem}")
 
 
@@ -48,11 +48,11 @@ def prove_own(environ: Mapping[str, str], *, patience: float = _PATIENCE) -> Non
         return None
     from podwright.client import ServerOptions, find_server
 
-    options = ServerOptions(host=host, port=environ.get("IPUOF_VIPU_API_PORT", ""))
-    until = time.monotonic() + patience
+    server_options = ServerOptions(host=host, port=environ.get("IPUOF_VIPU_API_PORT", ""))
+    deadline = time.monotonic() + patience
     while True:
         try:
-            server = find_server(options, {}, timeout=_CALL)
+            server = find_server(server_options, {}, timeout=_CALL)
             try:
                 return prove(server.client, environ["IPUOF_VIPU_API_PARTITION_ID"])
             finally:
@@ -63,24 +63,24 @@ def prove_own(environ: Mapping[str, str], *, patience: float = _PATIENCE) -> Non
             print(f"podwright: not proved, since pods have no key: {error}", file=sys.stderr)
             return None
         except PodwrightError as error:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise Unavailable(f"the V-IPU controller at {host}: {error}") from None
             time.sleep(_PAUSE)
 
 
-def main(words: Sequence[str]) -> int:
+def main(folders: Sequence[str]) -> int:
     """Prove and copy, and return the exit code. If it is not 0, the pod's status says why."""
     try:
         prove_own(os.environ)
-        for folder in words:
-            for part in Path(PLACE).iterdir():  # the folder itself belongs to another account
-                shutil.copytree(part, Path(folder, part.name), dirs_exist_ok=True)
-            if hosts := os.environ.get(MPI_HOSTS_VARIABLE):
-                Path(folder, MPI_HOSTS).write_text(hosts, encoding="utf-8")
+        for folder in folders:
+            for source in Path(PLACE).iterdir():  # the folder itself belongs to another account
+                shutil.copytree(source, Path(folder, source.name), dirs_exist_ok=True)
+            if mpi_hosts := os.environ.get(MPI_HOSTS_VARIABLE):
+                Path(folder, MPI_HOSTS).write_text(mpi_hosts, encoding="utf-8")
     except (PodwrightError, OSError) as error:
         print(error, file=sys.stderr)
         try:
-            with open(_LOG, "w", encoding="utf-8") as file:
+            with open(_TERMINATION_LOG, "w", encoding="utf-8") as file:
                 file.write(str(error))
         except OSError:
             pass

@@ -32,9 +32,17 @@ MPI_HOSTS_VARIABLE: Final = "PODWRIGHT_MPI_HOSTS"
 MPI_HOSTS: Final = "hosts"
 #: Parts of the standard library that nothing uses in a pod.
 _LEFT_OUT: Final = ("__pycache__", "site-packages", "dist-packages", "config-*", "*.pyc", "test")
-_LEFT_OUT_TOO: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
+_EXCLUDED_MODULES: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
 #: Extension modules that need many libraries and that nothing uses here.
-_NOT_LINKED: Final = ("_tkinter*", "readline*", "_curses*", "_sqlite3*", "_gdbm*", "_dbm*", "nis*")
+_EXCLUDED_EXTENSIONS: Final = (
+    "_tkinter*",
+    "readline*",
+    "_curses*",
+    "_sqlite3*",
+    "_gdbm*",
+    "_dbm*",
+    "nis*",
+)
 #: The packages beside our own that launcher and relay use, also to reach the API server.
 _PACKAGES: Final = (
     *("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions"),
@@ -78,80 +86,82 @@ _MPI_AGENT: Final = (
     "#!/bin/sh\nexec {place}/libexec/python -P -m "
     'podwright.guests.kubernetes.workers._worker_call --mpi "$@"\n'
 )
-_LINKED: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
+_LDD_LINE: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
 
 
-def write_worker_files(folder: Path, place: str = PLACE) -> None:
-    """Write the files into an empty or missing folder, for use at `place`.
+def write_worker_files(folder: Path, install_path: str = PLACE) -> None:
+    """Write the files into an empty or missing folder, for use at `install_path`.
 
     Raises AlreadyExists for a folder that is not empty, and Unavailable where the files cannot be
     written; what was written of them is removed then.
     """
     with filled(folder):
-        _write_all(folder, place)
+        _write_all(folder, install_path)
 
 
-def _write_all(folder: Path, place: str) -> None:
+def _write_all(folder: Path, install_path: str) -> None:
     for name in ("bin", "lib", "libexec"):
         (folder / name).mkdir(parents=True)
-    python = Path(os.path.realpath(sys.executable))
-    shutil.copy2(python, folder / "libexec" / "python.real")
-    library = folder / "lib" / Path(sysconfig.get_path("stdlib")).name
-    _copy_library(library)
-    linked = _linked([python, *library.rglob("*.so")])
-    for path in linked:
-        shutil.copy2(path, folder / "lib" / path.name)
+    interpreter = Path(os.path.realpath(sys.executable))
+    shutil.copy2(interpreter, folder / "libexec" / "python.real")
+    stdlib_folder = folder / "lib" / Path(sysconfig.get_path("stdlib")).name
+    _copy_library(stdlib_folder)
+    libraries = _linked_libraries([interpreter, *stdlib_folder.rglob("*.so")])
+    for library_path in libraries:
+        shutil.copy2(library_path, folder / "lib" / library_path.name)
     compileall.compile_dir(
-        library,
+        stdlib_folder,
         quiet=2,
         invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
         stripdir=str(folder),
-        prependdir=place,
+        prependdir=install_path,
     )
-    loader = next(path.name for path in linked if path.name.startswith("ld-"))
-    _script(folder / "libexec" / "python", _PYTHON.format(place=place, loader=loader))
-    for name, module in _COMMANDS.items():
-        _script(folder / "bin" / name, _COMMAND.format(place=place, module=module))
-    _script(folder / "bin" / "launcher", _LAUNCHER.format(place=place))
-    _script(folder / "bin" / "mpi-agent", _MPI_AGENT.format(place=place))
+    loader_name = next(
+        library_path.name for library_path in libraries if library_path.name.startswith("ld-")
+    )
+    _script(folder / "libexec" / "python", _PYTHON.format(place=install_path, loader=loader_name))
+    for name, module_name in _COMMANDS.items():
+        _script(folder / "bin" / name, _COMMAND.format(place=install_path, module=module_name))
+    _script(folder / "bin" / "launcher", _LAUNCHER.format(place=install_path))
+    _script(folder / "bin" / "mpi-agent", _MPI_AGENT.format(place=install_path))
 
 
-def _copy_library(library: Path) -> None:
+def _copy_library(stdlib_folder: Path) -> None:
     """Copy the standard library, and packages into it, because the interpreter looks nowhere else
     (-S).
     """
-    ignored = shutil.ignore_patterns(*_LEFT_OUT, *_LEFT_OUT_TOO, *_NOT_LINKED)
-    shutil.copytree(sysconfig.get_path("stdlib"), library, ignore=ignored)
-    dynamic = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
-    if not (library / "lib-dynload").exists():
-        shutil.copytree(dynamic, library / "lib-dynload", ignore=ignored)
-    ours = ("podwright", *_PACKAGES)
-    for name in ours:
-        module = import_module(name)
-        target = library / name.replace(".", "/")
-        target.parent.mkdir(exist_ok=True)
+    ignore_filter = shutil.ignore_patterns(*_LEFT_OUT, *_EXCLUDED_MODULES, *_EXCLUDED_EXTENSIONS)
+    shutil.copytree(sysconfig.get_path("stdlib"), stdlib_folder, ignore=ignore_filter)
+    dynload_folder = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
+    if not (stdlib_folder / "lib-dynload").exists():
+        shutil.copytree(dynload_folder, stdlib_folder / "lib-dynload", ignore=ignore_filter)
+    package_names = ("podwright", *_PACKAGES)
+    for package_name in package_names:
+        module = import_module(package_name)
+        target_path = stdlib_folder / package_name.replace(".", "/")
+        target_path.parent.mkdir(exist_ok=True)
         if hasattr(module, "__path__"):
-            skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
-            shutil.copytree(next(iter(module.__path__)), target, ignore=skipped)
+            cache_filter = shutil.ignore_patterns("__pycache__", "*.pyc")
+            shutil.copytree(next(iter(module.__path__)), target_path, ignore=cache_filter)
         else:
-            shutil.copy2(str(module.__file__), target.with_suffix(".py"))
+            shutil.copy2(str(module.__file__), target_path.with_suffix(".py"))
 
 
-def _linked(files: Iterable[Path]) -> list[Path]:
+def _linked_libraries(files: Iterable[Path]) -> list[Path]:
     """Return the libraries that files are linked to, the loader among them. Raises Unavailable."""
     libraries: dict[str, Path] = {}
     try:
-        listing = subprocess.run(
+        ldd_output = subprocess.run(
             ["ldd", *map(str, files)], capture_output=True, text=True, check=False
         ).stdout
     except FileNotFoundError:
         raise Unavailable("there is no ldd here", would_work="apt-get install libc-bin") from None
-    for name, path, loader in _LINKED.findall(listing):
-        library_path = Path(path or loader)
-        libraries.setdefault(Path(name).name or library_path.name, library_path)
+    for library_name, path, loader_path in _LDD_LINE.findall(ldd_output):
+        library_path = Path(path or loader_path)
+        libraries.setdefault(Path(library_name).name or library_path.name, library_path)
     return [path for path in libraries.values() if path.exists()]
 
 
-def _script(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+def _script(path: Path, script_text: str) -> None:
+    path.write_text(script_text, encoding="utf-8")
     path.chmod(0o755)

@@ -18,13 +18,13 @@ def filled(folder: Path) -> Iterator[None]:
     written.
     """
     try:
-        missing = not folder.exists()
-        if not missing and any(folder.iterdir()):
+        is_new_folder = not folder.exists()
+        if not is_new_folder and any(folder.iterdir()):
             raise AlreadyExists(f"{folder} is not empty", would_work="choose another folder")
         try:
             yield
         except BaseException:
-            _empty(folder, remove=missing)
+            _empty(folder, remove=is_new_folder)
             raise
     except OSError as error:
         raise Unavailable(
@@ -51,7 +51,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
     Raises AlreadyExists, Unavailable.
     """
     with filled(folder):
-        for path, text in files.items():
+        for path, content in files.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            target.write_text(content, encoding="utf-8")

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from podwright.guests.kubernetes.workers._worker_door import read_frame
 from podwright.guests.kubernetes.workers._worker_exec import (
-    ExecPlace,
-    NoTunnel,
-    exec_place,
+    ExecTarget,
+    TunnelRefused,
     open_tunnel,
+    read_exec_target,
 )
 from podwright.hosts._job_workers import (
     BEGIN,
@@ -46,55 +46,59 @@ from podwright.hosts._job_workers import (
 if TYPE_CHECKING:
     import ssl
 
-_PORTS_IN_WORDS = "20000 to 29999"
+_PORT_RANGE_TEXT = "20000 to 29999"
 MPI = "--mpi"
 #: What a user can do where `shared_host` finds two workers on one host.
-KEEP_APART = "Open MPI would compute wrong: keep them apart, by podAntiAffinity"
+KEEP_APART_ADVICE = "Open MPI would compute wrong: keep them apart, by podAntiAffinity"
 #: The exit code of ssh itself, as opposed to the program's own.
-_NOT_HAD = 255
+_UNREACHABLE_EXIT_CODE = 255
 #: Seconds in which a worker must answer. Its pod has been running for long by then.
 _PATIENCE = 10.0
-_ONCE = 5.0
+_HANDSHAKE_SECONDS = 5.0
 #: Seconds for a connection to one of the eight ports: a firewall may drop packets silently.
 _CONNECT = 1.5
 _PAUSE = 0.2
 #: Seconds for a door behind the API server, where a program is first started beside it.
-_TUNNEL = 15.0
+_TUNNEL_SECONDS = 15.0
 
 
-class NoWorker(Exception):
+class WorkerUnusable(Exception):
     """The worker cannot be used. Argument: why."""
 
 
-class NotReached(NoWorker):
+class WorkerNotReached(WorkerUnusable):
     """No connection to the worker was possible, at any of its ports."""
 
 
 async def call(
-    name: str, words: Sequence[str], environ: Mapping[str, str], *, patience: float = _PATIENCE
+    worker_name: str,
+    command_words: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    timeout_s: float = _PATIENCE,
 ) -> int:
-    """Run a command in a worker, and return its exit code. patience: seconds in which the worker
+    """Run a command in a worker, and return its exit code. timeout_s: seconds in which the worker
     must answer.
 
     Raises NoWorker.
     """
-    async with _reach(name, environ, patience) as (reader, writer):
-        writer.write(frame(BEGIN, json.dumps(list(words)).encode()))
-        feeds = asyncio.create_task(_feed(await _standard_input(), writer))
+    async with _reach(worker_name, environ, timeout_s) as (worker_reader, worker_writer):
+        worker_writer.write(frame(BEGIN, json.dumps(list(command_words)).encode()))
+        input_task = asyncio.create_task(_feed(await _standard_input(), worker_writer))
         try:
             while True:
-                kind, data = await read_frame(reader)
-                if kind == END:
-                    return int(data)
-                if kind in (OUTPUT, ERRORS):
-                    await asyncio.to_thread(_put, 1 if kind == OUTPUT else 2, data)
+                frame_kind, frame_data = await read_frame(worker_reader)
+                if frame_kind == END:
+                    return int(frame_data)
+                if frame_kind in (OUTPUT, ERRORS):
+                    await asyncio.to_thread(_put, 1 if frame_kind == OUTPUT else 2, frame_data)
         except (OSError, EOFError, ValueError) as error:
-            raise NoWorker(f"the connection to it closed{_in_words(error)}") from None
+            raise WorkerUnusable(f"the connection to it closed{_error_suffix(error)}") from None
         finally:
-            feeds.cancel()
+            input_task.cancel()
 
 
-def _in_words(error: Exception) -> str:
+def _error_suffix(error: Exception) -> str:
     return f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
 
 
@@ -104,87 +108,97 @@ async def _standard_input() -> StreamReader:
     The event loop can wait for pipes and sockets alone. Anything else is read at once, because it
     never makes a reader wait.
     """
-    reader = StreamReader()
-    kind = os.fstat(0).st_mode
-    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+    stdin_reader = StreamReader()
+    stdin_mode = os.fstat(0).st_mode
+    if stat.S_ISFIFO(stdin_mode) or stat.S_ISSOCK(stdin_mode):
         await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb", 0)
+            lambda: asyncio.StreamReaderProtocol(stdin_reader), os.fdopen(os.dup(0), "rb", 0)
         )
-        return reader
-    while data := os.read(0, CHUNK):
-        reader.feed_data(data)
-    reader.feed_eof()
-    return reader
+        return stdin_reader
+    while stdin_chunk := os.read(0, CHUNK):
+        stdin_reader.feed_data(stdin_chunk)
+    stdin_reader.feed_eof()
+    return stdin_reader
 
 
-async def _feed(own: StreamReader, writer: StreamWriter) -> None:
+async def _feed(stdin_reader: StreamReader, worker_writer: StreamWriter) -> None:
     with contextlib.suppress(OSError):
-        while data := await own.read(CHUNK):
-            writer.write(frame(INPUT, data))
-            await writer.drain()
-        writer.write(frame(INPUT))
+        while stdin_chunk := await stdin_reader.read(CHUNK):
+            worker_writer.write(frame(INPUT, stdin_chunk))
+            await worker_writer.drain()
+        worker_writer.write(frame(INPUT))
 
 
-def _put(handle: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(handle, data) :]
+def _put(file_descriptor: int, remaining_bytes: bytes) -> None:
+    while remaining_bytes:
+        remaining_bytes = remaining_bytes[os.write(file_descriptor, remaining_bytes) :]
 
 
 @contextlib.asynccontextmanager
 async def _reach(
-    name: str, environ: Mapping[str, str], patience: float
+    worker_name: str, environ: Mapping[str, str], timeout_s: float
 ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     """Open the worker's door: directly, or through the API server where no direct connection is
     possible and this launcher has the right. Raises NoWorker.
     """
-    address = job_workers(environ).get(name, "")
-    if not address:
-        raise NoWorker("it is not a worker of this job")
+    worker_address = job_workers(environ).get(worker_name, "")
+    if not worker_address:
+        raise WorkerUnusable("it is not a worker of this job")
     try:
-        context = tls_of(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
+        tls_context = tls_of(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
     except OSError as error:
-        raise NoWorker(f"the job's keys cannot be used{_in_words(error)}") from None
-    async with contextlib.AsyncExitStack() as stack:
+        raise WorkerUnusable(f"the job's keys cannot be used{_error_suffix(error)}") from None
+    async with contextlib.AsyncExitStack() as exit_stack:
         try:
-            reader, writer = await _knock(name, address, context, patience)
-        except NotReached as error:
-            place = exec_place(environ)
-            if place is None:
+            reader, writer = await _knock(worker_name, worker_address, tls_context, timeout_s)
+        except WorkerNotReached as error:
+            exec_target = read_exec_target(environ)
+            if exec_target is None:
                 raise
-            warning = f"worker {name}: {error}; it is called through the API server (pods/exec)"
+            warning = (
+                f"worker {worker_name}: {error}; it is called through the API server (pods/exec)"
+            )
             print(f"{WAY}{warning}", file=sys.stderr, flush=True)
             try:
-                reader, writer = await _knock_through(name, place, context, stack)
-            except NoWorker as other:
-                raise NoWorker(f"{error}; and through the API server: {other}") from None
-        stack.push_async_callback(_hang_up, writer)
+                reader, writer = await _reach_through_api_server(
+                    worker_name, exec_target, tls_context, exit_stack
+                )
+            except WorkerUnusable as tunnel_error:
+                raise WorkerUnusable(
+                    f"{error}; and through the API server: {tunnel_error}"
+                ) from None
+        exit_stack.push_async_callback(_abort_connection, writer)
         yield reader, writer
 
 
 async def _knock(
-    name: str, address: str, context: ssl.SSLContext, patience: float
+    worker_name: str, worker_address: str, tls_context: ssl.SSLContext, timeout_s: float
 ) -> tuple[StreamReader, StreamWriter]:
     """Try all ports of the worker until one answers. Raises NoWorker, and NotReached if nothing at
     all answered.
     """
-    until = time.monotonic() + patience
-    reached = False
+    deadline = time.monotonic() + timeout_s
+    any_port_connected = False
     while True:
         problem = "no door of it answers"
-        for port in worker_ports(name):
+        for worker_port in worker_ports(worker_name):
             try:
-                connection = await _connect(address, port)
+                connection = await _connect(worker_address, worker_port)
             except OSError as error:  # TimeoutError is one
-                problem = problem if reached else f"it does not answer{_in_words(error)}"
+                problem = (
+                    problem if any_port_connected else f"it does not answer{_error_suffix(error)}"
+                )
                 continue
-            reached = True
+            any_port_connected = True
             try:
-                return await _meet(name, connection, context)
+                return await _meet(worker_name, connection, tls_context)
             except (OSError, EOFError, ValueError) as error:
-                problem = f"it does not answer{_in_words(error)}"
-        if time.monotonic() > until:
-            where = f"{address}, TCP port {_PORTS_IN_WORDS}"
-            raise (NoWorker if reached else NotReached)(f"{problem} ({where})")
+                problem = f"it does not answer{_error_suffix(error)}"
+        if time.monotonic() > deadline:
+            address_and_ports = f"{worker_address}, TCP port {_PORT_RANGE_TEXT}"
+            raise (WorkerUnusable if any_port_connected else WorkerNotReached)(
+                f"{problem} ({address_and_ports})"
+            )
         await asyncio.sleep(_PAUSE)
 
 
@@ -203,7 +217,10 @@ async def _connect(address: str, port: int) -> socket.socket:
 
 
 async def _meet(
-    name: str, connection: socket.socket, context: ssl.SSLContext, seconds: float = _ONCE
+    worker_name: str,
+    connection: socket.socket,
+    tls_context: ssl.SSLContext,
+    connect_timeout_s: float = _HANDSHAKE_SECONDS,
 ) -> tuple[StreamReader, StreamWriter]:
     """Make sure that the door of that worker is at the other end, and return its streams.
 
@@ -211,63 +228,72 @@ async def _meet(
     another worker.
     """
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(connect_timeout_s):
             reader, writer = await asyncio.open_connection(
-                sock=connection, ssl=context, server_hostname=""
+                sock=connection, ssl=tls_context, server_hostname=""
             )
     except BaseException:
         connection.close()
         raise
     try:
-        async with asyncio.timeout(_ONCE):
-            kind, data = await read_frame(reader)
-        if kind == BEGIN and json.loads(data).get("worker") == name:
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            frame_kind, frame_data = await read_frame(reader)
+        if frame_kind == BEGIN and json.loads(frame_data).get("worker") == worker_name:
             return reader, writer
         raise ValueError("another worker")
     except BaseException:
-        await _hang_up(writer)
+        await _abort_connection(writer)
         raise
 
 
-async def _knock_through(
-    name: str, place: ExecPlace, context: ssl.SSLContext, stack: contextlib.AsyncExitStack
+async def _reach_through_api_server(
+    worker_name: str,
+    exec_target: ExecTarget,
+    tls_context: ssl.SSLContext,
+    caller_stack: contextlib.AsyncExitStack,
 ) -> tuple[StreamReader, StreamWriter]:
-    """Do the same through the API server. What is opened closes with `stack`. Raises NoWorker."""
+    """Do the same through the API server. What is opened closes with `caller_stack`. Raises
+    NoWorker.
+    """
     problem = ""
-    for port in worker_ports(name):
-        async with contextlib.AsyncExitStack() as opened:
+    for worker_port in worker_ports(worker_name):
+        async with contextlib.AsyncExitStack() as tunnel_stack:
             try:
-                tunnel = await opened.enter_async_context(open_tunnel(place, name, port))
-                met = await _meet(name, tunnel.end, context, _TUNNEL)
-            except NoTunnel as error:
-                raise NoWorker(str(error)) from None
+                tunnel = await tunnel_stack.enter_async_context(
+                    open_tunnel(exec_target, worker_name, worker_port)
+                )
+                worker_streams = await _meet(worker_name, tunnel.end, tls_context, _TUNNEL_SECONDS)
+            except TunnelRefused as error:
+                raise WorkerUnusable(str(error)) from None
             except (OSError, EOFError, ValueError) as error:
-                problem = next(iter(tunnel.messages), "") or f"it does not answer{_in_words(error)}"
+                problem = (
+                    next(iter(tunnel.messages), "") or f"it does not answer{_error_suffix(error)}"
+                )
                 continue
-            stack.push_async_exit(opened.pop_all())
-            return met
-    raise NoWorker(problem)
+            caller_stack.push_async_exit(tunnel_stack.pop_all())
+            return worker_streams
+    raise WorkerUnusable(problem)
 
 
-async def _hang_up(writer: StreamWriter) -> None:
+async def _abort_connection(worker_writer: StreamWriter) -> None:
     """Close the connection at once, because everything that was sent has been read."""
-    writer.transport.abort()
+    worker_writer.transport.abort()
     with contextlib.suppress(OSError):
-        await writer.wait_closed()
+        await worker_writer.wait_closed()
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
-    name, *rest = words
+    worker_name, *command_words = arguments
     try:
-        if name == MPI:
-            name, rest = rest[0], ["sh", "-c", " ".join(rest[1:])]
-            if shared := shared_host(os.environ):
-                raise NoWorker(f"{shared}; {KEEP_APART}")
-        return asyncio.run(call(name, rest, os.environ))
-    except NoWorker as error:
-        print(f"worker {name}: {error}", file=sys.stderr)
-        return _NOT_HAD
+        if worker_name == MPI:
+            worker_name, command_words = command_words[0], ["sh", "-c", " ".join(command_words[1:])]
+            if shared_host_problem := shared_host(os.environ):
+                raise WorkerUnusable(f"{shared_host_problem}; {KEEP_APART_ADVICE}")
+        return asyncio.run(call(worker_name, command_words, os.environ))
+    except WorkerUnusable as error:
+        print(f"worker {worker_name}: {error}", file=sys.stderr)
+        return _UNREACHABLE_EXIT_CODE
 
 
 if __name__ == "__main__":

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     import ssl
 
 #: The exit code of a worker that SIGTERM ended.
-_TOLD = 128 + signal.SIGTERM
+_TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 _LARGEST = 1 << 20
 _HANDSHAKE_S = 10.0
 #: How many callers may be connected without having shown who they are. With one more, the oldest is
 #: closed. So callers that send nothing cannot keep the launcher out or use up all descriptors.
-UNKNOWN_MOST = 64
+MAX_UNKNOWN_CALLERS = 64
 _PAUSE = 0.1
 
 
@@ -61,203 +61,208 @@ class WorkerDoor:
         self.sessions: set[asyncio.Task[None]] = set()
         self.unknown: dict[asyncio.Task[None], None] = {}
 
-    def open(self, folder: str, ports: Sequence[int]) -> asyncio.Task[None]:
+    def open(self, keys_folder: str, ports: Sequence[int]) -> asyncio.Task[None]:
         """Listen at the first of these ports that is free, until the task is cancelled.
 
-        folder: holds certificates and keys. Raises OSError.
+        keys_folder: holds certificates and keys. Raises OSError.
         """
-        context = tls_of(WORKER_ROLE, folder)
+        tls_context = tls_of(WORKER_ROLE, keys_folder)
         for port in ports:
             with contextlib.suppress(OSError):
-                return asyncio.create_task(self._answer(_listen(port), context))
+                return asyncio.create_task(self._answer(_listen(port), tls_context))
         raise OSError(f"none of the ports {', '.join(map(str, ports))} is free")
 
-    async def _answer(self, listening: socket.socket, context: ssl.SSLContext) -> None:
+    async def _answer(self, listening_socket: socket.socket, tls_context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
-        with listening:
+        with listening_socket:
             while True:
                 try:
-                    connection, _ = await loop.sock_accept(listening)
+                    connection, _ = await loop.sock_accept(listening_socket)
                 except OSError:  # the caller is gone, or no descriptor is free
                     await asyncio.sleep(_PAUSE)
                     continue
-                if len(self.unknown) >= UNKNOWN_MOST:
+                if len(self.unknown) >= MAX_UNKNOWN_CALLERS:
                     next(iter(self.unknown)).cancel()
-                self.unknown[asyncio.create_task(self._meet(connection, context))] = None
+                self.unknown[asyncio.create_task(self._meet(connection, tls_context))] = None
                 await asyncio.sleep(
                     0
                 )  # the task starts: once it runs, cancelling it closes the connection
 
-    async def _meet(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+    async def _meet(self, connection: socket.socket, tls_context: ssl.SSLContext) -> None:
         """Wait until a caller has shown its certificate. The connection then is in `sessions`, or
         closed.
         """
-        task = asyncio.current_task()
-        assert task
+        caller_task = asyncio.current_task()
+        assert caller_task
         protocol = asyncio.StreamReaderProtocol(StreamReader(), self._called)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
                 connection,
-                ssl=context,
+                ssl=tls_context,
                 ssl_handshake_timeout=_HANDSHAKE_S,
             )
         except OSError:
             pass
         finally:
-            self.unknown.pop(task, None)
+            self.unknown.pop(caller_task, None)
 
-    async def _called(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self.sessions.add(task)
+    async def _called(self, caller_reader: StreamReader, caller_writer: StreamWriter) -> None:
+        caller_task = asyncio.current_task()
+        assert caller_task
+        self.sessions.add(caller_task)
         try:
-            writer.write(frame(BEGIN, json.dumps({"worker": self.name}).encode()))
+            caller_writer.write(frame(BEGIN, json.dumps({"worker": self.name}).encode()))
             async with asyncio.timeout(_HANDSHAKE_S):
-                kind, data = await read_frame(reader)
-            if kind == BEGIN:
-                await _run(json.loads(data), reader, writer)
+                frame_kind, frame_data = await read_frame(caller_reader)
+            if frame_kind == BEGIN:
+                await _run(json.loads(frame_data), caller_reader, caller_writer)
         except (OSError, EOFError, ValueError):
             pass
         finally:
-            self.sessions.discard(task)
-            writer.close()
+            self.sessions.discard(caller_task)
+            caller_writer.close()
 
 
 def _listen(port: int) -> socket.socket:
     """Return a socket that listens at all addresses. Raises OSError."""
     dual_stack = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual_stack else socket.AF_INET
-    listening = socket.create_server(
+    listening_socket = socket.create_server(
         ("", port), family=family, dualstack_ipv6=dual_stack, backlog=128
     )
-    listening.setblocking(False)
-    return listening
+    listening_socket.setblocking(False)
+    return listening_socket
 
 
 async def read_frame(reader: StreamReader) -> tuple[int, bytes]:
     """Return the kind and the bytes of a frame. Raises EOFError where the other end is gone, and
     ValueError where a frame is too large.
     """
-    kind, size = FRAME.unpack(await reader.readexactly(FRAME.size))
-    if size > _LARGEST:
+    frame_kind, frame_bytes = FRAME.unpack(await reader.readexactly(FRAME.size))
+    if frame_bytes > _LARGEST:
         raise ValueError("too large")
-    return kind, await reader.readexactly(size)
+    return frame_kind, await reader.readexactly(frame_bytes)
 
 
-async def _run(words: list[str], reader: StreamReader, writer: StreamWriter) -> None:
+async def _run(
+    command_words: list[str], caller_reader: StreamReader, caller_writer: StreamWriter
+) -> None:
     """Run a command for a caller. If the caller goes, the command's standard input ends."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        command_process = await asyncio.create_subprocess_exec(
+            *command_words, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
     except OSError as error:
-        writer.write(frame(ERRORS, f"{words[0]}: {error.strerror}\n".encode()))
-        writer.write(frame(END, b"127"))
-        await writer.drain()
+        caller_writer.write(frame(ERRORS, f"{command_words[0]}: {error.strerror}\n".encode()))
+        caller_writer.write(frame(END, b"127"))
+        await caller_writer.drain()
         return
-    assert process.stdout
-    assert process.stderr
-    feeds = asyncio.create_task(_feed(process, reader))
+    assert command_process.stdout
+    assert command_process.stderr
+    input_task = asyncio.create_task(_feed(command_process, caller_reader))
     await asyncio.gather(
-        _pass_on(process.stdout, OUTPUT, writer), _pass_on(process.stderr, ERRORS, writer)
+        _pass_on(command_process.stdout, OUTPUT, caller_writer),
+        _pass_on(command_process.stderr, ERRORS, caller_writer),
     )
-    code = await process.wait()
-    feeds.cancel()
-    writer.write(frame(END, str(code if code >= 0 else 128 - code).encode()))
-    await writer.drain()
+    exit_code = await command_process.wait()
+    input_task.cancel()
+    caller_writer.write(frame(END, str(exit_code if exit_code >= 0 else 128 - exit_code).encode()))
+    await caller_writer.drain()
 
 
-async def _feed(process: Process, reader: StreamReader) -> None:
-    assert process.stdin
+async def _feed(command_process: Process, caller_reader: StreamReader) -> None:
+    assert command_process.stdin
     with contextlib.suppress(OSError, EOFError, ValueError):
         while True:
-            kind, data = await read_frame(reader)
-            if kind != INPUT or not data:
+            frame_kind, input_data = await read_frame(caller_reader)
+            if frame_kind != INPUT or not input_data:
                 break
-            process.stdin.write(data)
-            await process.stdin.drain()
-    process.stdin.close()
+            command_process.stdin.write(input_data)
+            await command_process.stdin.drain()
+    command_process.stdin.close()
 
 
-async def _pass_on(source: StreamReader, kind: int, writer: StreamWriter) -> None:
-    closed = False
-    while data := await source.read(CHUNK):
-        if closed:
+async def _pass_on(
+    output_stream: StreamReader, frame_kind: int, caller_writer: StreamWriter
+) -> None:
+    caller_gone = False
+    while output_chunk := await output_stream.read(CHUNK):
+        if caller_gone:
             continue  # the command must not wait for a caller that is gone
         try:
-            writer.write(frame(kind, data))
-            await writer.drain()
+            caller_writer.write(frame(frame_kind, output_chunk))
+            await caller_writer.drain()
         except OSError:
-            closed = True
+            caller_gone = True
 
 
 async def serve(environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM, and then until all commands have ended. Return the exit code."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    name = environ.get(WORKER_VARIABLE, "")
-    door = WorkerDoor(name)
+    stop_event = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_event.set)
+    worker_name = environ.get(WORKER_VARIABLE, "")
+    worker_door = WorkerDoor(worker_name)
     try:
-        answers = door.open(environ.get(KEYS_VARIABLE, ""), worker_ports(name))
+        accept_task = worker_door.open(environ.get(KEYS_VARIABLE, ""), worker_ports(worker_name))
     except OSError as error:
         print(f"podwright: the launcher cannot reach this worker: {error}", file=sys.stderr)
         return 1
-    await stop.wait()
-    answers.cancel()
-    while door.sessions:
-        await asyncio.wait(door.sessions)
-    return _TOLD
+    await stop_event.wait()
+    accept_task.cancel()
+    while worker_door.sessions:
+        await asyncio.wait(worker_door.sessions)
+    return _TERMINATED_EXIT_CODE
 
 
-def _child(words: Sequence[str]) -> int:
+def _child(program_words: Sequence[str]) -> int:
     """Start the door or a program as a child process, and return its process id."""
-    pid = os.fork()
-    if pid:
-        return pid
+    child_pid = os.fork()
+    if child_pid:
+        return child_pid
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if not words:
+        if not program_words:
             os._exit(asyncio.run(serve(os.environ)))
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execvp(words[0], list(words))
+        os.execvp(program_words[0], list(program_words))
     except OSError as error:
-        print(f"{words[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        print(f"{program_words[0]}: {error.strerror}", file=sys.stderr, flush=True)
         os._exit(126 if isinstance(error, PermissionError) else 127)
     finally:
         os._exit(1)
 
 
-def main(words: Sequence[str]) -> int:
+def main(program_words: Sequence[str]) -> int:
     """Run as the first process of a worker, and return its exit code.
 
     It is the parent of the door and of the program, if there is one, and it reaps all other
     processes.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
-    door = _child(())
-    ours = [door, *([_child(words)] if words else [])]
-    decides = ours[-1]
+    door_pid = _child(())
+    child_pids = [door_pid, *([_child(program_words)] if program_words else [])]
+    deciding_pid = child_pids[-1]
     while True:
-        number = signal.sigwait({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
-        if number != signal.SIGCHLD:
-            for pid in ours:
-                os.kill(pid, signal.SIGTERM)
+        signal_number = signal.sigwait({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+        if signal_number != signal.SIGCHLD:
+            for exited_pid in child_pids:
+                os.kill(exited_pid, signal.SIGTERM)
             continue
-        for pid, status in _reaped():
-            if pid == decides or (pid == door and not words):
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
-            if pid in ours:
-                ours.remove(pid)
+        for exited_pid, wait_status in _reap_children():
+            if exited_pid == deciding_pid or (exited_pid == door_pid and not program_words):
+                exit_code = os.waitstatus_to_exitcode(wait_status)
+                return exit_code if exit_code >= 0 else 128 - exit_code
+            if exited_pid in child_pids:
+                child_pids.remove(exited_pid)
 
 
-def _reaped() -> list[tuple[int, int]]:
-    exits = []
+def _reap_children() -> list[tuple[int, int]]:
+    exited_children = []
     with contextlib.suppress(ChildProcessError):
-        while (exited := os.waitpid(-1, os.WNOHANG))[0]:
-            exits.append(exited)
-    return exits
+        while (pid_and_status := os.waitpid(-1, os.WNOHANG))[0]:
+            exited_children.append(pid_and_status)
+    return exited_children
 
 
 if __name__ == "__main__":

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 #: Where Kubernetes puts a pod's token, and the certificate by which it trusts the API server.
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PROTOCOL: Final = "v4.channel.k8s.io"
-_MODULE: Final = "podwright.guests.kubernetes.workers._worker_tunnel"
+_TUNNEL_MODULE: Final = "podwright.guests.kubernetes.workers._worker_tunnel"
 #: Seconds for the API server to close the WebSocket. After that the connection is cut.
 _CLOSE: Final = 0.5
 #: The first byte of a message says what it is.
-_INPUT, _OUTPUT, _ERRORS, _STATUS = range(4)
-_STREAMS: Final = ("stdin", "stdout", "stderr")
+_INPUT_CHANNEL, _OUTPUT, _ERRORS, _STATUS = range(4)
+_STREAM_NAMES: Final = ("stdin", "stdout", "stderr")
 
 
-class NoTunnel(Exception):
+class TunnelRefused(Exception):
     """The API server opens no tunnel to a worker. Argument: why."""
 
 
-class ExecPlace(NamedTuple):
+class ExecTarget(NamedTuple):
     """What pods/exec needs to reach a job's workers.
 
     container: the container with the door. server: the URL of the API server. account: the folder
@@ -57,92 +57,102 @@ class Tunnel(NamedTuple):
     messages: list[str]
 
 
-def exec_place(environ: Mapping[str, str]) -> ExecPlace | None:
+def read_exec_target(environ: Mapping[str, str]) -> ExecTarget | None:
     """Return what pods/exec needs, or None if this launcher was not given the right."""
     namespace, _, container = environ.get(EXEC_VARIABLE, "").partition("/")
-    host = environ.get("KUBERNETES_SERVICE_HOST", "")
-    if not (namespace and container and host):
+    api_server_host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    if not (namespace and container and api_server_host):
         return None
-    url_host = f"[{host}]" if ":" in host else host
-    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return ExecPlace(namespace, container, f"https://{url_host}:{port}", ACCOUNT)
+    url_host = f"[{api_server_host}]" if ":" in api_server_host else api_server_host
+    api_server_port = environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return ExecTarget(namespace, container, f"https://{url_host}:{api_server_port}", ACCOUNT)
 
 
 @contextlib.asynccontextmanager
-async def open_tunnel(place: ExecPlace, pod: str, port: int) -> AsyncIterator[Tunnel]:
+async def open_tunnel(
+    exec_target: ExecTarget, pod_name: str, worker_port: int
+) -> AsyncIterator[Tunnel]:
     """Open a tunnel to that port of a worker. Raises NoTunnel."""
     import aiohttp
 
-    path = f"/api/v1/namespaces/{place.namespace}/pods/{pod}/exec"
-    command = (sys.executable, "-P", "-m", _MODULE, str(port))
-    query = [("container", place.container), *((kind, "true") for kind in _STREAMS)]
-    query += [("command", word) for word in command]
+    exec_path = f"/api/v1/namespaces/{exec_target.namespace}/pods/{pod_name}/exec"
+    command = (sys.executable, "-P", "-m", _TUNNEL_MODULE, str(worker_port))
+    query_parameters = [
+        ("container", exec_target.container),
+        *((stream_name, "true") for stream_name in _STREAM_NAMES),
+    ]
+    query_parameters += [("command", command_word) for command_word in command]
     try:
-        believed = ssl.create_default_context(cafile=str(place.account / "ca.crt"))
-        token = (place.account / "token").read_text(encoding="utf-8").strip()
+        tls_context = ssl.create_default_context(cafile=str(exec_target.account / "ca.crt"))
+        account_token = (exec_target.account / "token").read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise NoTunnel(f"this pod has no account: {error.strerror}") from None
+        raise TunnelRefused(f"this pod has no account: {error.strerror}") from None
     async with aiohttp.ClientSession() as session:
         try:
-            line = await session.ws_connect(
-                place.server + path,
-                params=query,
-                headers={"Authorization": f"Bearer {token}"},
+            websocket = await session.ws_connect(
+                exec_target.server + exec_path,
+                params=query_parameters,
+                headers={"Authorization": f"Bearer {account_token}"},
                 protocols=[_PROTOCOL],
                 timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE),
-                ssl=believed,
+                ssl=tls_context,
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise NoTunnel(f"the API server refuses pods/exec: {error.status}") from None
+            raise TunnelRefused(f"the API server refuses pods/exec: {error.status}") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise NoTunnel(f"the API server does not answer: {error}") from None
-        near, far = socket.socketpair()
-        messages: list[str] = []
-        with near, far:
-            near.setblocking(False)
-            far.setblocking(False)
-            carries = asyncio.gather(_carry_in(far, line), _carry_out(line, far, messages))
+            raise TunnelRefused(f"the API server does not answer: {error}") from None
+        near_socket, far_socket = socket.socketpair()
+        close_messages: list[str] = []
+        with near_socket, far_socket:
+            near_socket.setblocking(False)
+            far_socket.setblocking(False)
+            carry_tasks = asyncio.gather(
+                _carry_to_pod(far_socket, websocket),
+                _carry_out(websocket, far_socket, close_messages),
+            )
             try:
-                yield Tunnel(near, messages)
+                yield Tunnel(near_socket, close_messages)
             finally:
-                carries.cancel()
+                carry_tasks.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await carries
-                await line.close()
+                    await carry_tasks
+                await websocket.close()
 
 
-async def _carry_in(far: socket.socket, line: aiohttp.ClientWebSocketResponse) -> None:
-    loop = asyncio.get_running_loop()
+async def _carry_to_pod(
+    far_socket: socket.socket, websocket: aiohttp.ClientWebSocketResponse
+) -> None:
+    event_loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError):  # aiohttp's error for a lost connection is an OSError
-        while data := await loop.sock_recv(far, CHUNK):
-            await line.send_bytes(bytes([_INPUT]) + data)
+        while chunk := await event_loop.sock_recv(far_socket, CHUNK):
+            await websocket.send_bytes(bytes([_INPUT_CHANNEL]) + chunk)
 
 
 async def _carry_out(
-    line: aiohttp.ClientWebSocketResponse, far: socket.socket, messages: list[str]
+    websocket: aiohttp.ClientWebSocketResponse, far_socket: socket.socket, close_messages: list[str]
 ) -> None:
     """Pass bytes on until the tunnel closes. The near end then reads its end."""
-    loop = asyncio.get_running_loop()
+    event_loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError):
-        async for message in line:
-            if not isinstance(message.data, bytes) or not message.data:
+        async for websocket_message in websocket:
+            if not isinstance(websocket_message.data, bytes) or not websocket_message.data:
                 continue
-            kind, data = message.data[0], message.data[1:]
-            if kind == _OUTPUT:
-                await loop.sock_sendall(far, data)
-            elif kind == _ERRORS:
-                messages.append(data.decode(errors="replace").strip())
-            elif kind == _STATUS:
-                messages += _failure(data)
-        far.shutdown(socket.SHUT_RDWR)
+            channel, payload = websocket_message.data[0], websocket_message.data[1:]
+            if channel == _OUTPUT:
+                await event_loop.sock_sendall(far_socket, payload)
+            elif channel == _ERRORS:
+                close_messages.append(payload.decode(errors="replace").strip())
+            elif channel == _STATUS:
+                close_messages += _failure(payload)
+        far_socket.shutdown(socket.SHUT_RDWR)
 
 
-def _failure(data: bytes) -> list[str]:
+def _failure(status_json: bytes) -> list[str]:
     """Return why nothing could be run in the worker, in the API server's words."""
     try:
-        status = json.loads(data)
-        if status.get("status") == "Success" or status.get("reason") == "NonZeroExitCode":
+        exec_status = json.loads(status_json)
+        if exec_status.get("status") == "Success" or exec_status.get("reason") == "NonZeroExitCode":
             return []
-        return [str(status.get("message") or "")]
+        return [str(exec_status.get("message") or "")]
     except (ValueError, AttributeError):
         return []

@@ -30,29 +30,29 @@ def _connect(port: int) -> socket.socket:
         return socket.create_connection(("::1", port))
 
 
-def _pass_in(line: socket.socket) -> None:
+def _forward_stdin(door_socket: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while data := os.read(0, CHUNK):
-            line.sendall(data)
+        while stdin_chunk := os.read(0, CHUNK):
+            door_socket.sendall(stdin_chunk)
     with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
+        door_socket.shutdown(socket.SHUT_RDWR)
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Pass bytes until the connection ends, and return the exit code."""
-    port = int(words[0])
+    door_port = int(arguments[0])
     try:
-        line = _connect(port)
+        door_socket = _connect(door_port)
     except OSError:
-        print(f"nothing answers at its port {port}", file=sys.stderr)
+        print(f"nothing answers at its port {door_port}", file=sys.stderr)
         return 1
-    caller = threading.Thread(target=_pass_in, args=(line,), daemon=True)
-    caller.start()
+    stdin_thread = threading.Thread(target=_forward_stdin, args=(door_socket,), daemon=True)
+    stdin_thread.start()
     with contextlib.suppress(OSError):
-        while data := line.recv(CHUNK):
-            while data:
-                data = data[os.write(1, data) :]
-    caller.join(_LAST)
+        while door_bytes := door_socket.recv(CHUNK):
+            while door_bytes:
+                door_bytes = door_bytes[os.write(1, door_bytes) :]
+    stdin_thread.join(_LAST)
     return 0
 
 

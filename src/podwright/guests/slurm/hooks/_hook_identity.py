@@ -21,11 +21,11 @@ from podwright.hosts import MungeError, Vouches
 from podwright.http import Reply
 
 #: Seconds by which the clocks of two hosts may differ. MUNGE has the same limit.
-CLOCKS_S: Final = 300.0
+CLOCK_SKEW_LIMIT_S: Final = 300.0
 #: The header that carries a reply's signature.
-WORD: Final = b"authentication-info"
+SIGNATURE_HEADER: Final = b"authentication-info"
 _LEAST: Final = 16
-_TIDY_S: Final = 30.0
+_NONCE_TIDY_INTERVAL_S: Final = 30.0
 
 
 class HookIdentity(Protocol):
@@ -60,7 +60,7 @@ class HookIdentity(Protocol):
         ...
 
 
-class Proofs:
+class MungeProofs:
     """Proofs by MUNGE credentials. The payload of a request's credential is the request's body.
 
     uids: root and Slurm's user, whose credentials are accepted.
@@ -74,13 +74,13 @@ class Proofs:
         its receiver does not trust it.
         """
         try:
-            ours = await asyncio.to_thread(
+            own_credential = await asyncio.to_thread(
                 self._munge.encode, _signed_content(reply, authorization)
             )
         except MungeError:
             return reply
-        word = (WORD, f"MUNGE {ours}".encode())
-        return reply._replace(headers=(*reply.headers, word))
+        signature_header = (SIGNATURE_HEADER, f"MUNGE {own_credential}".encode())
+        return reply._replace(headers=(*reply.headers, signature_header))
 
     async def authorization(self, path: str) -> str:
         """See HookIdentity."""
@@ -99,15 +99,15 @@ class Proofs:
         if scheme.lower() != "munge":
             return "over TCP a request needs a MUNGE credential"
         try:
-            decoded = await asyncio.to_thread(self._munge.decode, credential.strip())
+            decoded_credential = await asyncio.to_thread(self._munge.decode, credential.strip())
         except MungeError as error:
             if error.absent:
                 raise
             return f"MUNGE credential: {error}"
-        if decoded.payload != body:
+        if decoded_credential.payload != body:
             return "the MUNGE credential is that of another request"
-        if decoded.uid not in self._uids:
-            return f"user {decoded.uid} is not Slurm's"
+        if decoded_credential.uid not in self._uids:
+            return f"user {decoded_credential.uid} is not Slurm's"
         return ""
 
 
@@ -118,43 +118,51 @@ class KeyProofs:
     of time, nonce, path and body, one on each line. A reply's MAC covers the reply's status, the
     request's three words and the reply's body. clock: returns seconds since 1970.
 
-    A nonce is kept in memory until its time is more than CLOCKS_S ago. A request that is shown to
-    the same process again is refused before that by its nonce, and after that by its time.
+    A nonce is kept in memory until its time is more than CLOCK_SKEW_LIMIT_S ago. A request that is
+    shown to the same process again is refused before that by its nonce, and after that by its time.
     """
 
     def __init__(self, key: bytes, clock: Callable[[], float] = time.time) -> None:
         self._key, self._clock = key, clock
         self._seen: dict[str, float] = {}
-        self._tidy = 0.0  # when old nonces are forgotten next
+        self._next_tidy_time = 0.0  # when old nonces are forgotten next
 
     async def problem(self, authorization: str, path: str, body: bytes) -> str:
         """See HookIdentity."""
-        words = authorization.split()
-        if len(words) != 4 or words[0].lower() != "podwright" or not words[1].isdecimal():
+        header_parts = authorization.split()
+        if (
+            len(header_parts) != 4
+            or header_parts[0].lower() != "podwright"
+            or not header_parts[1].isdecimal()
+        ):
             return "over TCP a request needs a signature by the key"
-        _, timestamp, nonce, mac = words
+        _, timestamp, nonce, mac = header_parts
         if not hmac.compare_digest(
             mac.encode(), sign(self._key, timestamp, nonce, path, body).encode()
         ):
             return "the signature is that of another key or request"
         now = self._clock()
-        if abs(now - int(timestamp)) > CLOCKS_S:
+        if abs(now - int(timestamp)) > CLOCK_SKEW_LIMIT_S:
             return (
                 f"the signature is of another time: clocks differ by {now - int(timestamp):.0f} s"
             )
-        if now >= self._tidy:
-            self._seen = {seen: until for seen, until in self._seen.items() if until > now}
-            self._tidy = now + _TIDY_S
+        if now >= self._next_tidy_time:
+            self._seen = {
+                seen_nonce: expiry_time
+                for seen_nonce, expiry_time in self._seen.items()
+                if expiry_time > now
+            }
+            self._next_tidy_time = now + _NONCE_TIDY_INTERVAL_S
         if self._seen.get(nonce, now) > now:
             return "the signature was shown before"
-        self._seen[nonce] = int(timestamp) + CLOCKS_S + 1
+        self._seen[nonce] = int(timestamp) + CLOCK_SKEW_LIMIT_S + 1
         return ""
 
     async def signed(self, reply: Reply, authorization: str) -> Reply:
         """Return the reply with its MAC."""
         mac = _mac(self._key, _signed_content(reply, authorization))
-        word = (WORD, f"Podwright {mac}".encode())
-        return reply._replace(headers=(*reply.headers, word))
+        signature_header = (SIGNATURE_HEADER, f"Podwright {mac}".encode())
+        return reply._replace(headers=(*reply.headers, signature_header))
 
     async def authorization(self, path: str) -> str:
         """See HookIdentity."""
@@ -177,8 +185,15 @@ def _signed_content(reply: Reply, authorization: str) -> bytes:
 
 def _word(reply: Reply) -> str:
     """Return the signature that came with a reply, or "" if it has none."""
-    header = next((text for name, text in reply.headers if name == WORD), b"")
-    return header.decode("latin-1").partition(" ")[2].strip()
+    signature_header = next(
+        (
+            header_value
+            for header_name, header_value in reply.headers
+            if header_name == SIGNATURE_HEADER
+        ),
+        b"",
+    )
+    return signature_header.decode("latin-1").partition(" ")[2].strip()
 
 
 def _mac(key: bytes, content: bytes) -> str:

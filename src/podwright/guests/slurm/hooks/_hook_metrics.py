@@ -29,25 +29,27 @@ def figures(mode: str, state: Mapping[str, Any]) -> Iterable[Figure]:
     returns.
     """
     yield Figure("slurm_mode", "1: the way in which Slurm schedules devices.", 1, {"mode": mode})
-    words = "1: this service answers hooks; 0: it begins, or stands by."
-    yield Figure("slurm_active", words, int(bool(state.get("ready", True))))
+    help_text = "1: this service answers hooks; 0: it begins, or stands by."
+    yield Figure("slurm_active", help_text, int(bool(state.get("ready", True))))
     yield Figure(
         "slurm_counts_current",
         "1: Slurm has been told how many devices may be given out.",
         int(not state.get("problem")),
     )
-    for name, value in state.get("figures", {}).items():
-        unit = "slurm_waited_seconds" if name == "waited_s" else f"slurm_jobs_{name}"
-        yield Figure(unit, _WORDS.get(name, name), value, total=True)
-    for pod, pod_state in state.get("pods", {}).items():
-        yield from _pod(pod, pod_state)
+    for counter_name, counter_value in state.get("figures", {}).items():
+        metric_name = (
+            "slurm_waited_seconds" if counter_name == "waited_s" else f"slurm_jobs_{counter_name}"
+        )
+        yield Figure(metric_name, _WORDS.get(counter_name, counter_name), counter_value, total=True)
+    for device_type, pod_state in state.get("pods", {}).items():
+        yield from _pod(device_type, pod_state)
 
 
-def _pod(kind: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
+def _pod(device_type: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
     devices_by_job: Mapping[str, int] = pod_state["held"]
     # Scraped data already have a label `pod`, and the Slurm of one pod may have several types of
     # devices. So the label here is `type`.
-    labels = {"type": kind}
+    labels = {"type": device_type}
     yield Figure(
         "slurm_devices", "Devices of the pod that Slurm schedules.", pod_state["devices"], labels
     )
@@ -55,10 +57,12 @@ def _pod(kind: str, pod_state: Mapping[str, Any]) -> Iterator[Figure]:
         "slurm_devices_held", "Devices that jobs hold.", sum(devices_by_job.values()), labels
     )
     yield Figure("slurm_jobs_holding", "Jobs that hold devices.", len(devices_by_job), labels)
-    emptied = pod_state["emptied_for_a_large_job"]
+    emptied_devices = pod_state["emptied_for_a_large_job"]
     yield Figure(
-        "slurm_devices_emptied", "Devices kept for the first in the queue.", emptied, labels
+        "slurm_devices_emptied", "Devices kept for the first in the queue.", emptied_devices, labels
     )
-    for size, count in pod_state["free_together"].items():
-        words = "Free devices that lie in whole blocks of this size."
-        yield Figure("slurm_devices_free_in_blocks", words, count, {**labels, "size": size})
+    for block_size, free_devices in pod_state["free_together"].items():
+        help_text = "Free devices that lie in whole blocks of this size."
+        yield Figure(
+            "slurm_devices_free_in_blocks", help_text, free_devices, {**labels, "size": block_size}
+        )

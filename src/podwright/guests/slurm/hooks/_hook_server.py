@@ -28,7 +28,7 @@ _log = logging.getLogger("podwright.slurm")
 LOCAL = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
 #: A caller without a credential must not use up the whole service.
 REMOTE = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
-_DECIDED = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
+_STATUS_BY_ERROR_CODE = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
 Handler = Callable[[HookJob], Awaitable[str]]
 
 
@@ -60,7 +60,7 @@ class Answers(Protocol):
         ...
 
 
-class Front:
+class HookFront:
     """Answers hooks and steps.
 
     proofs: checks requests over TCP. uids: the users who may use the Unix socket; None: the
@@ -89,11 +89,11 @@ class Front:
         """Answer callers on a Unix socket."""
         await self._start(listener, self._local, LOCAL)
 
-    async def start_remote(self, listener: socket.socket, at: str = "") -> None:
-        """Answer callers over TCP who prove who they are. at: the address by which others know this
-        service.
+    async def start_remote(self, listener: socket.socket, own_address: str = "") -> None:
+        """Answer callers over TCP who prove who they are. own_address: the address by which others
+        know this service.
         """
-        self._address = at
+        self._address = own_address
         await self._start(listener, self._remote, REMOTE)
 
     async def finish(self, seconds: float) -> None:
@@ -104,9 +104,9 @@ class Front:
         self,
         listener: socket.socket,
         handler: Callable[[HttpRequest], Awaitable[Reply]],
-        most: Limits,
+        limits: Limits,
     ) -> None:
-        server = HttpServer(handler, most)
+        server = HttpServer(handler, limits)
         await server.start(listener)
         self._servers.append(server)
 
@@ -135,27 +135,27 @@ class Front:
         if proofs is not None:
             try:
                 authorization = request.header("authorization")
-                problem = await proofs.problem(authorization, request.path, request.body)
+                proof_problem = await proofs.problem(authorization, request.path, request.body)
             except MungeError as error:
                 return _text_reply(
                     503, f"MUNGE does not answer here: {error}\n"
                 )  # the hook tries again
-            if problem:
-                _log.warning("a hook over TCP was refused: %s", problem)
-                return _text_reply(401, f"{problem}\n")
+            if proof_problem:
+                _log.warning("a hook over TCP was refused: %s", proof_problem)
+                return _text_reply(401, f"{proof_problem}\n")
         return _text_reply(*await self._call(handler, request.body))
 
-    async def _call(self, handler: Handler, body: bytes) -> tuple[int, str]:
+    async def _call(self, handler: Handler, request_body: bytes) -> tuple[int, str]:
         try:
-            return 200, await handler(hook_job(body))
+            return 200, await handler(hook_job(request_body))
         except InvalidRequest as error:
             return 400, f"{error}\n"
         except PodwrightError as error:
-            return _DECIDED.get(error.code, 503), f"{error}\n"
+            return _STATUS_BY_ERROR_CODE.get(error.code, 503), f"{error}\n"
         except Exception:
             _log.exception("a hook's request failed")
             return 500, "a fault in the service: see its log\n"
 
 
-def _text_reply(status: int, text: str) -> Reply:
-    return Reply(status, text.encode(), "text/plain", ((b"connection", b"close"),))
+def _text_reply(status: int, body_text: str) -> Reply:
+    return Reply(status, body_text.encode(), "text/plain", ((b"connection", b"close"),))

@@ -43,7 +43,7 @@ def slurm_uid(site: Site) -> int:
         ) from None
 
 
-async def nobody_at(path: Path) -> None:
+async def require_free_socket(path: Path) -> None:
     """Make sure that no other service answers at `path`, and remove the socket that a killed one
     left.
 
@@ -68,18 +68,18 @@ def remove_socket(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def listen(path: Path, owner: int) -> socket.socket:
-    """Return the listening socket, open to `owner` (SlurmUser's uid). Raises Unavailable."""
+def listen(path: Path, owner_uid: int) -> socket.socket:
+    """Return the listening socket, open to `owner_uid` (SlurmUser's uid). Raises Unavailable."""
     listener = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)
+    previous_umask = os.umask(0o177)
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o755, parents=True)
             path.parent.chmod(0o755)
         listener.bind(str(path))
         if os.geteuid() == 0:
-            os.chown(path, owner, -1)
-        elif os.geteuid() != owner:
+            os.chown(path, owner_uid, -1)
+        elif os.geteuid() != owner_uid:
             os.chmod(path, 0o666)
         listener.listen(4096)
         listener.setblocking(False)
@@ -90,36 +90,41 @@ def listen(path: Path, owner: int) -> socket.socket:
         listener.close()
         raise Unavailable(f"{path}: {error.strerror}", operation="listen for hooks") from None
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
     return listener
 
 
-def listen_far(addresses: Sequence[str]) -> tuple[int, socket.socket]:
+def listen_tcp(addresses: Sequence[str]) -> tuple[int, socket.socket]:
     """Listen at the first HOST:PORT that belongs to this host and is free.
 
     All hosts share one site file, so most of its addresses belong to other hosts. Returns the
     address's index in the list and its socket. Raises InvalidRequest, Unavailable.
     """
-    problem = ""
-    for place, where in enumerate(addresses):
-        host, port = host_port(where, "listen for hooks over TCP")
+    listen_problem = ""
+    for address_index, host_and_port in enumerate(addresses):
+        host, port = host_port(host_and_port, "listen for hooks over TCP")
         try:
-            family, *_, address = socket.getaddrinfo(
+            family, *_, socket_address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
-            return place, socket.create_server((str(address[0]), port), family=family, backlog=512)
+            return address_index, socket.create_server(
+                (str(socket_address[0]), port), family=family, backlog=512
+            )
         except OSError as error:
             if (
-                not problem or error.errno != errno.EADDRNOTAVAIL
+                not listen_problem or error.errno != errno.EADDRNOTAVAIL
             ):  # EADDRNOTAVAIL: another host's address
-                problem = f"cannot listen on {where}: {(error.strerror or str(error)).lower()}"
-    raise Unavailable(problem, would_work="choose another `listen` in the site's file")
+                listen_problem = (
+                    f"cannot listen on {host_and_port}: {(error.strerror or str(error)).lower()}"
+                )
+    raise Unavailable(listen_problem, would_work="choose another `listen` in the site's file")
 
 
 def _not_open(path: Path) -> Unavailable:
-    me = pwd.getpwuid(os.geteuid()).pw_name
+    own_user = pwd.getpwuid(os.geteuid()).pw_name
     return Unavailable(
-        f"{path}: {me} may not make a socket there",
+        f"{path}: {own_user} may not make a socket there",
         operation="listen for hooks",
-        would_work=f"as root, once a boot: install -d -o {me} {path.parent} (the unit does it)",
+        would_work=f"as root, once a boot: install -d -o {own_user} {path.parent} (the unit does "
+        "it)",
     )

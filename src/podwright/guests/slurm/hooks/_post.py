@@ -17,7 +17,7 @@ from podwright.guests.slurm.service._retry_limit import RetryLimit
 from podwright.guests.slurm.service._work import Work
 
 
-class Post:
+class HookDispatcher:
     """The handlers of requests. peers: the other services; None: there are none.
 
     proving: answers steps. working: answers hooks. Each is None until it is ready.
@@ -62,12 +62,12 @@ class Post:
         """Return what an administrator watches. `ready` is True once hooks are answered."""
         if self.working is not None:
             return {"role": self.role(), "ready": True, **self.working.state()}
-        active = self.peers.active if self.peers else ""
-        return {"role": self.role(), "ready": False, "active": active}
+        active_address = self.peers.active if self.peers else ""
+        return {"role": self.role(), "ready": False, "active": active_address}
 
-    def _on(self, work: Work | None) -> Work:
-        if work is not None:
-            return work
+    def _on(self, site_work: Work | None) -> Work:
+        if site_work is not None:
+            return site_work
         if self.peers and self.peers.role is not StandbyRole.ACTIVE:
             active = self.peers.active
             raise Unavailable(f"stands by{f': active is {active}' if active else ''}")

@@ -14,18 +14,23 @@ from typing import Any
 
 from podwright.errors import Unavailable
 from podwright.guests.shared import CALL_TIMEOUT, ThreadedServer, until_done
-from podwright.guests.slurm.hooks._hook_identity import HookIdentity, KeyProofs, Proofs, read_key
+from podwright.guests.slurm.hooks._hook_identity import (
+    HookIdentity,
+    KeyProofs,
+    MungeProofs,
+    read_key,
+)
 from podwright.guests.slurm.hooks._hook_metrics import figures
-from podwright.guests.slurm.hooks._hook_server import Front
+from podwright.guests.slurm.hooks._hook_server import HookFront
 from podwright.guests.slurm.hooks._hook_socket import (
     callers,
     listen,
-    listen_far,
-    nobody_at,
+    listen_tcp,
     remove_socket,
+    require_free_socket,
     slurm_uid,
 )
-from podwright.guests.slurm.hooks._post import Post
+from podwright.guests.slurm.hooks._post import HookDispatcher
 from podwright.guests.slurm.hooks._server_address import reach
 from podwright.guests.slurm.hooks._service_standby import Peers, StandbyRole, ask_role
 from podwright.guests.slurm.service._pods import Site
@@ -56,30 +61,30 @@ async def serve(
     more_descriptors()
     slurm = SlurmCommands(prefix)
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    doors = Doors(site)
-    await nobody_at(doors.path)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    hook_sockets = Doors(site)
+    await require_free_socket(hook_sockets.path)
     server = ThreadedServer(lambda: reach(site, CALL_TIMEOUT))
-    post = Post(RetryLimit(slurm, site.tries))
+    dispatcher = HookDispatcher(RetryLimit(slurm, site.tries))
 
     async def now() -> Iterable[Figure]:
-        return figures(site.mode, post.state())
+        return figures(site.mode, dispatcher.state())
 
     metrics = MetricsFront(now)
     try:
         if site.metrics:
             await metrics.start(*host_port(site.metrics, "serve metrics"))
         if len(site.doors) > 1:
-            place = await doors.open(post)
-            assert doors.identity is not None
-            ask = partial(ask_role, identity=doors.identity)
-            post.peers = Peers(site.doors, place, time.monotonic, ask)
+            own_index = await hook_sockets.open(dispatcher)
+            assert hook_sockets.identity is not None
+            ask_peer = partial(ask_role, identity=hook_sockets.identity)
+            dispatcher.peers = Peers(site.doors, own_index, time.monotonic, ask_peer)
             ready()
             ready = _nothing
-        while await _first(stop, *_until(post.peers, StandbyRole.ACTIVE)):
-            work = make(site, server, slurm)
-            if not await _serve_active(work, post, doors, stop, ready):
+        while await _first(stop, *_until(dispatcher.peers, StandbyRole.ACTIVE)):
+            site_work = make(site, server, slurm)
+            if not await _serve_active(site_work, dispatcher, hook_sockets, stop, ready):
                 return
     finally:
         await metrics.stop()
@@ -87,41 +92,49 @@ async def serve(
 
 
 async def _serve_active(
-    work: Work, post: Post, doors: Doors, stop: asyncio.Event, ready: Callable[[], None]
+    site_work: Work,
+    dispatcher: HookDispatcher,
+    hook_sockets: Doors,
+    stop: asyncio.Event,
+    on_ready: Callable[[], None],
 ) -> bool:
     """Answer as the active service. Return True when another service is active now, and False at
     the end.
     """
-    duty = asyncio.create_task(_duty(work, post, doors, ready))
+    duty_task = asyncio.create_task(
+        _serve_until_cancelled(site_work, dispatcher, hook_sockets, on_ready)
+    )
     try:
-        if await _first(stop, duty, *_until(post.peers, StandbyRole.STANDBY)):
+        if await _first(stop, duty_task, *_until(dispatcher.peers, StandbyRole.STANDBY)):
             _log.warning("another one is active: stands by")
-            post.leave()
+            dispatcher.leave()
             return True
-        if post.working:
-            doors.remove_socket()
-            await doors.finish()
-            await work.close()
+        if dispatcher.working:
+            hook_sockets.remove_socket()
+            await hook_sockets.finish()
+            await site_work.close()
         return False
     finally:
-        duty.cancel()
+        duty_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await duty
+            await duty_task
 
 
-async def _duty(work: Work, post: Post, doors: Doors, ready: Callable[[], None]) -> None:
+async def _serve_until_cancelled(
+    site_work: Work, dispatcher: HookDispatcher, hook_sockets: Doors, on_ready: Callable[[], None]
+) -> None:
     """Serve until cancelled. Steps are answered when the server has been read, and hooks when Slurm
     has been read as well.
     """
-    await until_done(work.read_server, _RETRY_S, _warn)
-    post.proving = work
-    if not doors.opened:
-        await doors.open(post)
-    await until_done(work.known, _RETRY_S, _warn)
-    post.working = work
+    await until_done(site_work.read_server, _RETRY_S, _warn)
+    dispatcher.proving = site_work
+    if not hook_sockets.opened:
+        await hook_sockets.open(dispatcher)
+    await until_done(site_work.known, _RETRY_S, _warn)
+    dispatcher.working = site_work
     _log.info("answers hooks")
-    ready()
-    await asyncio.gather(*work.tasks())
+    on_ready()
+    await asyncio.gather(*site_work.tasks())
 
 
 class Doors:
@@ -134,23 +147,23 @@ class Doors:
         self.opened = False
         self.identity: HookIdentity | None = None  # checks callers over TCP
         self._site = site
-        self._front: Front | None = None
+        self._front: HookFront | None = None
 
-    async def open(self, post: Post) -> int:
+    async def open(self, dispatcher: HookDispatcher) -> int:
         """Open the sockets, and return the index of our address in the site's list. Raises
         Unavailable.
         """
         site = self._site
         self.identity = proofs(site) if site.doors else None
-        self._front = Front(post, self.identity, callers(site))
-        place, far = listen_far(site.doors) if site.doors else (0, None)
+        self._front = HookFront(dispatcher, self.identity, callers(site))
+        own_index, tcp_listener = listen_tcp(site.doors) if site.doors else (0, None)
         await self._front.start(listen(self.path, slurm_uid(site)))
         _log.info("listens at %s", self.path)
-        if far is not None:
-            await self._front.start_remote(far, site.doors[place])
-            _log.info("listens for those who prove themselves at %s", site.doors[place])
+        if tcp_listener is not None:
+            await self._front.start_remote(tcp_listener, site.doors[own_index])
+            _log.info("listens for those who prove themselves at %s", site.doors[own_index])
         self.opened = True
-        return place
+        return own_index
 
     def remove_socket(self) -> None:
         """Remove the Unix socket, so that nobody finds it any more."""
@@ -177,7 +190,7 @@ def proofs(site: Site) -> HookIdentity:
             operation=f"listen for hooks at {site.listen}",
             would_work="start munged, or leave `listen` out of the site's file",
         ) from None
-    return Proofs(munge, callers(site))
+    return MungeProofs(munge, callers(site))
 
 
 def _warn(problem: str) -> None:
@@ -194,22 +207,22 @@ async def _first(
     """
     if not events:
         return not stop.is_set()
-    waiting = asyncio.create_task(stop.wait())
-    given = [event for event in events if isinstance(event, asyncio.Task)]
-    created = [
+    stop_task = asyncio.create_task(stop.wait())
+    given_tasks = [event for event in events if isinstance(event, asyncio.Task)]
+    created_tasks = [
         asyncio.create_task(event) for event in events if not isinstance(event, asyncio.Task)
     ]
     try:
-        done, _ = await asyncio.wait(
-            {waiting, *given, *created}, return_when=asyncio.FIRST_COMPLETED
+        done_tasks, _ = await asyncio.wait(
+            {stop_task, *given_tasks, *created_tasks}, return_when=asyncio.FIRST_COMPLETED
         )
     finally:
-        for event in (waiting, *created):
+        for event in (stop_task, *created_tasks):
             event.cancel()
-    for task in (*given, *created):
-        if task in done:
+    for task in (*given_tasks, *created_tasks):
+        if task in done_tasks:
             task.result()
-    return waiting not in done
+    return stop_task not in done_tasks
 
 
 def _until(peers: Peers | None, role: StandbyRole) -> list[Coroutine[Any, Any, None]]:

@@ -44,14 +44,14 @@ def socket_of(server: str) -> str:
 
 def reach(site: Site, timeout: float) -> Client:
     """Return a client of a site's server. Over TCP this calls the server. Raises PodwrightError."""
-    candidates = addresses(site.server)
-    if not candidates:
+    server_addresses = addresses(site.server)
+    if not server_addresses:
         return Client(UnixTransport(socket_of(site.server)), timeout=timeout)
-    munge = "" if site.credentials else site.munge_socket or "yes"
+    munge_socket = "" if site.credentials else site.munge_socket or "yes"
     options = ServerOptions(
-        host=",".join(map(str, candidates)),
-        port=str(candidates[0].port),
+        host=",".join(map(str, server_addresses)),
+        port=str(server_addresses[0].port),
         config=site.credentials,
-        munge=munge,
+        munge=munge_socket,
     )
     return find_server(options, {}, timeout=timeout).client

@@ -2,9 +2,9 @@
 each.
 
 The active service answers hooks and tells Slurm what to count. The others say `standby`, and hooks
-go on to the next address. Each service asks the others for their roles every ASK_S seconds. When
-the active one falls silent, the first one of the list that answers takes over. An active one that
-finds another active one before it in the list steps down.
+go on to the next address. Each service asks the others for their roles every ROLE_POLL_S seconds.
+When the active one falls silent, the first one of the list that answers takes over. An active one
+that finds another active one before it in the list steps down.
 
 Two services that cannot reach each other may both be active for a moment. That makes Slurm's counts
 less exact, and does no other harm: the server alone gives devices, and it takes back only what is
@@ -20,16 +20,17 @@ import http.client
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from podwright.guests.slurm.hooks._hook_identity import WORD, HookIdentity
+from podwright.guests.slurm.hooks._hook_identity import SIGNATURE_HEADER, HookIdentity
 from podwright.hosts import MungeError
 from podwright.http import Reply
 
-#: ASK_S: seconds between two questions. SILENT_S: seconds without a reply until a peer is GONE.
-ASK_S: Final = 0.5
+#: ROLE_POLL_S: seconds between two questions. SILENT_S: seconds without a reply until a peer is
+#: GONE.
+ROLE_POLL_S: Final = 0.5
 SILENT_S: Final = 3.0
 _TIMEOUT_S: Final = 1.5
 #: The most bytes that are read of a reply.
-LONGEST_ROLE: Final = 512
+LONGEST_ROLE_REPLY: Final = 512
 PATH: Final = "/slurm.v1/Role"
 
 
@@ -45,22 +46,36 @@ class StandbyRole(enum.Enum):
     GONE = "gone"
 
 
-def role_of(place: int, now: StandbyRole, peers: Mapping[int, StandbyRole]) -> StandbyRole:
-    """Return the role that the service at `place` in the list has from here on. Pure.
+def next_role(
+    own_index: int, own_role: StandbyRole, peer_roles: Mapping[int, StandbyRole]
+) -> StandbyRole:
+    """Return the role that the service at `own_index` in the list has from here on. Pure.
 
-    now: its present role. peers: the roles of the others, by their places. An active service gives
-    way only to an active one before it. A standby takes over only when no other is active, none
-    before it stands by, and none is UNKNOWN: so after a start nobody takes over before everybody
-    has answered or is GONE.
+    own_role: its present role. peer_roles: the roles of the others, by their places. An active
+    service gives way only to an active one before it. A standby takes over only when no other is
+    active, none before it stands by, and none is UNKNOWN: so after a start nobody takes over before
+    everybody has answered or is GONE.
     """
-    active = [peer for peer, role in peers.items() if role is StandbyRole.ACTIVE]
-    if now is StandbyRole.ACTIVE:
-        return StandbyRole.STANDBY if any(peer < place for peer in active) else StandbyRole.ACTIVE
-    waits_for = [
-        peer for peer, role in peers.items() if peer < place and role is StandbyRole.STANDBY
+    active_peers = [
+        peer_index for peer_index, role in peer_roles.items() if role is StandbyRole.ACTIVE
     ]
-    unsure = StandbyRole.UNKNOWN in peers.values()
-    return StandbyRole.STANDBY if active or waits_for or unsure else StandbyRole.ACTIVE
+    if own_role is StandbyRole.ACTIVE:
+        return (
+            StandbyRole.STANDBY
+            if any(peer_index < own_index for peer_index in active_peers)
+            else StandbyRole.ACTIVE
+        )
+    earlier_standbys = [
+        peer_index
+        for peer_index, role in peer_roles.items()
+        if peer_index < own_index and role is StandbyRole.STANDBY
+    ]
+    has_unknown = StandbyRole.UNKNOWN in peer_roles.values()
+    return (
+        StandbyRole.STANDBY
+        if active_peers or earlier_standbys or has_unknown
+        else StandbyRole.ACTIVE
+    )
 
 
 class Peers:
@@ -74,42 +89,46 @@ class Peers:
     def __init__(
         self,
         addresses: Sequence[str],
-        place: int,
+        own_index: int,
         clock: Callable[[], float],
-        ask: Callable[[str], Awaitable[StandbyRole]],
+        ask_peer_role: Callable[[str], Awaitable[StandbyRole]],
     ) -> None:
         self.role = StandbyRole.STANDBY
-        self._addresses, self._place, self._clock = addresses, place, clock
-        self._ask = ask
-        peers = [peer for peer in range(len(addresses)) if peer != place]
-        self._roles = dict.fromkeys(peers, StandbyRole.UNKNOWN)
-        self._heard = dict.fromkeys(peers, clock())
+        self._addresses, self._place, self._clock = addresses, own_index, clock
+        self._ask = ask_peer_role
+        peer_indices = [
+            peer_index for peer_index in range(len(addresses)) if peer_index != own_index
+        ]
+        self._roles = dict.fromkeys(peer_indices, StandbyRole.UNKNOWN)
+        self._heard = dict.fromkeys(peer_indices, clock())
 
     @property
     def active(self) -> str:
         """The address of the active service, or "" if none is known."""
         if self.role is StandbyRole.ACTIVE:
             return self._addresses[self._place]
-        known = (peer for peer, role in self._roles.items() if role is StandbyRole.ACTIVE)
-        return next((self._addresses[peer] for peer in known), "")
+        active_peers = (
+            peer_index for peer_index, role in self._roles.items() if role is StandbyRole.ACTIVE
+        )
+        return next((self._addresses[peer_index] for peer_index in active_peers), "")
 
     async def become(self, role: StandbyRole) -> None:
         """Ask the others again and again, and return once this service has `role`."""
         while self.role is not role:
             await asyncio.gather(*map(self._hear, self._roles))
-            self.role = role_of(self._place, self.role, self._roles)
+            self.role = next_role(self._place, self.role, self._roles)
             if self.role is not role:
-                await asyncio.sleep(ASK_S)
+                await asyncio.sleep(ROLE_POLL_S)
 
-    async def _hear(self, peer: int) -> None:
+    async def _hear(self, peer_index: int) -> None:
         try:
-            self._roles[peer] = await self._ask(self._addresses[peer])
-            self._heard[peer] = self._clock()
+            self._roles[peer_index] = await self._ask(self._addresses[peer_index])
+            self._heard[peer_index] = self._clock()
         except (OSError, http.client.HTTPException, MungeError) as error:
             if isinstance(error, MungeError) and error.absent:
                 return  # without MUNGE nobody can be asked, which says nothing about the peers
-            if self._clock() - self._heard[peer] >= SILENT_S:
-                self._roles[peer] = StandbyRole.GONE
+            if self._clock() - self._heard[peer_index] >= SILENT_S:
+                self._roles[peer_index] = StandbyRole.GONE
 
 
 async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
@@ -135,6 +154,10 @@ def _ask(address: str, authorization: str) -> Reply:
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
     with contextlib.closing(connection):
         connection.request("GET", PATH, headers={"Authorization": authorization})
-        answer = connection.getresponse()
-        word = answer.getheader("Authentication-Info", "").encode("latin-1", "replace")
-        return Reply(answer.status, answer.read(LONGEST_ROLE), headers=((WORD, word),))
+        http_response = connection.getresponse()
+        signature = http_response.getheader("Authentication-Info", "").encode("latin-1", "replace")
+        return Reply(
+            http_response.status,
+            http_response.read(LONGEST_ROLE_REPLY),
+            headers=((SIGNATURE_HEADER, signature),),
+        )

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.guests.shared import Freed, Locks
 from podwright.guests.slurm.service._job_request import HookJob
-from podwright.guests.slurm.service._licence_check import OtherStart
+from podwright.guests.slurm.service._licence_check import StartIsOver
 from podwright.guests.slurm.service._pods import Site
-from podwright.guests.slurm.service._queue import Listed, Listing
+from podwright.guests.slurm.service._queue import JobListing, Listed
 from podwright.guests.slurm.service._retry_limit import RetryLimit
 from podwright.slurm.site.commands import Slurm
 
@@ -42,7 +42,7 @@ class JobCalls(ABC):
         self.slurm = slurm
         self.clock = clock
         self.retry_limit = RetryLimit(slurm, site.tries)
-        self.listing = Listing(slurm)
+        self.listing = JobListing(slurm)
         self.sweep_wanted = asyncio.Event()  #: set: a sweep is due now
         self.freed = Freed()
         self.lock: Locks[int] = Locks()
@@ -87,45 +87,45 @@ class JobCalls(ABC):
         A job whose devices are busy waits here for at most `site.patience_s` seconds. Raises
         PodwrightError; an InvalidRequest is final.
         """
-        began, waiting = self.clock(), False
+        began_at, has_waited = self.clock(), False
         async with self.lock(job.job):
             while True:
                 try:
-                    lines = await self.give(job)
-                    if waiting:
-                        self.waited(job, self.clock() - began, in_vain=False)
-                    return lines
+                    job_lines = await self.give(job)
+                    if has_waited:
+                        self.waited(job, self.clock() - began_at, in_vain=False)
+                    return job_lines
                 except Busy as error:
-                    left = self.site.patience_s - (self.clock() - began)
-                    if left <= 0:
-                        self.waited(job, self.clock() - began, in_vain=True)
+                    patience_left_s = self.site.patience_s - (self.clock() - began_at)
+                    if patience_left_s <= 0:
+                        self.waited(job, self.clock() - began_at, in_vain=True)
                         raise await self.refused(job, error) from None
-                    if not waiting:
+                    if not has_waited:
                         _log.warning("job %d waits in its prolog: %s", job.job, error)
-                        waiting = True
-                except (Unavailable, OtherStart):
+                        has_waited = True
+                except (Unavailable, StartIsOver):
                     raise  # no server, or this start is over: that is not a failed attempt
                 except PodwrightError as error:
                     raise await self.refused(job, error) from None
                 self.sweep_wanted.set()  # a job that Slurm forgot may hold the devices
-                await self.freed.wait(min(left, LOOK_S))
+                await self.freed.wait(min(patience_left_s, LOOK_S))
 
     async def comment_waiting(
-        self, job: Listed, words: str, has_devices: Callable[[int], bool]
+        self, job: Listed, waiting_text: str, has_devices: Callable[[int], bool]
     ) -> bool:
         """Write what a waiting job waits for into its AdminComment. Return whether it was written.
 
         A job that has begun since it was listed is left alone, because its AdminComment then holds
         what its tasks are told. has_devices: whether a job, by its number, has its devices.
         """
-        lock = self.lock(job.job)
-        if lock.locked():
+        job_lock = self.lock(job.job)
+        if job_lock.locked():
             return False  # its hook runs, and may wait for what this sweep gives back
-        async with lock:
+        async with job_lock:
             if has_devices(job.job):
                 return False
             await self.slurm.run(
-                "scontrol", "update", f"jobid={job.alone}", f"admincomment={words}"
+                "scontrol", "update", f"jobid={job.alone}", f"admincomment={waiting_text}"
             )
         return True
 
@@ -148,15 +148,15 @@ class JobCalls(ABC):
         if not problem:
             self.count_step(valid=True)
             return self.step_lines(job)
-        known = await self.listing.job(job.job)
-        if known is None or known.state not in _LIVES:
+        listed_job = await self.listing.job(job.job)
+        if listed_job is None or listed_job.state not in _LIVES:
             raise NotFound(
                 f"job {job.job} is over", operation="a step"
             )  # it ended while its step began
         self.count_step(valid=False)
         _log.warning("job %d: a step on %s was ended: %s", job.job, job.hosts, problem)
-        words = InvalidRequest(
+        step_error = InvalidRequest(
             f"{problem}: its PrologSlurmctld did not run to its end",
             operation=f"a step of job {job.job}",
         )
-        raise await self.retry_limit.refusal(job, words, final=True)
+        raise await self.retry_limit.refusal(job, step_error, final=True)

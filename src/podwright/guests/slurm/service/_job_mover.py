@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from podwright.errors import NotFound, PodwrightError
 from podwright.guests.shared import Waits, first_in_line
 from podwright.guests.slurm.service._pod_book import (
-    SETTLE_S,
+    DEVICES_DEADLINE_S,
     JobHolding,
     PodBook,
     job_of,
     settled,
 )
 from podwright.guests.slurm.service._queue import Listed
-from podwright.placement.buddy_blocks import Blocks, fit
-from podwright.placement.move_plans import MovePlan, likely_end, plan_moves
+from podwright.placement.buddy_blocks import BuddyBlocks, fit
+from podwright.placement.move_plans import MovePlan, likely_end_time, plan_moves
 from podwright.wire import (
     AskToMoveRequest,
     CallOffMoveRequest,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.slurm")
 _PAUSE: Final = 0.3
 #: Seconds between a plan that failed and the next one for the same job.
-_REST_S: Final = 60.0
+_FAILED_PLAN_PAUSE_S: Final = 60.0
 
 _V = TypeVar("_V", bound=Value)
 
@@ -66,7 +66,7 @@ class MoveServer(Protocol):
         ...
 
 
-class _Stage(enum.Enum):
+class _PlanStage(enum.Enum):
     HIDDEN = "Slurm is told"
     ASKED = "launches are asked"
 
@@ -83,7 +83,7 @@ class _Plan:
     job: int
     book: PodBook
     since: float
-    stage: _Stage = _Stage.HIDDEN
+    stage: _PlanStage = _PlanStage.HIDDEN
     requested: list[JobHolding] = field(default_factory=list)
     over: str = ""
 
@@ -95,9 +95,9 @@ class JobMover:
     """
 
     def __init__(
-        self, service: Service, server: MoveServer, wall: Callable[[], float] = time.time
+        self, service: Service, move_server: MoveServer, wall: Callable[[], float] = time.time
     ) -> None:
-        self._service, self._server, self._wall = service, server, wall
+        self._service, self._server, self._wall = service, move_server, wall
         self._plans: dict[str, _Plan] = {}
         self._rest: dict[int, float] = {}
         self._wake = asyncio.Event()
@@ -105,194 +105,240 @@ class JobMover:
     async def update(self, jobs: Mapping[int, Listed], waiting: Iterable[Waits]) -> None:
         """Plan moves for the job that waits first, and give up plans that are for another job."""
         service = self._service
-        firsts = {
-            pod: first_job for first_job in first_in_line(waiting) for pod in first_job.orders
+        first_jobs = {
+            pod_type: first_job
+            for first_job in first_in_line(waiting)
+            for pod_type in first_job.orders
         }
-        self._rest = {job: until for job, until in self._rest.items() if until > service.clock()}
-        for pod, book in service.books.items():
-            first, plan = firsts.get(pod), self._plans.get(pod)
-            if plan is not None:
-                if first is None or first.job != plan.job:
-                    plan.over = plan.over or f"job {plan.job} is not the first that waits"
-            elif book.emptied:  # all have moved, and their old devices are being reset
-                lost = book.closed & book.unusable & ~book.resetting
-                if first is None or first.job != book.closed_for or lost:
-                    book.stay()
+        self._rest = {
+            job_number: paused_until
+            for job_number, paused_until in self._rest.items()
+            if paused_until > service.clock()
+        }
+        for pod_type, pod_book in service.books.items():
+            first_waiting, current_plan = first_jobs.get(pod_type), self._plans.get(pod_type)
+            if current_plan is not None:
+                if first_waiting is None or first_waiting.job != current_plan.job:
+                    current_plan.over = (
+                        current_plan.over or f"job {current_plan.job} is not the first that waits"
+                    )
+            elif pod_book.emptied:  # all have moved, and their old devices are being reset
+                lost_devices = pod_book.closed & pod_book.unusable & ~pod_book.resetting
+                if (
+                    first_waiting is None
+                    or first_waiting.job != pod_book.closed_for
+                    or lost_devices
+                ):
+                    pod_book.stay()
                     service.counts.poke()
-            elif first is not None and not first.alone and first.job not in self._rest:
-                await self._consider(pod, first, jobs)
+            elif (
+                first_waiting is not None
+                and not first_waiting.alone
+                and first_waiting.job not in self._rest
+            ):
+                await self._start_plan(pod_type, first_waiting, jobs)
 
     async def run(self) -> None:
         """Carry plans out until cancelled."""
         while True:
             await self._wake.wait()
-            for plan in list(self._plans.values()):
+            for room_plan in list(self._plans.values()):
                 try:
-                    await self._carry_on(plan)
+                    await self._continue_plan(room_plan)
                 except PodwrightError as error:
-                    _log.warning("room for job %d: %s", plan.job, error)
+                    _log.warning("room for job %d: %s", room_plan.job, error)
             if not self._plans:
                 self._wake.clear()
             await asyncio.sleep(_PAUSE)
 
     # -- planning ----------------------------------------------------------------------------
 
-    async def _consider(self, pod: str, first: Waits, jobs: Mapping[int, Listed]) -> None:
-        book = self._service.books[pod]
-        (order,) = first.orders[pod]
-        blocks = _unheld(book)
-        if not any(map(_may, book.holdings.values())) or fit(blocks, [order]):
+    async def _start_plan(
+        self, pod_type: str, first_waiting: Waits, listed_jobs: Mapping[int, Listed]
+    ) -> None:
+        pod_book = self._service.books[pod_type]
+        (block_order,) = first_waiting.orders[pod_type]
+        unheld = _unheld_blocks(pod_book)
+        if not any(map(_may_move, pod_book.holdings.values())) or fit(unheld, [block_order]):
             return
-        if blocks.free.bit_count() < 1 << order:
+        if unheld.free.bit_count() < 1 << block_order:
             return
-        moves = await self._moves(book)
-        plan = self._plan(book, order, moves, jobs)
-        if plan is None or not moves.allowed:
+        job_moves = await self._moves(pod_book)
+        move_plan = self._plan(pod_book, block_order, job_moves, listed_jobs)
+        if move_plan is None or not job_moves.allowed:
             return
-        movers = ", ".join(str(job) for job, _ in plan.jobs)
-        _log.info("job %s fits if %s move to other devices: room is made", first.job, movers)
-        book.empty(plan.devices, first.job, plan.jobs)
-        self._plans[pod] = _Plan(first.job, book, self._service.clock())
+        moving_jobs = ", ".join(str(job_number) for job_number, _ in move_plan.jobs)
+        _log.info(
+            "job %s fits if %s move to other devices: room is made", first_waiting.job, moving_jobs
+        )
+        pod_book.empty(move_plan.devices, first_waiting.job, move_plan.jobs)
+        self._plans[pod_type] = _Plan(first_waiting.job, pod_book, self._service.clock())
         self._service.counts.poke()
         self._wake.set()
 
     def _plan(
-        self, book: PodBook, order: int, moves: JobMoves, jobs: Mapping[int, Listed]
+        self,
+        pod_book: PodBook,
+        block_order: int,
+        job_moves: JobMoves,
+        listed_jobs: Mapping[int, Listed],
     ) -> MovePlan | None:
-        seconds = {
-            job_of(entry.partition): entry.seconds for entry in moves.moves if entry.state == "ABLE"
+        move_seconds = {
+            job_of(held_or_move.partition): held_or_move.seconds
+            for held_or_move in job_moves.moves
+            if held_or_move.state == "ABLE"
         }
-        able = {
-            job: seconds[job]
-            for job, entry in book.holdings.items()
-            if job in seconds and _may(entry)
+        seconds_of_movable = {
+            job_number: move_seconds[job_number]
+            for job_number, held_or_move in pod_book.holdings.items()
+            if job_number in move_seconds and _may_move(held_or_move)
         }
-        now = self._wall()
-        holdings = {
-            job: (entry.bits, likely_end(_end_time(jobs.get(job)), entry.began, now)[0])
-            for job, entry in book.holdings.items()
+        wall_time = self._wall()
+        bits_and_ends = {
+            job_number: (
+                held_or_move.bits,
+                likely_end_time(
+                    _end_time(listed_jobs.get(job_number)), held_or_move.began, wall_time
+                )[0],
+            )
+            for job_number, held_or_move in pod_book.holdings.items()
         }
-        return plan_moves(_unheld(book), order, holdings, able, now=now, unusable=book.unusable)
+        return plan_moves(
+            _unheld_blocks(pod_book),
+            block_order,
+            bits_and_ends,
+            seconds_of_movable,
+            now=wall_time,
+            unusable_bits=pod_book.unusable,
+        )
 
     # -- carrying out ------------------------------------------------------------------------
 
-    async def _carry_on(self, plan: _Plan) -> None:
-        book = plan.book
-        if not plan.over and plan.stage is _Stage.HIDDEN:
-            if await self._settled(plan):
-                plan.stage, book.unsettled = _Stage.ASKED, False
-                await self._ask(plan)
-        elif not plan.over:
-            await self._watch(plan)
-        if plan.over:
-            await self._call_off(plan)
-        elif plan.stage is _Stage.ASKED and not book.moves:
-            _log.info("room for job %d: all have moved", plan.job)
-            self._forget(plan)
+    async def _continue_plan(self, room_plan: _Plan) -> None:
+        pod_book = room_plan.book
+        if not room_plan.over and room_plan.stage is _PlanStage.HIDDEN:
+            if await self._settled(room_plan):
+                room_plan.stage, pod_book.unsettled = _PlanStage.ASKED, False
+                await self._ask(room_plan)
+        elif not room_plan.over:
+            await self._watch(room_plan)
+        if room_plan.over:
+            await self._call_off_moves(room_plan)
+        elif room_plan.stage is _PlanStage.ASKED and not pod_book.moves:
+            _log.info("room for job %d: all have moved", room_plan.job)
+            self._forget(room_plan)
 
-    async def _settled(self, plan: _Plan) -> bool:
+    async def _settled(self, room_plan: _Plan) -> bool:
         """Return whether Slurm knows what is hidden, and all jobs that it had started before have
         their devices.
         """
-        book, service = plan.book, self._service
-        await service.counts.synced()
-        all_placed = await settled(service.slurm, book)
-        if not (book.emptied and book.moves):
-            plan.over = "Slurm had started others before, or who was to move has ended"
+        pod_book, service = room_plan.book, self._service
+        await service.counts.wait_until_synced()
+        all_jobs_placed = await settled(service.slurm, pod_book)
+        if not (pod_book.emptied and pod_book.moves):
+            room_plan.over = "Slurm had started others before, or who was to move has ended"
             return False
-        if not all_placed and service.clock() - plan.since > SETTLE_S:
-            plan.over = "Slurm has started jobs that got no devices yet"
-        return all_placed
+        if not all_jobs_placed and service.clock() - room_plan.since > DEVICES_DEADLINE_S:
+            room_plan.over = "Slurm has started jobs that got no devices yet"
+        return all_jobs_placed
 
-    async def _ask(self, plan: _Plan) -> None:
-        book, longest = plan.book, 0.0
-        for job, target in list(book.moves.items()):
-            holding = book.holdings[job]
-            plan.requested.append(holding)
-            start, order = (target & -target).bit_length() - 1, target.bit_count().bit_length() - 1
-            request = AskToMoveRequest(
-                partition=holding.name,
-                job=holding.words,
-                devices=book.line.devices(start, order),
-                room_for=f"job {plan.job}",
+    async def _ask(self, room_plan: _Plan) -> None:
+        pod_book, longest_move_s = room_plan.book, 0.0
+        for job_number, target_bits in list(pod_book.moves.items()):
+            job_holding = pod_book.holdings[job_number]
+            room_plan.requested.append(job_holding)
+            first_device, block_order = (
+                (target_bits & -target_bits).bit_length() - 1,
+                target_bits.bit_count().bit_length() - 1,
+            )
+            move_request = AskToMoveRequest(
+                partition=job_holding.name,
+                job=job_holding.words,
+                devices=pod_book.line.devices(first_device, block_order),
+                room_for=f"job {room_plan.job}",
             )
             try:
-                row = await self._server.call("AskToMove", request, MoveRow)
+                move_row = await self._server.call("AskToMove", move_request, MoveRow)
             except NotFound:
-                row = MoveRow(partition=holding.name, state="STAYS")
-            if row.state != "ASKED":
-                plan.over = f"job {job} cannot be moved now"
+                move_row = MoveRow(partition=job_holding.name, state="STAYS")
+            if move_row.state != "ASKED":
+                room_plan.over = f"job {job_number} cannot be moved now"
                 return
-            longest = max(longest, row.within)
-        book.moves_end = f"{datetime.fromtimestamp(self._wall() + longest):%H:%M:%S}"
+            longest_move_s = max(longest_move_s, move_row.within)
+        pod_book.moves_end = f"{datetime.fromtimestamp(self._wall() + longest_move_s):%H:%M:%S}"
         self._service.sweep_wanted.set()  # it writes this into the waiting job's comment
 
-    async def _watch(self, plan: _Plan) -> None:
+    async def _watch(self, room_plan: _Plan) -> None:
         """Follow the moves. A job that the server no longer asks has moved by now, or it stays, and
         then the plan is over.
         """
-        book = plan.book
-        reply = await self._moves(book)
-        on_it = {job_of(row.partition) for row in reply.moves if row.state != "ABLE"}
+        pod_book = room_plan.book
+        job_moves = await self._moves(pod_book)
+        moving_jobs = {
+            job_of(move_row.partition) for move_row in job_moves.moves if move_row.state != "ABLE"
+        }
         await self._service.refresh()
-        if stays := book.moves.keys() - on_it:
-            plan.over = f"job {min(stays)} stays where it is"
+        if staying_jobs := pod_book.moves.keys() - moving_jobs:
+            room_plan.over = f"job {min(staying_jobs)} stays where it is"
 
-    async def _call_off(self, plan: _Plan) -> None:
-        for holding in plan.requested:
-            if holding.job in plan.book.moves:
-                request = CallOffMoveRequest(partition=holding.name, job=holding.words)
+    async def _call_off_moves(self, room_plan: _Plan) -> None:
+        for asked_holding in room_plan.requested:
+            if asked_holding.job in room_plan.book.moves:
+                call_off_request = CallOffMoveRequest(
+                    partition=asked_holding.name, job=asked_holding.words
+                )
                 with contextlib.suppress(NotFound):
-                    await self._server.call("CallOffMove", request, Empty)
+                    await self._server.call("CallOffMove", call_off_request, Empty)
         await self._service.refresh()  # a job may have moved meanwhile
-        self._end(plan, plan.over)
+        self._end(room_plan, room_plan.over)
 
-    def _end(self, plan: _Plan, reason: str) -> None:
+    def _end(self, room_plan: _Plan, reason: str) -> None:
         service = self._service
-        _log.info("room for job %d: %s", plan.job, reason)
-        self._forget(plan)
-        plan.book.stay()
+        _log.info("room for job %d: %s", room_plan.job, reason)
+        self._forget(room_plan)
+        room_plan.book.stay()
         service.figures.stayed += 1
-        if plan.stage is _Stage.ASKED:
-            self._rest[plan.job] = service.clock() + _REST_S
+        if room_plan.stage is _PlanStage.ASKED:
+            self._rest[room_plan.job] = service.clock() + _FAILED_PLAN_PAUSE_S
         service.counts.poke()
 
-    def _forget(self, plan: _Plan) -> None:
+    def _forget(self, room_plan: _Plan) -> None:
         """Drop the plan, and count the jobs that moved: those that were asked, still hold their
         devices and have no move left.
         """
-        book = plan.book
-        del self._plans[book.pod.type]
-        book.moves_end = ""
+        pod_book = room_plan.book
+        del self._plans[pod_book.pod.type]
+        pod_book.moves_end = ""
         self._service.figures.moved += sum(
-            book.holdings.get(holding.job) is holding and holding.job not in book.moves
-            for holding in plan.requested
+            pod_book.holdings.get(asked_holding.job) is asked_holding
+            and asked_holding.job not in pod_book.moves
+            for asked_holding in room_plan.requested
         )
 
-    async def _moves(self, book: PodBook) -> JobMoves:
-        wanted = JobMovesRequest(cluster=book.cluster, allocation=book.allocation)
-        return await self._server.call("ListJobMoves", wanted, JobMoves)
+    async def _moves(self, pod_book: PodBook) -> JobMoves:
+        moves_request = JobMovesRequest(cluster=pod_book.cluster, allocation=pod_book.allocation)
+        return await self._server.call("ListJobMoves", moves_request, JobMoves)
 
 
-def _may(holding: JobHolding) -> bool:
+def _may_move(job_holding: JobHolding) -> bool:
     """Return whether a holding may move. A part of a heterogeneous job stays, because its launch
     may span other parts.
     """
-    return holding.movable and holding.created and not holding.leader
+    return job_holding.movable and job_holding.created and not job_holding.leader
 
 
-def _unheld(book: PodBook) -> Blocks:
+def _unheld_blocks(pod_book: PodBook) -> BuddyBlocks:
     """Return the devices that nobody holds, whether or not they are closed."""
-    blocks = Blocks(book.blocks.capacity, grid=book.blocks)
-    blocks.free = book.unheld()
+    blocks = BuddyBlocks(pod_book.blocks.capacity, shared_grid=pod_book.blocks)
+    blocks.free = pod_book.unheld()
     return blocks
 
 
-def _end_time(job: Listed | None) -> float:
+def _end_time(listed_job: Listed | None) -> float:
     """Return when a job's time is over, in seconds since 1970, or 0 where that is unlimited or not
     known.
     """
     try:
-        return datetime.fromisoformat(job.end).timestamp() if job else 0.0
+        return datetime.fromisoformat(listed_job.end).timestamp() if listed_job else 0.0
     except ValueError:
         return 0.0

@@ -54,14 +54,22 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.job)
 
 
-def hook_job(body: bytes) -> HookJob:
+def hook_job(request_body: bytes) -> HookJob:
     """Return the job that a hook's request describes. All values in the request are text. Raises
     InvalidRequest.
     """
     try:
-        fields = msgspec.json.decode(body, type=dict[str, str])
-        if not fields.get("user"):
-            fields["user"] = fields.get("uid", "")
-        return msgspec.convert({k: v for k, v in fields.items() if v}, HookJob, strict=False)
+        text_fields = msgspec.json.decode(request_body, type=dict[str, str])
+        if not text_fields.get("user"):
+            text_fields["user"] = text_fields.get("uid", "")
+        return msgspec.convert(
+            {
+                field_name: field_value
+                for field_name, field_value in text_fields.items()
+                if field_value
+            },
+            HookJob,
+            strict=False,
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{error}", operation="a hook's request") from None

@@ -38,28 +38,36 @@ class Life(NamedTuple):
     @property
     def words(self) -> str:
         """The text that the server keeps."""
-        out = f"{self.job}/{self.restart}" if self.restart else f"{self.job}"
-        out += f" of {self.leader}" if self.leader else ""
-        out += f", cluster {self.cluster}" if self.cluster else ""
+        start_text = f"{self.job}/{self.restart}" if self.restart else f"{self.job}"
+        start_text += f" of {self.leader}" if self.leader else ""
+        start_text += f", cluster {self.cluster}" if self.cluster else ""
         if self.submitted:
-            out += f", submitted {datetime.fromtimestamp(self.submitted, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        return out
+            start_text += (
+                f", submitted {datetime.fromtimestamp(self.submitted, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            )
+        return start_text
 
 
-def in_short(words: str) -> str:
+def in_short(start_text: str) -> str:
     """Return the part of such text that fits a table: the job alone."""
-    return words.partition(", cluster ")[0].partition(", submitted ")[0]
+    return start_text.partition(", cluster ")[0].partition(", submitted ")[0]
 
 
-def life(words: str) -> Life | None:
+def life(start_text: str) -> Life | None:
     """Return the start that such text describes, or None if the text is not ours."""
-    match = _WORDS.fullmatch(words)
-    if match is None:
+    start_match = _WORDS.fullmatch(start_text)
+    if start_match is None:
         return None
-    end_time = 0
-    if match[5]:
+    submitted_at = 0
+    if start_match[5]:
         try:
-            end_time = int(datetime.strptime(match[5], "%Y-%m-%dT%H:%M:%S%z").timestamp())
+            submitted_at = int(datetime.strptime(start_match[5], "%Y-%m-%dT%H:%M:%S%z").timestamp())
         except ValueError:
             return None
-    return Life(int(match[1]), int(match[2] or 0), int(match[3] or 0), match[4] or "", end_time)
+    return Life(
+        int(start_match[1]),
+        int(start_match[2] or 0),
+        int(start_match[3] or 0),
+        start_match[4] or "",
+        submitted_at,
+    )

@@ -16,7 +16,7 @@ from podwright.errors import InvalidRequest
 from podwright.guests.slurm.service._job_request import HookJob
 from podwright.guests.slurm.service._pods import (
     GCDS,
-    HET_WAIT,
+    HET_WAIT_LICENCE,
     MARK,
     Site,
     SlurmPod,
@@ -25,7 +25,7 @@ from podwright.guests.slurm.service._pods import (
 from podwright.guests.slurm.service._queue import Listed
 
 
-class Wanted(NamedTuple):
+class WantedDevices(NamedTuple):
     """The pod, the number of devices and the number of GCDs that a job gets. GCDs of 0: the number
     is open.
     """
@@ -35,11 +35,11 @@ class Wanted(NamedTuple):
     gcds: int
 
 
-class Differs(InvalidRequest):
+class LicencesDiffer(InvalidRequest):
     """What the job asked for is not what Slurm counts for it, so the job is held."""
 
 
-class OtherStart(InvalidRequest):
+class StartIsOver(InvalidRequest):
     """The start that a hook reports no longer exists in Slurm.
 
     Either it is over, or slurmctld was killed and has forgotten it. A job that has its number now
@@ -47,117 +47,142 @@ class OtherStart(InvalidRequest):
     """
 
 
-def wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
+def wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDevices | None:
     """Return what the job gets, or None if it asked for nothing. Raises Differs, OtherStart."""
-    request = _wanted(job, known, site)
-    if request is not None:
-        pod, size, _ = request
-        if size not in {1 << order for order in pod.orders}:
-            raise Differs(f"no partition has {size} devices", operation=f"job {job.job}")
-    return request
+    wanted_devices = _wanted(hook_job, listed_job, site)
+    if wanted_devices is not None:
+        pod, device_count, _ = wanted_devices
+        if device_count not in {1 << block_order for block_order in pod.orders}:
+            raise LicencesDiffer(
+                f"no partition has {device_count} devices", operation=f"job {hook_job.job}"
+            )
+    return wanted_devices
 
 
-def _wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
-    asks = _option(job)
-    if known is not None:
-        _same_job(job, known)
-    if job.het_job:
-        return _part(job, asks, known, site)
-    if asks == 0 or (asks is None and site.mode != "shared"):
-        raise Differs(
-            f"its licences say {_described(job.licences, site)}, and it did not ask by --ipus=N",
-            operation=f"devices for job {job.job}",
+def _wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDevices | None:
+    asked_devices = _option(hook_job)
+    if listed_job is not None:
+        _check_same_start(hook_job, listed_job)
+    if hook_job.het_job:
+        return _part(hook_job, asked_devices, listed_job, site)
+    if asked_devices == 0 or (asked_devices is None and site.mode != "shared"):
+        raise LicencesDiffer(
+            f"its licences say {_described(hook_job.licences, site)}, and it did not ask by "
+            "--ipus=N",
+            operation=f"devices for job {hook_job.job}",
         )
-    licences = _ours(job.licences, site)
-    pod = next((pod for pod in site.pods if licences.get(pod.licence)), None)
+    own_licences = _ours(hook_job.licences, site)
+    slurm_pod = next(
+        (slurm_pod for slurm_pod in site.pods if own_licences.get(slurm_pod.licence)), None
+    )
     # A job that gave no number gets the default that the site had when it was submitted.
-    size = asks or (licences[pod.licence] if pod else 0)
-    if pod is None or licences != licences_of(pod, size):
-        right = licences_of(pod or site.pods[0], size)
-        raise Differs(
-            f"it asked for {size} devices by --ipus, and Slurm counts "
-            f"{_described(job.licences, site)} for it",
-            operation=f"devices for job {job.job}",
+    device_count = asked_devices or (own_licences[slurm_pod.licence] if slurm_pod else 0)
+    if slurm_pod is None or own_licences != expected_licences(slurm_pod, device_count):
+        right_licences = expected_licences(slurm_pod or site.pods[0], device_count)
+        licence_list = ",".join(f"{name}:{count}" for name, count in right_licences.items())
+        raise LicencesDiffer(
+            f"it asked for {device_count} devices by --ipus, and Slurm counts "
+            f"{_described(hook_job.licences, site)} for it",
+            operation=f"devices for job {hook_job.job}",
             would_work="submit it anew; or, as root: scontrol update "
-            f"jobid={job.job} licenses={','.join(f'{k}:{v}' for k, v in right.items())}",
+            f"jobid={hook_job.job} licenses={licence_list}",
         )
-    gcds = parse_licences(job.licences).get(GCDS, 0)
-    return Wanted(pod, size, gcds)
+    gcd_count = parse_licences(hook_job.licences).get(GCDS, 0)
+    return WantedDevices(slurm_pod, device_count, gcd_count)
 
 
-def licences_of(pod: SlurmPod, size: int) -> dict[str, int]:
-    """Return the licences by which Slurm counts a job of `size` devices, without the licence for
-    its number of GCDs.
+def expected_licences(pod: SlurmPod, device_count: int) -> dict[str, int]:
+    """Return the licences by which Slurm counts a job of `device_count` devices, without the
+    licence for its number of GCDs.
     """
-    blocks = {pod.block_licence(k): size for k in pod.orders if 1 << k <= size}
-    return {pod.licence: size, MARK: 1, **blocks}
+    block_licences = {
+        pod.block_licence(block_order): device_count
+        for block_order in pod.orders
+        if 1 << block_order <= device_count
+    }
+    return {pod.licence: device_count, MARK: 1, **block_licences}
 
 
-def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> Wanted | None:
+def _part(
+    hook_job: HookJob, asked_devices: int | None, listed_job: Listed | None, site: Site
+) -> WantedDevices | None:
     """Return what a part of a heterogeneous job gets.
 
     The leader's licences count for all parts. So what job_submit noted for each part is compared
     with what the part itself asked for.
     """
-    noted = known.request(site.pods) if known and known.head else None
-    if not asks:
-        if noted:
-            raise Differs(
-                f"{noted[1]} devices were noted for it, and it did not ask by --ipus=N",
-                operation=f"devices for job {job.job}",
+    noted_request = listed_job.request(site.pods) if listed_job and listed_job.head else None
+    if not asked_devices:
+        if noted_request:
+            raise LicencesDiffer(
+                f"{noted_request[1]} devices were noted for it, and it did not ask by --ipus=N",
+                operation=f"devices for job {hook_job.job}",
             )
         return None
-    if known is None:
-        raise OtherStart(f"slurmctld knows no job {job.job}")
-    if not known.head:
-        raise Differs(
+    if listed_job is None:
+        raise StartIsOver(f"slurmctld knows no job {hook_job.job}")
+    if not listed_job.head:
+        raise LicencesDiffer(
             "what its devices are to be is not noted in its AdminComment any more",
-            operation=f"{asks} devices for job {job.job}",
+            operation=f"{asked_devices} devices for job {hook_job.job}",
             would_work="submit it anew",
         )
-    if noted is None or noted[1] != asks:
-        raise Differs(
-            f"it asked for {asks} devices by --ipus, and {noted[1] if noted else 0} were noted "
+    if noted_request is None or noted_request[1] != asked_devices:
+        raise LicencesDiffer(
+            f"it asked for {asked_devices} devices by --ipus, and "
+            f"{noted_request[1] if noted_request else 0} were noted "
             "for it",
-            operation=f"devices for job {job.job}",
+            operation=f"devices for job {hook_job.job}",
             would_work="submit it anew",
         )
-    return Wanted(*noted)
+    return WantedDevices(*noted_request)
 
 
-def _same_job(job: HookJob, known: Listed) -> None:
+def _check_same_start(hook_job: HookJob, listed_job: Listed) -> None:
     """Raise OtherStart if Slurm's job of this number is another one, or has been restarted
     since.
     """
-    if known.uid != -1 and job.uid not in (None, known.uid):
-        raise OtherStart(f"job {job.job} is of user {known.uid}, and this is user {job.uid}'s")
-    if known.het != job.het_job:
-        membership = f"a part of job {known.het}" if known.het else "no part of another"
-        raise OtherStart(f"job {job.job} is {membership} now")
-    if known.restart > (job.restart or 0):
-        raise OtherStart(
-            f"this is start {job.restart or 0} of job {job.job}, which is over: Slurm has "
-            f"begun start {known.restart}"
+    if listed_job.uid != -1 and hook_job.uid not in (None, listed_job.uid):
+        raise StartIsOver(
+            f"job {hook_job.job} is of user {listed_job.uid}, and this is user {hook_job.uid}'s"
+        )
+    if listed_job.het != hook_job.het_job:
+        membership = f"a part of job {listed_job.het}" if listed_job.het else "no part of another"
+        raise StartIsOver(f"job {hook_job.job} is {membership} now")
+    if listed_job.restart > (hook_job.restart or 0):
+        raise StartIsOver(
+            f"this is start {hook_job.restart or 0} of job {hook_job.job}, which is over: Slurm "
+            "has "
+            f"begun start {listed_job.restart}"
         )
 
 
-def _option(job: HookJob) -> int | None:
+def _option(hook_job: HookJob) -> int | None:
     """Return the value of --ipus, or None if it was not given. Raises Differs."""
-    if not job.ipus:
+    if not hook_job.ipus:
         return None
-    if not job.ipus.isascii() or not job.ipus.isdecimal() or len(job.ipus) > 18:
-        raise Differs(f"--ipus={job.ipus[:40]} is not a number of devices")
-    return int(job.ipus)
+    if not hook_job.ipus.isascii() or not hook_job.ipus.isdecimal() or len(hook_job.ipus) > 18:
+        raise LicencesDiffer(f"--ipus={hook_job.ipus[:40]} is not a number of devices")
+    return int(hook_job.ipus)
 
 
-def _ours(text: str, site: Site) -> Mapping[str, int]:
+def _ours(licence_list: str, site: Site) -> Mapping[str, int]:
     """Return those of a job's licences that are ours, without the licence for the number of
     GCDs.
     """
-    names = {name for pod in site.pods for name in pod.totals()} | {MARK, HET_WAIT}
-    return {name: n for name, n in parse_licences(text).items() if name in names}
+    licence_names = {licence_name for pod in site.pods for licence_name in pod.totals()} | {
+        MARK,
+        HET_WAIT_LICENCE,
+    }
+    return {
+        licence_name: licence_count
+        for licence_name, licence_count in parse_licences(licence_list).items()
+        if licence_name in licence_names
+    }
 
 
-def _described(text: str, site: Site) -> str:
-    words = ",".join(f"{name}:{count}" for name, count in _ours(text, site).items())
-    return words or "no licences of ours"
+def _described(licence_list: str, site: Site) -> str:
+    licences_text = ",".join(
+        f"{licence_name}:{count}" for licence_name, count in _ours(licence_list, site).items()
+    )
+    return licences_text or "no licences of ours"

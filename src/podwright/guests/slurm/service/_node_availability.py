@@ -31,10 +31,10 @@ from podwright.slurm.reader import (
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
-#: Two looks at all nodes are at least LOOK_S seconds apart, and at least LOOK_SHARE times the
-#: duration of a look.
+#: Two looks at all nodes are at least LOOK_S seconds apart, and at least LOOK_DURATION_FACTOR times
+#: the duration of a look.
 LOOK_S: Final = 2.0
-LOOK_SHARE: Final = 10.0
+LOOK_DURATION_FACTOR: Final = 10.0
 
 
 class FreeNode(NamedTuple):
@@ -69,32 +69,59 @@ def free_nodes(nodes: Iterable[SlurmNode]) -> list[FreeNode]:
     ]
 
 
-def part_need(job: JobRecord, partitions: Mapping[str, SlurmPartitionRecord]) -> PartNeed | None:
+def part_need(
+    part_job: JobRecord, partition_records: Mapping[str, SlurmPartitionRecord]
+) -> PartNeed | None:
     """Return what a waiting part needs, or None if it may share busy CPUs. Raises FieldNotKnown."""
-    names = tuple(job.partition.split(","))
-    if any(name not in partitions or partitions[name].share > 1 for name in names):
+    partition_names = tuple(part_job.partition.split(","))
+    if any(
+        partition_name not in partition_records or partition_records[partition_name].share > 1
+        for partition_name in partition_names
+    ):
         return None
-    whole_nodes = job.whole_nodes or all(partitions[name].whole_nodes for name in names)
-    return PartNeed(names, job.min_nodes or 1, job.min_cpus or 1, whole_nodes)
+    whole_nodes = part_job.whole_nodes or all(
+        partition_records[partition_name].whole_nodes for partition_name in partition_names
+    )
+    return PartNeed(partition_names, part_job.min_nodes or 1, part_job.min_cpus or 1, whole_nodes)
 
 
-def unmet_need(free: Sequence[FreeNode], needs: Sequence[PartNeed]) -> str:
+def unmet_need(available_nodes: Sequence[FreeNode], part_needs: Sequence[PartNeed]) -> str:
     """Return why the free nodes cannot be enough for all these parts together, or "" if they may
     be.
     """
-    for partition_names in dict.fromkeys(frozenset(need.partitions) for need in needs):
-        reachable = [
-            node for node in free if node.cpus > 0 and partition_names.intersection(node.partitions)
+    for partition_names in dict.fromkeys(
+        frozenset(need_of_part.partitions) for need_of_part in part_needs
+    ):
+        reachable_nodes = [
+            node
+            for node in available_nodes
+            if node.cpus > 0 and partition_names.intersection(node.partitions)
         ]
-        competing_needs = [need for need in needs if partition_names.issuperset(need.partitions)]
-        name = ",".join(sorted(partition_names))
-        cpus, idle = sum(node.cpus for node in reachable), sum(node.idle for node in reachable)
-        if (needed := sum(need.cpus for need in competing_needs)) > cpus:
-            return f"free CPUs in {name}: {cpus}, needed: {needed}"
-        if (needed := sum(need.nodes for need in competing_needs if need.whole_nodes)) > idle:
-            return f"idle nodes in {name}: {idle}, needed: {needed}"
-        if (needed := max(need.nodes for need in competing_needs)) > len(reachable):
-            return f"nodes with free CPUs in {name}: {len(reachable)}, needed: {needed}"
+        competing_needs = [
+            need_of_part
+            for need_of_part in part_needs
+            if partition_names.issuperset(need_of_part.partitions)
+        ]
+        partitions_text = ",".join(sorted(partition_names))
+        free_cpus, idle_nodes = (
+            sum(node.cpus for node in reachable_nodes),
+            sum(node.idle for node in reachable_nodes),
+        )
+        if (needed := sum(need_of_part.cpus for need_of_part in competing_needs)) > free_cpus:
+            return f"free CPUs in {partitions_text}: {free_cpus}, needed: {needed}"
+        if (
+            needed := sum(
+                need_of_part.nodes for need_of_part in competing_needs if need_of_part.whole_nodes
+            )
+        ) > idle_nodes:
+            return f"idle nodes in {partitions_text}: {idle_nodes}, needed: {needed}"
+        if (needed := max(need_of_part.nodes for need_of_part in competing_needs)) > len(
+            reachable_nodes
+        ):
+            return (
+                f"nodes with free CPUs in {partitions_text}: {len(reachable_nodes)}, needed: "
+                f"{needed}"
+            )
     return ""
 
 
@@ -105,13 +132,13 @@ class NodeAvailability:
 
     def __init__(self, slurm: Slurm, clock: Callable[[], float]) -> None:
         self._slurm, self._clock = slurm, clock
-        self._next_look = float("-inf")
+        self._next_look_at = float("-inf")
         self._free: list[FreeNode] | None = None  # None: busy nodes prove nothing
         self._partitions: dict[str, SlurmPartitionRecord] = {}
         self._parts: dict[int, list[JobRecord]] = {}
         self._last_problem = ""
 
-    async def unmet_need(self, leaders: Sequence[int]) -> str:
+    async def unmet_need(self, leader_numbers: Sequence[int]) -> str:
         """Return why nodes are missing for these jobs together, or "" if all of them may start or
         nobody knows.
         """
@@ -119,13 +146,13 @@ class NodeAvailability:
             await self._refresh()
             if self._free is None:
                 return ""
-            needs = [
-                part_need(part, self._partitions)
-                for leader in leaders
-                for part in await self._parts_of(leader)
-                if part.state == "PENDING"
+            part_needs = [
+                part_need(part_job, self._partitions)
+                for leader_number in leader_numbers
+                for part_job in await self._parts_of(leader_number)
+                if part_job.state == "PENDING"
             ]
-            return unmet_need(self._free, [need for need in needs if need])
+            return unmet_need(self._free, [one_need for one_need in part_needs if one_need])
         except (FieldNotKnown, Unavailable) as error:
             if str(error) != self._last_problem:
                 _log.warning("whether nodes are free for heterogeneous jobs: %s", error)
@@ -133,37 +160,44 @@ class NodeAvailability:
             return ""
 
     async def _refresh(self) -> None:
-        began = self._clock()
-        if began < self._next_look:
+        began_at = self._clock()
+        if began_at < self._next_look_at:
             return
         self._parts, self._free = {}, None
         try:
-            if not _preempts(SlurmConfig(await self._output(*SHOW_CONFIG))):
-                records = read_partitions(await self._output(*SHOW_PARTITIONS))
-                self._partitions = {partition.name: partition for partition in records}
+            if not _may_preempt(SlurmConfig(await self._output(*SHOW_CONFIG))):
+                partition_records = read_partitions(await self._output(*SHOW_PARTITIONS))
+                self._partitions = {
+                    partition_record.name: partition_record
+                    for partition_record in partition_records
+                }
                 self._free = free_nodes(read_nodes(await self._output(*SHOW_NODES)))
         finally:
-            now = self._clock()
-            self._next_look = now + max(LOOK_S, LOOK_SHARE * (now - began))
+            finished_at = self._clock()
+            self._next_look_at = finished_at + max(
+                LOOK_S, LOOK_DURATION_FACTOR * (finished_at - began_at)
+            )
 
-    async def _parts_of(self, leader: int) -> list[JobRecord]:
-        if leader not in self._parts:
-            text = await self._output("scontrol", "--oneliner", "show", "job", str(leader))
-            self._parts[leader] = read_jobs(text)
-        return self._parts[leader]
+    async def _parts_of(self, leader_number: int) -> list[JobRecord]:
+        if leader_number not in self._parts:
+            scontrol_output = await self._output(
+                "scontrol", "--oneliner", "show", "job", str(leader_number)
+            )
+            self._parts[leader_number] = read_jobs(scontrol_output)
+        return self._parts[leader_number]
 
-    async def _output(self, *command: str) -> str:
+    async def _output(self, *slurm_command: str) -> str:
         """Return what a command prints. Raises Unavailable."""
-        reply = await self._slurm.run(*command)
-        if reply.code:
-            raise Unavailable(f"{' '.join(command)} failed: {reply.text[:200]}")
-        return reply.out
+        slurm_reply = await self._slurm.run(*slurm_command)
+        if slurm_reply.code:
+            raise Unavailable(f"{' '.join(slurm_command)} failed: {slurm_reply.text[:200]}")
+        return slurm_reply.out
 
 
-def _preempts(config: SlurmConfig) -> bool:
+def _may_preempt(slurm_config: SlurmConfig) -> bool:
     """Return whether Slurm may end or suspend a running job for another one. Raises
     FieldNotKnown.
     """
-    return config.value("PreemptType") not in ("", "preempt/none") or (
-        config.text("PreemptMode").upper() != "OFF"
+    return slurm_config.value("PreemptType") not in ("", "preempt/none") or (
+        slurm_config.text("PreemptMode").upper() != "OFF"
     )

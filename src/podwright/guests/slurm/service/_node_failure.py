@@ -28,23 +28,27 @@ class NodeFailures:
     async def check(self) -> None:
         """Deal with jobs whose machine has failed since the last look. Raises PodwrightError."""
         service = self._service
-        broken = {job for book in service.books.values() for job in book.broken}
-        self._done &= broken
-        for job in sorted(broken - self._done):
-            self._done.add(job)
+        broken_jobs = {
+            job_number for pod_book in service.books.values() for job_number in pod_book.broken
+        }
+        self._done &= broken_jobs
+        for job_number in sorted(broken_jobs - self._done):
+            self._done.add(job_number)
             try:
                 if service.site.fallen == "requeue":
-                    await self._requeue(job)
+                    await self._requeue(job_number)
                 elif service.site.fallen == "relocate":
-                    _log.warning("job %d: a machine of its partition failed; it moves", job)
-                    await service.server.relocate(f"slurm_{job}")
+                    _log.warning("job %d: a machine of its partition failed; it moves", job_number)
+                    await service.server.relocate(f"slurm_{job_number}")
             except PodwrightError:
-                self._done.discard(job)
+                self._done.discard(job_number)
                 raise
 
-    async def _requeue(self, job: int) -> None:
-        reply = await self._service.slurm.run("scontrol", "requeue", str(job))
-        if reply.code:  # jobs of srun and salloc cannot be requeued
-            _log.warning("job %d: a machine of its partition failed; %s", job, reply.text[:200])
+    async def _requeue(self, job_number: int) -> None:
+        slurm_reply = await self._service.slurm.run("scontrol", "requeue", str(job_number))
+        if slurm_reply.code:  # jobs of srun and salloc cannot be requeued
+            _log.warning(
+                "job %d: a machine of its partition failed; %s", job_number, slurm_reply.text[:200]
+            )
         else:
-            _log.warning("job %d: a machine of its partition failed; requeued", job)
+            _log.warning("job %d: a machine of its partition failed; requeued", job_number)

@@ -16,7 +16,7 @@ from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionInfo
 
 #: Seconds in which a job that Slurm has started must get its devices.
-SETTLE_S: Final = 60.0
+DEVICES_DEADLINE_S: Final = 60.0
 _NAME: Final = re.compile(r"slurm_(\d+)")
 
 
@@ -56,18 +56,18 @@ class PodBook(Book[int, JobHolding]):
 
     starts_by_counts = True
 
-    def __init__(self, pod: SlurmPod) -> None:
-        super().__init__(pod.cluster, pod.allocation)
-        self.pod = pod
+    def __init__(self, slurm_pod: SlurmPod) -> None:
+        super().__init__(slurm_pod.cluster, slurm_pod.allocation)
+        self.pod = slurm_pod
         self.moves_end = ""  #: the latest end of those asked to move
 
     def take(self, job: int, order: int, *, restart: int = 0, leader: int = 0) -> JobHolding | None:
         """Take a free block for a job, or return None where no block of that size is free."""
-        start = self.find(order, leader or None)
-        if start is None:
+        first_device = self.find(order, leader or None)
+        if first_device is None:
             return None
         return self.add(
-            JobHolding(job=job, start=start, order=order, restart=restart, leader=leader)
+            JobHolding(job=job, start=first_device, order=order, restart=restart, leader=leader)
         )
 
     # -- what Slurm is told ------------------------------------------------------------------
@@ -79,24 +79,29 @@ class PodBook(Book[int, JobHolding]):
         These are the devices of ordinary jobs of that size or more, unless an administrator changed
         their licences.
         """
-        name, out = self.pod.block_licence(order), 0
-        for holding in self.holdings.values():
-            if holding.counted is not None:
-                out += holding.counted.get(name, 0)
-            elif holding.order >= order and not holding.leader:
-                out += holding.size
-        return out
+        licence_name, used_count = self.pod.block_licence(order), 0
+        for job_holding in self.holdings.values():
+            if job_holding.counted is not None:
+                used_count += job_holding.counted.get(licence_name, 0)
+            elif job_holding.order >= order and not job_holding.leader:
+                used_count += job_holding.size
+        return used_count
 
-    def count_as_listed(self, jobs: Mapping[int, Listed], since: int) -> None:
+    def count_as_listed(self, listed_jobs: Mapping[int, Listed], asked_at: int) -> None:
         """Take over the licences that Slurm counts for each job that it listed as running.
 
-        since: when Slurm was asked, by the book's clock. A holding that changed later keeps the
+        asked_at: when Slurm was asked, by the book's clock. A holding that changed later keeps the
         licences that it was given for.
         """
-        for holding in self.holdings.values():
-            job = jobs.get(holding.job)
-            if job and job.counts and job.restart == holding.restart and holding.changed < since:
-                holding.counted = parse_licences(job.licences)
+        for job_holding in self.holdings.values():
+            listed_job = listed_jobs.get(job_holding.job)
+            if (
+                listed_job
+                and listed_job.counts
+                and listed_job.restart == job_holding.restart
+                and job_holding.changed < asked_at
+            ):
+                job_holding.counted = parse_licences(listed_job.licences)
 
     def hidden(self) -> dict[str, int]:
         """Return how many of each block licence Slurm must not give out.
@@ -106,17 +111,19 @@ class PodBook(Book[int, JobHolding]):
         counts for jobs that this book does not know yet. Slurm has just started these jobs, and
         their devices are not given out again.
         """
-        out: dict[str, int] = {}
-        wholes = self.blocks.wholes()
-        for order in self.pod.orders:
-            count = wholes[order] if order < len(wholes) else 0
-            hidden = self.pod.devices - self.used(order) - count
-            out[self.pod.block_licence(order)] = max(0, hidden)
-        return out
+        hidden_by_licence: dict[str, int] = {}
+        free_by_order = self.blocks.wholes()
+        for block_order in self.pod.orders:
+            free_devices = free_by_order[block_order] if block_order < len(free_by_order) else 0
+            hidden_count = self.pod.devices - self.used(block_order) - free_devices
+            hidden_by_licence[self.pod.block_licence(block_order)] = max(0, hidden_count)
+        return hidden_by_licence
 
-    def all_hidden(self) -> dict[str, int]:
+    def all_licences_hidden(self) -> dict[str, int]:
         """Return the counts that let no job start."""
-        return {self.pod.block_licence(k): self.pod.devices for k in self.pod.orders}
+        return {
+            self.pod.block_licence(block_order): self.pod.devices for block_order in self.pod.orders
+        }
 
     # -- what the server says ----------------------------------------------------------------
 
@@ -126,42 +133,42 @@ class PodBook(Book[int, JobHolding]):
 
     def adopted(self, info: PartitionInfo, start: int, order: int) -> JobHolding | None:
         """Return the holding that a partition describes, or None if it is not a job's."""
-        start_record = life(info.job)
-        if start_record is None:
+        job_start = life(info.job)
+        if job_start is None:
             return None
         return JobHolding(
-            job=start_record.job,
+            job=job_start.job,
             start=start,
             order=order,
             created=True,
-            restart=start_record.restart,
-            leader=start_record.leader,
+            restart=job_start.restart,
+            leader=job_start.leader,
             uid=info.owner_uid,
-            cluster=start_record.cluster,
-            submitted=start_record.submitted,
+            cluster=job_start.cluster,
+            submitted=job_start.submitted,
             movable=info.movable,
             began=info.created_at,
         )
 
 
-async def settled(slurm: Slurm, book: PodBook) -> bool:
+async def settled(slurm: Slurm, pod_book: PodBook) -> bool:
     """Return whether every job that Slurm has started has its devices. Raises FieldNotKnown.
 
     Each ordinary job takes as many of the smallest block licence as it has devices. If Slurm counts
     more of them as used than the book does, it has started a job that the book does not know yet.
     """
-    least = book.pod.orders[0]
-    licence = book.pod.block_licence(least)
-    reply = await slurm.run(*SHOW_LICENCES, licence)
-    used = [
+    smallest_order = pod_book.pod.orders[0]
+    licence = pod_book.pod.block_licence(smallest_order)
+    slurm_reply = await slurm.run(*SHOW_LICENCES, licence)
+    used_counts = [
         licence_count.used
-        for licence_count in read_licences(reply.out)
+        for licence_count in read_licences(slurm_reply.out)
         if licence_count.name == licence
     ]
-    return bool(used) and used[0] <= book.used(least)
+    return bool(used_counts) and used_counts[0] <= pod_book.used(smallest_order)
 
 
-def job_of(partition: str) -> int | None:
+def job_of(partition_name: str) -> int | None:
     """Return the job in a partition's name, or None for other names."""
-    match = _NAME.fullmatch(partition)
-    return int(match[1]) if match else None
+    name_match = _NAME.fullmatch(partition_name)
+    return int(name_match[1]) if name_match else None

@@ -20,12 +20,12 @@ from podwright.errors import InvalidRequest
 MARK: Final = "podwright_job"
 GCDS: Final = "podwright_gcds"
 #: The licence that the leader of a heterogeneous job waits for. Nobody gets it.
-HET_WAIT: Final = "podwright_het_wait"
+HET_WAIT_LICENCE: Final = "podwright_het_wait"
 #: More jobs than Slurm ever runs at once.
-PLENTY: Final = 1_000_000
-_TABLES: Final = {"pod": "pods", "mapped": "hosts", "fixed": "partitions"}
+UNLIMITED_LICENCES: Final = 1_000_000
+_FIELD_BY_SECTION: Final = {"pod": "pods", "mapped": "hosts", "fixed": "partitions"}
 #: The table of the site's file that each mode needs.
-_NEEDS: Final = {
+_NEEDED_SECTION: Final = {
     "native": "pod",
     "plugin": "pod",
     "shared": "pod",
@@ -58,17 +58,23 @@ class SlurmPod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def orders(self) -> tuple[int, ...]:
         """The exponents of the block sizes that a job may have (powers of two), ascending."""
-        orders = range(self.largest.bit_length())
-        return tuple(k for k in orders if not self.sizes or 1 << k in self.sizes)
+        all_orders = range(self.largest.bit_length())
+        return tuple(
+            block_order
+            for block_order in all_orders
+            if not self.sizes or 1 << block_order in self.sizes
+        )
 
-    def block_licence(self, order: int) -> str:
+    def block_licence(self, block_order: int) -> str:
         """Return the licence of blocks of 2**order devices."""
-        return f"{self.licence}_x{1 << order}"
+        return f"{self.licence}_x{1 << block_order}"
 
     def totals(self) -> dict[str, int]:
         """Return its licences for slurm.conf."""
-        blocks = {self.block_licence(k): self.devices for k in self.orders}
-        return {self.licence: self.devices, **blocks}
+        block_licences = {
+            self.block_licence(block_order): self.devices for block_order in self.orders
+        }
+        return {self.licence: self.devices, **block_licences}
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,20 +163,26 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def doors(self) -> tuple[str, ...]:
         """The addresses of `listen`."""
-        return tuple(word.strip() for word in self.listen.split(",") if word.strip())
+        return tuple(address.strip() for address in self.listen.split(",") if address.strip())
 
     def totals(self) -> dict[str, int]:
         """Return all licences for slurm.conf."""
-        out: dict[str, int] = {}
-        for pod in self.pods:
-            out |= pod.totals()
-        for fixed in self.partitions:
-            out[fixed.licence] = out.get(fixed.licence, 0) + 1
-        out[MARK] = PLENTY
-        return out | {GCDS: PLENTY, HET_WAIT: 1} if self.pods else out
+        licence_totals: dict[str, int] = {}
+        for slurm_pod in self.pods:
+            licence_totals |= slurm_pod.totals()
+        for fixed_partition in self.partitions:
+            licence_totals[fixed_partition.licence] = (
+                licence_totals.get(fixed_partition.licence, 0) + 1
+            )
+        licence_totals[MARK] = UNLIMITED_LICENCES
+        return (
+            licence_totals | {GCDS: UNLIMITED_LICENCES, HET_WAIT_LICENCE: 1}
+            if self.pods
+            else licence_totals
+        )
 
 
-def parse_licences(text: str) -> dict[str, int]:
+def parse_licences(licence_list: str) -> dict[str, int]:
     """Return the counts in a licence list such as `ipu:4,matlab`. Words that are no licences are
     left out.
 
@@ -178,61 +190,71 @@ def parse_licences(text: str) -> dict[str, int]:
     `:`. A name that comes twice counts twice, as Slurm counts it (_build_license_list,
     src/slurmctld/licenses.c).
     """
-    out: dict[str, int] = {}
-    for word in re.split("[,;|]", text):
-        name, _, count = word.strip().replace("=", ":").partition(":")
-        if name and (not count or count.isdecimal()):
-            name = name.partition("@")[0]
+    count_by_licence: dict[str, int] = {}
+    for licence_entry in re.split("[,;|]", licence_list):
+        licence_name, _, count = licence_entry.strip().replace("=", ":").partition(":")
+        if licence_name and (not count or count.isdecimal()):
+            licence_name = licence_name.partition("@")[0]
             # A count that is cut to 18 digits is still more than anybody can have.
-            out[name] = out.get(name, 0) + int(count[:18] or 1)
-    return out
+            count_by_licence[licence_name] = count_by_licence.get(licence_name, 0) + int(
+                count[:18] or 1
+            )
+    return count_by_licence
 
 
 def of_job(licences: Mapping[str, int], pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int] | None:
     """Return the pod that a job's licences name and the number of devices, or None if it wants
     none.
     """
-    for pod in pods:
-        if licences.get(pod.licence):
-            return pod, licences[pod.licence]
+    for slurm_pod in pods:
+        if licences.get(slurm_pod.licence):
+            return slurm_pod, licences[slurm_pod.licence]
     return None
 
 
-def load(path: Path) -> Site:
+def load(site_path: Path) -> Site:
     """Read the site's file. Raises InvalidRequest, in one line that names the file and the
     fault.
     """
-    action = f"read {path}"
+    action = f"read {site_path}"
     try:
-        data: dict[str, Any] = tomllib.loads(path.read_text())
-        for section, many in _TABLES.items():
-            data[many] = data.pop(section, [])
-        site = msgspec.convert(data, type=Site)
+        toml_data: dict[str, Any] = tomllib.loads(site_path.read_text())
+        for table_section, field_name in _FIELD_BY_SECTION.items():
+            toml_data[field_name] = toml_data.pop(table_section, [])
+        site = msgspec.convert(toml_data, type=Site)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidRequest(
-            f"{path}: {reason}", operation=action, would_work="podwright slurm configure --write"
+            f"{site_path}: {reason}",
+            operation=action,
+            would_work="podwright slurm configure --write",
         ) from None
-    table = _NEEDS.get(site.mode)
-    if table is None or not getattr(site, _TABLES[table]):
-        problem = f"it names no [[{table}]]" if table else f"there is no mode {site.mode!r}"
-        raise InvalidRequest(f"{path}: {problem}", operation=action)
+    needed_section = _NEEDED_SECTION.get(site.mode)
+    if needed_section is None or not getattr(site, _FIELD_BY_SECTION[needed_section]):
+        problem = (
+            f"it names no [[{needed_section}]]"
+            if needed_section
+            else f"there is no mode {site.mode!r}"
+        )
+        raise InvalidRequest(f"{site_path}: {problem}", operation=action)
     return site
 
 
 def dump(site: Site) -> str:
     """Return the text of the site's file."""
-    lines = _fields(site, set(_TABLES.values()))
-    for section, many in _TABLES.items():
-        for row in getattr(site, many):
-            lines += ["", f"[[{section}]]", *_fields(row, set())]
-    return "\n".join(lines) + "\n"
+    toml_lines = _fields(site, set(_FIELD_BY_SECTION.values()))
+    for table_section, field_name in _FIELD_BY_SECTION.items():
+        for table_row in getattr(site, field_name):
+            toml_lines += ["", f"[[{table_section}]]", *_fields(table_row, set())]
+    return "\n".join(toml_lines) + "\n"
 
 
-def _fields(struct: msgspec.Struct, but: Collection[str]) -> list[str]:
-    names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+def _fields(config_struct: msgspec.Struct, skipped_fields: Collection[str]) -> list[str]:
+    field_names = zip(
+        config_struct.__struct_fields__, config_struct.__struct_encode_fields__, strict=True
+    )
     return [
-        f"{key} = {msgspec.json.encode(getattr(struct, name)).decode()}"
-        for name, key in names
-        if name not in but
+        f"{toml_key} = {msgspec.json.encode(getattr(config_struct, attribute_name)).decode()}"
+        for attribute_name, toml_key in field_names
+        if attribute_name not in skipped_fields
     ]

@@ -9,7 +9,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.guests.slurm.service._pods import HET_WAIT, MARK, SlurmPod, of_job, parse_licences
+from podwright.guests.slurm.service._pods import (
+    HET_WAIT_LICENCE,
+    MARK,
+    SlurmPod,
+    of_job,
+    parse_licences,
+)
 from podwright.slurm.reader import listing_format, read_listing
 from podwright.slurm.site.commands import Slurm
 
@@ -37,7 +43,7 @@ _OVER = frozenset(
 )
 #: The note that job_submit writes for an ordinary job where SPANK passes nothing on.
 _ASKED = re.compile(r"(?:ipus=\d+|vipu=[^;\s]+)(?:;|\s|$)")
-_COMMENT = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
+_PART_NOTE = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
 
 
 class Listed(NamedTuple):
@@ -85,8 +91,8 @@ class Listed(NamedTuple):
         """What job_submit wrote at the start of its comment, followed by `; `, or "" without such a
         note.
         """
-        match = (_COMMENT if self.het else _ASKED).match(self.comment)
-        return match[0].rstrip("; ") + "; " if match else ""
+        note_match = (_PART_NOTE if self.het else _ASKED).match(self.comment)
+        return note_match[0].rstrip("; ") + "; " if note_match else ""
 
     @property
     def lost(self) -> bool:
@@ -95,31 +101,36 @@ class Listed(NamedTuple):
         """
         return bool(self.het and not self.head)
 
-    def counted(self, pods: Sequence[SlurmPod]) -> bool:
+    def counted(self, slurm_pods: Sequence[SlurmPod]) -> bool:
         """Return whether it, or its heterogeneous job, has devices by what Slurm still shows."""
         licences = parse_licences(self.licences)
-        return bool(licences.keys() & {MARK, HET_WAIT}) or self.request(pods) is not None
+        return (
+            bool(licences.keys() & {MARK, HET_WAIT_LICENCE}) or self.request(slurm_pods) is not None
+        )
 
-    def request(self, pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int, int] | None:
+    def request(self, slurm_pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int, int] | None:
         """Return the pod, the number of devices and the number of GCDs (0: open), or None without
         devices.
         """
-        match = _COMMENT.match(self.comment) if self.het else None
-        if match and not int(match[1]):
+        note_match = _PART_NOTE.match(self.comment) if self.het else None
+        if note_match and not int(note_match[1]):
             return None
-        if match:
-            pod = next((pod for pod in pods if pod.type == match[3]), pods[0])
-            return pod, int(match[1]), int(match[2] or 0)
-        request = of_job(parse_licences(self.licences), pods)
-        return (*request, 0) if request else None
+        if note_match:
+            slurm_pod = next(
+                (slurm_pod for slurm_pod in slurm_pods if slurm_pod.type == note_match[3]),
+                slurm_pods[0],
+            )
+            return slurm_pod, int(note_match[1]), int(note_match[2] or 0)
+        pod_and_devices = of_job(parse_licences(self.licences), slurm_pods)
+        return (*pod_and_devices, 0) if pod_and_devices else None
 
 
-def lost_note(job: int) -> str:
+def lost_note_text(job_number: int) -> str:
     """Return why a component gets no devices and runs nothing."""
-    return f"what job {job} is to have is not noted in its AdminComment any more"
+    return f"what job {job_number} is to have is not noted in its AdminComment any more"
 
 
-class Listing:
+class JobListing:
     """Looks single jobs up together: however many callers ask at once, one squeue runs at a time.
 
     A caller never gets an older answer than its question: it joins a squeue that has not started
@@ -146,54 +157,58 @@ class Listing:
         if self._running is not None:
             await asyncio.wait({self._running})
         self._running, self._next = self._next, None
-        jobs, self._requested = self._requested, set()
-        return await listed(self._slurm, *sorted(jobs))
+        requested_jobs, self._requested = self._requested, set()
+        return await listed(self._slurm, *sorted(requested_jobs))
 
 
-def _seen(task: asyncio.Task[dict[int, Listed]]) -> None:
+def _seen(listing_task: asyncio.Task[dict[int, Listed]]) -> None:
     """Take the error of a task, as all callers may have gone before slurmctld refused. Asyncio
     would otherwise log it as never retrieved.
     """
-    if not task.cancelled():
-        task.exception()
+    if not listing_task.cancelled():
+        listing_task.exception()
 
 
-async def listed(slurm: Slurm, *jobs: int) -> dict[int, Listed]:
+async def listed(slurm: Slurm, *job_numbers: int) -> dict[int, Listed]:
     """Return all jobs that slurmctld remembers, or only the given ones, by number. Raises
     Unavailable where it does not answer.
     """
-    selection = ["-j", ",".join(map(str, jobs))] if jobs else []
-    reply = await slurm.run(
-        "squeue", "-h", "-a", "-r", "--local", "-t", "all", *selection, "-O", FORMAT
+    job_selection = ["-j", ",".join(map(str, job_numbers))] if job_numbers else []
+    squeue_reply = await slurm.run(
+        "squeue", "-h", "-a", "-r", "--local", "-t", "all", *job_selection, "-O", FORMAT
     )
-    if reply.code and jobs and "Invalid job id" in reply.err:
+    if squeue_reply.code and job_numbers and "Invalid job id" in squeue_reply.err:
         return {}
-    if reply.code:
-        raise Unavailable(f"squeue failed: {reply.text[:300]}")
-    rows = {}
-    for row in read_listing(reply.out, **_WIDTHS):
-        if row["job"].isdecimal():
-            job = Listed(
-                job=int(row["job"]),
-                state=row["state"],
-                restart=_number(row["restarts"]),
-                het=_number(row["het_job"]),
-                priority=_number(row["priority"]),
-                reason=row["reason"],
-                end="N/A" if row["time_limit"] in _ENDLESS else _clock(row["end"]),
-                licences=row["licences"],
-                comment="" if row["comment"] == "N/A" else row["comment"],
-                uid=_number(row["user_id"]) if row["user_id"] else -1,
-                submitted=_number(row["submitted"]),
+    if squeue_reply.code:
+        raise Unavailable(f"squeue failed: {squeue_reply.text[:300]}")
+    jobs_by_number = {}
+    for listing_row in read_listing(squeue_reply.out, **_WIDTHS):
+        if listing_row["job"].isdecimal():
+            listed_job = Listed(
+                job=int(listing_row["job"]),
+                state=listing_row["state"],
+                restart=_number(listing_row["restarts"]),
+                het=_number(listing_row["het_job"]),
+                priority=_number(listing_row["priority"]),
+                reason=listing_row["reason"],
+                end="N/A" if listing_row["time_limit"] in _ENDLESS else _clock(listing_row["end"]),
+                licences=listing_row["licences"],
+                comment="" if listing_row["comment"] == "N/A" else listing_row["comment"],
+                uid=_number(listing_row["user_id"]) if listing_row["user_id"] else -1,
+                submitted=_number(listing_row["submitted"]),
             )
-            rows[job.job] = job
-    return rows
+            jobs_by_number[listed_job.job] = listed_job
+    return jobs_by_number
 
 
-def _clock(text: str) -> str:
+def _clock(seconds_text: str) -> str:
     """Return seconds since 1970 as local time in ISO form. Other text is returned unchanged."""
-    return datetime.fromtimestamp(int(text)).isoformat() if text.isdecimal() else text
+    return (
+        datetime.fromtimestamp(int(seconds_text)).isoformat()
+        if seconds_text.isdecimal()
+        else seconds_text
+    )
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+def _number(number_text: str) -> int:
+    return int(number_text) if number_text.isdecimal() else 0

@@ -32,7 +32,7 @@ class WaitingJob(NamedTuple):
     pod: str = ""
 
 
-class Hears(Protocol):
+class ReportServer(Protocol):
     """A server that takes the report."""
 
     async def report(self, jobs: list[JobInfo]) -> None:
@@ -45,46 +45,55 @@ class QueueReport:
     backwards.
     """
 
-    def __init__(self, server: Hears, clock: Callable[[], float]) -> None:
-        self._server, self._clock = server, clock
+    def __init__(self, report_server: ReportServer, clock: Callable[[], float]) -> None:
+        self._server, self._clock = report_server, clock
         self._sent: list[JobInfo] = []
         self._sent_at = -AGAIN
         self._refused = False
 
-    async def send(self, waiting: Iterable[WaitingJob]) -> None:
+    async def send(self, waiting_jobs: Iterable[WaitingJob]) -> None:
         """Send the queue. If the server refuses the report, the rest of the sweep goes on."""
-        jobs = in_order(waiting)
-        now = self._clock()
-        if jobs == self._sent and now < self._sent_at + AGAIN:
+        job_infos = in_order(waiting_jobs)
+        sent_now = self._clock()
+        if job_infos == self._sent and sent_now < self._sent_at + AGAIN:
             return
         try:
-            await self._server.report(jobs)
+            await self._server.report(job_infos)
         except PodwrightError as error:
             if not self._refused:
                 _log.info("the server does not show Slurm's queue: %s", error)
             self._refused = True
             return
-        self._sent, self._sent_at, self._refused = jobs, now, False
+        self._sent, self._sent_at, self._refused = job_infos, sent_now, False
 
 
-def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:
+def in_order(waiting_jobs: Iterable[WaitingJob]) -> list[JobInfo]:
     """Return the jobs in Slurm's order: by priority, then by number (slurm.conf(5),
     sched/builtin).
     """
-    first = sorted(waiting, key=lambda entry: (-entry.job.priority, entry.job.job))[:MOST]
+    first_jobs = sorted(
+        waiting_jobs, key=lambda waiting_job: (-waiting_job.job.priority, waiting_job.job.job)
+    )[:MOST]
     return [
         JobInfo(
-            id=str(job.job),
-            place=place,
-            owner=user_name(job.uid),
-            asked=request,
-            needs=needs,
-            priority=min(job.priority, 2**31 - 1),
-            since=float(job.submitted),
+            id=str(listed_job.job),
+            place=queue_place,
+            owner=user_name(listed_job.uid),
+            asked=devices_text,
+            needs=needs_text,
+            priority=min(listed_job.priority, 2**31 - 1),
+            since=float(listed_job.submitted),
             cluster=cluster,
             allocation=allocation,
         )
-        for place, (job, request, needs, cluster, allocation, _) in enumerate(first, 1)
+        for queue_place, (
+            listed_job,
+            devices_text,
+            needs_text,
+            cluster,
+            allocation,
+            _,
+        ) in enumerate(first_jobs, 1)
     ]
 
 

@@ -15,19 +15,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from podwright.guests.shared import Room, Waits
-from podwright.guests.slurm.service._pod_book import SETTLE_S, settled
+from podwright.guests.slurm.service._pod_book import DEVICES_DEADLINE_S, settled
 from podwright.guests.slurm.service._queue import Listed
 from podwright.guests.slurm.service._queue_report import user_name
-from podwright.placement.move_plans import likely_end
+from podwright.placement.move_plans import likely_end_time
 
 if TYPE_CHECKING:
     from podwright.guests.slurm.service._service import Service
 
 #: Slurm shows the reason None while it looks at a job again.
-_FOR_DEVICES = ("Licenses", "None")
+_DEVICE_WAIT_REASONS = ("Licenses", "None")
 #: Above all priorities of Slurm, which has 32 bits for them.
 _STARTED = 1 << 32
-_ALSO = ("Resources", "Priority", "Reservation")
+_HET_WAIT_REASONS = ("Resources", "Priority", "Reservation")
 
 
 class QueueRoom:
@@ -38,48 +38,59 @@ class QueueRoom:
         self._room: Room[int] = Room(
             service.books, service.site.room_s, service.clock, service.counts.poke
         )
-        self._unsettled: dict[str, float] = {}  # pod -> since when
+        self._unsettled_since: dict[str, float] = {}  # pod -> since when
 
     def update(self, jobs: Mapping[int, Listed]) -> None:
         """Close and open blocks as the present queue needs."""
-        in_prolog = self._service.in_prolog
-        for number in [job for job in in_prolog if job not in jobs or not _in_prolog(jobs[job])]:
-            del in_prolog[number]  # its start is over; its next try brings it back
-        het = self._service.het
-        declined, het.declined = het.declined, set()
-        end_times = {job: listed_job.end for job, listed_job in jobs.items()}
-        self._room.update(self.waiting(jobs), end_times | self._likely_ends(jobs), declined)
+        jobs_in_prolog = self._service.in_prolog
+        for job_number in [
+            prolog_job
+            for prolog_job in jobs_in_prolog
+            if prolog_job not in jobs or not _may_be_in_prolog(jobs[prolog_job])
+        ]:
+            del jobs_in_prolog[job_number]  # its start is over; its next try brings it back
+        heterogeneous = self._service.het
+        declined_leaders, heterogeneous.declined = heterogeneous.declined, set()
+        end_times = {prolog_job: listed_job.end for prolog_job, listed_job in jobs.items()}
+        self._room.update(self.waiting(jobs), end_times | self._likely_ends(jobs), declined_leaders)
 
     async def exchange(self) -> None:
         """Name the first jobs to the server, and close what it keeps. Raises PodwrightError."""
         await self._room.exchange(dict.fromkeys(self._service.books, self._service.server))
 
-    def _likely_ends(self, jobs: Mapping[int, Listed]) -> dict[int, str]:
+    def _likely_ends(self, listed_jobs: Mapping[int, Listed]) -> dict[int, str]:
         """Return the likely ends of jobs without a time limit, whose ends Slurm does not know."""
-        now, out = self._wall(), {}
-        for book in self._service.books.values():
-            for job, holding in book.holdings.items():
-                if job in jobs and not jobs[job].end[:1].isdigit():
-                    end = likely_end(0.0, holding.began, now)[0]
-                    out[job] = datetime.fromtimestamp(end).isoformat(timespec="seconds")
-        return out
+        wall_time, end_by_job = self._wall(), {}
+        for pod_book in self._service.books.values():
+            for job_number, job_holding in pod_book.holdings.items():
+                if job_number in listed_jobs and not listed_jobs[job_number].end[:1].isdigit():
+                    likely_end_at = likely_end_time(0.0, job_holding.began, wall_time)[0]
+                    end_by_job[job_number] = datetime.fromtimestamp(likely_end_at).isoformat(
+                        timespec="seconds"
+                    )
+        return end_by_job
 
     async def settle(self) -> None:
         """Mark closed blocks as settled: from then on no started job opens them again. Raises
         PodwrightError.
 
         A block is settled once Slurm knows that it is closed, and all jobs that Slurm had started
-        before have their devices, or SETTLE_S seconds are over.
+        before have their devices, or DEVICES_DEADLINE_S seconds are over.
         """
         service = self._service
-        for pod, book in service.books.items():
-            if not book.unsettled or book.emptied:  # JobMover deals with blocks that moves empty
-                self._unsettled.pop(pod, None)
+        for pod_type, pod_book in service.books.items():
+            if (
+                not pod_book.unsettled or pod_book.emptied
+            ):  # JobMover deals with blocks that moves empty
+                self._unsettled_since.pop(pod_type, None)
                 continue
-            since = self._unsettled.setdefault(pod, service.clock())
-            await service.counts.synced()
-            if await settled(service.slurm, book) or service.clock() - since > SETTLE_S:
-                book.unsettled = False
+            unsettled_since = self._unsettled_since.setdefault(pod_type, service.clock())
+            await service.counts.wait_until_synced()
+            if (
+                await settled(service.slurm, pod_book)
+                or service.clock() - unsettled_since > DEVICES_DEADLINE_S
+            ):
+                pod_book.unsettled = False
 
     def waiting(self, jobs: Mapping[int, Listed]) -> list[Waits]:
         """Return the jobs that wait for devices.
@@ -88,32 +99,59 @@ class QueueRoom:
         else got in the meantime. Only the server can keep others for it.
         """
         service = self._service
-        waiting = []
+        waiting_jobs = []
         if self._room.shared:
-            for number, (pod_type, order) in service.in_prolog.items():
-                if number in jobs and _in_prolog(jobs[number]):
-                    orders = {pod_type: [order]}
-                    owner = user_name(jobs[number].uid)
-                    waiting.append(Waits(_STARTED, number, orders, started=True, owner=owner))
-        for job in jobs.values():
-            request = None if job.het else job.request(service.site.pods)
-            waits = job.state == "PENDING" and job.priority > 0 and job.reason in _FOR_DEVICES
-            if request and waits:
-                orders = {request[0].type: [request[1].bit_length() - 1]}
-                waiting.append(Waits(job.priority, job.job, orders, owner=user_name(job.uid)))
-        for leader, (priority, parts) in service.het.waiting(jobs.values()).items():
-            leader_job = jobs.get(leader)
-            if leader_job is None or leader_job.reason not in (*_FOR_DEVICES, *_ALSO):
+            for job_number, (pod_type, block_order) in service.in_prolog.items():
+                if job_number in jobs and _may_be_in_prolog(jobs[job_number]):
+                    orders_by_pod = {pod_type: [block_order]}
+                    owner_name = user_name(jobs[job_number].uid)
+                    waiting_jobs.append(
+                        Waits(_STARTED, job_number, orders_by_pod, started=True, owner=owner_name)
+                    )
+        for listed_job in jobs.values():
+            devices_request = None if listed_job.het else listed_job.request(service.site.pods)
+            waits_for_devices = (
+                listed_job.state == "PENDING"
+                and listed_job.priority > 0
+                and listed_job.reason in _DEVICE_WAIT_REASONS
+            )
+            if devices_request and waits_for_devices:
+                orders_by_pod = {devices_request[0].type: [devices_request[1].bit_length() - 1]}
+                waiting_jobs.append(
+                    Waits(
+                        listed_job.priority,
+                        listed_job.job,
+                        orders_by_pod,
+                        owner=user_name(listed_job.uid),
+                    )
+                )
+        for leader_number, (priority, job_parts) in service.het.waiting(jobs.values()).items():
+            leader_job = jobs.get(leader_number)
+            if leader_job is None or leader_job.reason not in (
+                *_DEVICE_WAIT_REASONS,
+                *_HET_WAIT_REASONS,
+            ):
                 continue
-            orders = {}
-            for pod, size in sorted(parts.values(), key=lambda part: -part[1]):
-                orders.setdefault(pod.type, []).append(size.bit_length() - 1)
-            served = not service.het.busy().isdisjoint(parts)
-            owner = user_name(leader_job.uid)
-            waiting.append(Waits(priority, leader, orders, alone=True, served=served, owner=owner))
-        return waiting
+            orders_by_pod = {}
+            for pod, device_count in sorted(
+                job_parts.values(), key=lambda pod_and_size: -pod_and_size[1]
+            ):
+                orders_by_pod.setdefault(pod.type, []).append(device_count.bit_length() - 1)
+            has_reserved_devices = not service.het.busy().isdisjoint(job_parts)
+            owner_name = user_name(leader_job.uid)
+            waiting_jobs.append(
+                Waits(
+                    priority,
+                    leader_number,
+                    orders_by_pod,
+                    alone=True,
+                    served=has_reserved_devices,
+                    owner=owner_name,
+                )
+            )
+        return waiting_jobs
 
 
-def _in_prolog(job: Listed) -> bool:
+def _may_be_in_prolog(listed_job: Listed) -> bool:
     """Return whether a job may still be in its prolog: Slurm has started it, and it is not over."""
-    return not job.over and job.state != "PENDING"
+    return not listed_job.over and listed_job.state != "PENDING"

@@ -38,62 +38,68 @@ class RetryLimit:
         final: another attempt cannot help, so the job is held at once.
         """
         try:
-            known = (await listed(self._slurm, job.job)).get(job.job)
-            if known is None:  # slurmctld was killed and has forgotten it: the next job with its
+            listed_job = (await listed(self._slurm, job.job)).get(job.job)
+            if (
+                listed_job is None
+            ):  # slurmctld was killed and has forgotten it: the next job with its
                 return InvalidRequest(str(error))  # number must not pay for it
-            before = tried(known)
-            release = f"scontrol release {job.het_job or job.job}"
-            attempt = failed(before, self._limit, str(error), release, final=final)
-            await comment(self._slurm, job, known.head + attempt.words)
-        except Unavailable as silent:
-            _log.warning("job %d: %s, and Slurm cannot be told: %s", job.job, error, silent)
+            attempts_before = tried(listed_job)
+            release_command = f"scontrol release {job.het_job or job.job}"
+            attempt = failed(attempts_before, self._limit, str(error), release_command, final=final)
+            await comment(self._slurm, job, listed_job.head + attempt.words)
+        except Unavailable as slurm_unavailable:
+            _log.warning(
+                "job %d: %s, and Slurm cannot be told: %s", job.job, error, slurm_unavailable
+            )
             return InvalidRequest(str(error))
         _log.warning("job %d: %s", job.job, attempt.words)
         if attempt.hold:
-            task = asyncio.create_task(self._hold_in_slurm(job, known))
-            self._holding.add(task)
-            task.add_done_callback(self._holding.discard)
+            hold_task = asyncio.create_task(self._hold_in_slurm(job, listed_job))
+            self._holding.add(hold_task)
+            hold_task.add_done_callback(self._holding.discard)
         return InvalidRequest(attempt.words)
 
-    async def _hold_in_slurm(self, job: HookJob, before: Listed) -> None:
+    async def _hold_in_slurm(self, hook_job: HookJob, job_before: Listed) -> None:
         """Hold a job once it is back in the queue, because Slurm cannot hold a job that still runs.
 
-        before: the job when that was decided. A job of another user, or with fewer restarts, only
-        has the same number, and is left alone.
+        job_before: the job when that was decided. A job of another user, or with fewer restarts,
+        only has the same number, and is left alone.
         """
         for _ in range(_LOOKS):
             await asyncio.sleep(_PAUSE)
             try:
-                known = (await listed(self._slurm, job.job)).get(job.job)
-                if known is None or known.over or known.uid != before.uid:
+                listed_job = (await listed(self._slurm, hook_job.job)).get(hook_job.job)
+                if listed_job is None or listed_job.over or listed_job.uid != job_before.uid:
                     return
-                if known.restart < before.restart:
+                if listed_job.restart < job_before.restart:
                     return
-                if known.state == "PENDING":
+                if listed_job.state == "PENDING":
                     # A heterogeneous job starts as a whole, so it is held as a whole.
-                    target = str(job.het_job or job.reference)
-                    reply = await self._slurm.run("scontrol", "hold", target)
-                    if not reply.code:
+                    job_target = str(hook_job.het_job or hook_job.reference)
+                    hold_reply = await self._slurm.run("scontrol", "hold", job_target)
+                    if not hold_reply.code:
                         return
-                    _log.warning("job %d is not held: %s", job.job, reply.text)
-            except Unavailable as silent:
-                _log.warning("job %d is not held yet: %s", job.job, silent)
+                    _log.warning("job %d is not held: %s", hook_job.job, hold_reply.text)
+            except Unavailable as slurm_unavailable:
+                _log.warning("job %d is not held yet: %s", hook_job.job, slurm_unavailable)
 
 
-def tried(job: Listed) -> int:
+def tried(listed_job: Listed) -> int:
     """Return how often the job's prolog has failed."""
-    return attempts(job.comment.removeprefix(job.head))
+    return attempts(listed_job.comment.removeprefix(listed_job.head))
 
 
-def refused(job: Listed) -> bool:
+def refused(listed_job: Listed) -> bool:
     """Return whether the job is on its way back into the queue, where it will be held, with a
     comment that says why.
     """
-    return HELD in job.comment and job.reason in ("BeginTime", "None")
+    return HELD in listed_job.comment and listed_job.reason in ("BeginTime", "None")
 
 
-async def comment(slurm: Slurm, job: HookJob, words: str) -> None:
+async def comment(slurm: Slurm, hook_job: HookJob, comment_text: str) -> None:
     """Write a job's AdminComment, which its user reads and cannot change. Raises Unavailable."""
-    reply = await slurm.run("scontrol", "update", f"jobid={job.reference}", f"admincomment={words}")
-    if reply.code:
-        raise Unavailable(f"job {job.job}: Slurm was not told: {reply.text[:200]}")
+    slurm_reply = await slurm.run(
+        "scontrol", "update", f"jobid={hook_job.reference}", f"admincomment={comment_text}"
+    )
+    if slurm_reply.code:
+        raise Unavailable(f"job {hook_job.job}: Slurm was not told: {slurm_reply.text[:200]}")

@@ -16,11 +16,11 @@ from podwright.slurm.site.commands import CommandResult, Slurm
 
 _log = logging.getLogger("podwright.slurm")
 
-RESERVATION = "podwright"
+RESERVATION_NAME = "podwright"
 _RETRY = 0.2
 
 
-class Counts:
+class LicenceCounts:
     """Reports counts to Slurm. hidden: returns how many of each licence must be hidden now."""
 
     def __init__(self, slurm: Slurm, hidden: Callable[[], Mapping[str, int]]) -> None:
@@ -33,17 +33,17 @@ class Counts:
         self.updates = 0
         self.problem = ""
 
-    async def synced(self, timeout: float = 15.0) -> None:
+    async def wait_until_synced(self, timeout_s: float = 15.0) -> None:
         """Return when Slurm has been told the present state, or a later one. Raises Unavailable
-        after `timeout` seconds.
+        after `timeout_s` seconds.
         """
         self._wanted += 1
-        ticket = self._wanted
+        request_number = self._wanted
         self._wake.set()
         try:
             async with self._changed:
                 await asyncio.wait_for(
-                    self._changed.wait_for(lambda: self._done >= ticket), timeout
+                    self._changed.wait_for(lambda: self._done >= request_number), timeout_s
                 )
         except TimeoutError:
             raise Unavailable(f"Slurm was not told: {self.problem or 'it is slow'}") from None
@@ -56,14 +56,14 @@ class Counts:
     async def run(self) -> None:
         """Send updates until cancelled.
 
-        Each request raises `_wanted`. `upto` is read before the counts are computed, so an update
-        serves exactly the requests that came before it. A request that comes meanwhile sets the
-        event again, and the next update serves it.
+        Each request raises `_wanted`. `requests_served` is read before the counts are computed, so
+        an update serves exactly the requests that came before it. A request that comes meanwhile
+        sets the event again, and the next update serves it.
         """
         while True:
             await self._wake.wait()
             self._wake.clear()
-            upto = self._wanted
+            requests_served = self._wanted
             try:
                 await self.update(dict(self._hidden()))
             except PodwrightError as error:
@@ -75,29 +75,40 @@ class Counts:
                 continue
             self.problem = ""
             async with self._changed:
-                self._done = max(self._done, upto)
+                self._done = max(self._done, requests_served)
                 self._changed.notify_all()
 
-    async def update(self, hidden: Mapping[str, int]) -> None:
+    async def update(self, hidden_by_licence: Mapping[str, int]) -> None:
         """Send one update, and make the reservation where it is missing. Raises Unavailable."""
         # A licence that is not named is not hidden. Slurm 26.05 refuses an empty reservation, and
         # takes zeros alone for one. One of the marks is then hidden: there are more than enough.
-        licences = {name: count for name, count in hidden.items() if count} or {MARK: 1}
-        setting = "licenses=" + ",".join(f"{name}:{count}" for name, count in licences.items())
-        name = f"reservationname={RESERVATION}"
+        hidden_licences = {
+            licence_name: licence_count
+            for licence_name, licence_count in hidden_by_licence.items()
+            if licence_count
+        } or {MARK: 1}
+        licences_setting = "licenses=" + ",".join(
+            f"{licence_name}:{licence_count}"
+            for licence_name, licence_count in hidden_licences.items()
+        )
+        licence_name = f"reservationname={RESERVATION_NAME}"
         # Slurm gives a reservation without an end one year, which each update renews.
-        reply = await self._slurm.run("scontrol", "update", name, setting, "duration=UNLIMITED")
-        if reply.code and _missing(reply):
-            reply = await self._slurm.run(
-                *["scontrol", "create", "reservation", name, "flags=LICENSE_ONLY"],
-                *["starttime=now", "duration=UNLIMITED", "users=root", setting],
+        slurm_reply = await self._slurm.run(
+            "scontrol", "update", licence_name, licences_setting, "duration=UNLIMITED"
+        )
+        if slurm_reply.code and _missing(slurm_reply):
+            slurm_reply = await self._slurm.run(
+                *["scontrol", "create", "reservation", licence_name, "flags=LICENSE_ONLY"],
+                *["starttime=now", "duration=UNLIMITED", "users=root", licences_setting],
             )
-        if reply.code:
-            raise Unavailable(f"reservation {RESERVATION} was not updated: {reply.text[:300]}")
-        self.last_hidden = dict(hidden)
+        if slurm_reply.code:
+            raise Unavailable(
+                f"reservation {RESERVATION_NAME} was not updated: {slurm_reply.text[:300]}"
+            )
+        self.last_hidden = dict(hidden_by_licence)
         self.updates += 1
 
 
-def _missing(reply: CommandResult) -> bool:
+def _missing(slurm_reply: CommandResult) -> bool:
     # Slurm 22.05 to 26.05: "Requested reservation is invalid", ESLURM_RESERVATION_INVALID.
-    return "reservation is invalid" in reply.text.lower()
+    return "reservation is invalid" in slurm_reply.text.lower()

@@ -50,14 +50,18 @@ class Work(Protocol):
         ...
 
 
-class Native:
+class NativeWork:
     """The work of native mode."""
 
-    def __init__(self, service: Service, mover: JobMover | None = None) -> None:
-        self._service, self._mover = service, mover
-        self._sweep = Sweep(service, self._mover)
-        self.begin_job, self.end_job, self.close = service.begin_job, service.end_job, service.close
-        self.prove_step = service.prove_step
+    def __init__(self, native_service: Service, job_mover: JobMover | None = None) -> None:
+        self._service, self._mover = native_service, job_mover
+        self._sweep = Sweep(native_service, self._mover)
+        self.begin_job, self.end_job, self.close = (
+            native_service.begin_job,
+            native_service.end_job,
+            native_service.close,
+        )
+        self.prove_step = native_service.prove_step
 
     def state(self) -> dict[str, Any]:
         """Return counts, figures, and what each pod's jobs hold."""
@@ -75,15 +79,15 @@ class Native:
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return the tasks for counts, the sweep, heterogeneous jobs and moves."""
-        service, mover = self._service, self._mover
-        loops = (service.counts.run(), self._sweep.run(), service.het.run())
-        return loops if mover is None else (*loops, mover.run())
+        native_service, job_mover = self._service, self._mover
+        coroutines = (native_service.counts.run(), self._sweep.run(), native_service.het.run())
+        return coroutines if job_mover is None else (*coroutines, job_mover.run())
 
 
-def native_work(site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
+def native_work(slurm_site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
     """Return the work of native mode."""
-    service = Service(site, server, slurm)
-    return Native(service, JobMover(service, server))
+    native_service = Service(slurm_site, server, slurm)
+    return NativeWork(native_service, JobMover(native_service, server))
 
 
 Make = Callable[[Site, ThreadedServer, Slurm], Work]
@@ -92,17 +96,23 @@ Make = Callable[[Site, ThreadedServer, Slurm], Work]
 def state(service: Service) -> dict[str, Any]:
     """Return what an administrator watches: counts, figures, and what each pod's jobs hold."""
     pods = {}
-    for name, book in service.books.items():
-        pods[name] = {
-            "devices": book.pod.devices,
+    for pod_type, pod_book in service.books.items():
+        pods[pod_type] = {
+            "devices": pod_book.pod.devices,
             "free_together": {
-                str(1 << order): count for order, count in enumerate(book.blocks.wholes())
+                str(1 << block_order): device_count
+                for block_order, device_count in enumerate(pod_book.blocks.wholes())
             },
-            "emptied_for_a_large_job": book.closed.bit_count(),
-            "held": {str(h.job): h.size for h in book.holdings.values()},
-            "next": service.next_jobs.get(name, ""),
+            "emptied_for_a_large_job": pod_book.closed.bit_count(),
+            "held": {
+                str(job_holding.job): job_holding.size for job_holding in pod_book.holdings.values()
+            },
+            "next": service.next_jobs.get(pod_type, ""),
         }
-    figures = {name: getattr(service.figures, name) for name in service.figures.__struct_fields__}
+    figures = {
+        pod_type: getattr(service.figures, pod_type)
+        for pod_type in service.figures.__struct_fields__
+    }
     return {
         "pods": pods,
         "figures": figures,

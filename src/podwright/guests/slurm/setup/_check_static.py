@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from podwright.errors import PodwrightError, Unavailable
 from podwright.guests.slurm.service import parse_licences
 from podwright.guests.slurm.service._job_start import JOB
-from podwright.guests.slurm.service._sync import RESERVATION
+from podwright.guests.slurm.service._sync import RESERVATION_NAME
 from podwright.guests.slurm.setup._served_cluster import ServedCluster
 from podwright.slurm.reader import SHOW_RESERVATIONS, read_reservations
 from podwright.wire import PartitionInfo, ReadyState
@@ -39,11 +39,11 @@ def shelf(cluster: ServedCluster) -> str:
 
 def _hidden(cluster: ServedCluster) -> dict[str, int]:
     """Return how many of each licence Slurm's reservation hides. Raises Unavailable."""
-    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION)
+    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
     reservations = [] if code else read_reservations(output)
     if not reservations:
         raise Unavailable(
-            output[:200] or f"Slurm has no reservation {RESERVATION}",
+            output[:200] or f"Slurm has no reservation {RESERVATION_NAME}",
             would_work="start podwright slurm serve, and look what its log says",
         )
     return parse_licences(reservations[0].licences)

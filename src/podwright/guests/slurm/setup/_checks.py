@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from podwright.errors import PodwrightError
 from podwright.guests.slurm.service import Site
-from podwright.guests.slurm.service._pods import HET_WAIT
-from podwright.guests.slurm.service._sync import RESERVATION
+from podwright.guests.slurm.service._pods import HET_WAIT_LICENCE
+from podwright.guests.slurm.service._sync import RESERVATION_NAME
 from podwright.guests.slurm.setup import _check_changes as changes
 from podwright.guests.slurm.setup import _check_files as files
 from podwright.guests.slurm.setup._check_static import shelf
@@ -102,12 +102,16 @@ def _jobs(cluster: ServedCluster) -> dict[str, Check]:
 
 
 def _reservation(cluster: ServedCluster) -> str:
-    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION)
+    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
     reservations = [] if code else read_reservations(output)
     if not reservations:
         return output[:200]
     hidden = reservations[0].licences
-    return "" if HET_WAIT in hidden else f"{RESERVATION} hides no {HET_WAIT}, but {hidden[:200]}"
+    return (
+        ""
+        if HET_WAIT_LICENCE in hidden
+        else f"{RESERVATION_NAME} hides no {HET_WAIT_LICENCE}, but {hidden[:200]}"
+    )
 
 
 def _refused(cluster: ServedCluster, option: str, expected: str) -> str:

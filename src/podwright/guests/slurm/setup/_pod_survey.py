@@ -11,7 +11,7 @@ from podwright.errors import InvalidRequest
 from podwright.fabric import Family, family_named
 from podwright.guests.shared import PodPlaces
 from podwright.guests.slurm.service import Fixed, Mapped, SlurmPod
-from podwright.placement.buddy_blocks import Blocks
+from podwright.placement.buddy_blocks import BuddyBlocks
 from podwright.wire import ClusterInfo, PartitionInfo
 
 
@@ -42,7 +42,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
                 operation=f"--pod {word}",
                 would_work="choose one of slurm.conf's: NodeName=... Feature=NAME",
             )
-        blocks = Blocks(
+        blocks = BuddyBlocks(
             PodPlaces(client.list_devices(cluster=cluster, allocation=allocation)).capacity
         )
         domain = max(clusters[cluster].ild_sizes)

@@ -24,7 +24,7 @@ from podwright.guests.slurm.service import (
     of_job,
     parse_licences,
 )
-from podwright.guests.slurm.service._queue_sweep import free_but
+from podwright.guests.slurm.service._queue_sweep import other_wait_text
 from podwright.guests.slurm.waiting._free_time import soonest
 from podwright.guests.slurm.waiting._show_job import find
 from podwright.slurm.reader import SHOW_CONFIG, JobRecord, SlurmConfig, known, release_note
@@ -87,7 +87,7 @@ async def _explained(slurm: Slurm, client: Client, name: str, site: Site | None)
     if comment and ("emptied for" in comment or not comment.startswith(_SAID)):
         lines.append(comment)
     explanation = _in_the_way(row, site, client, jobs)
-    but = f": {free_but(reason)}" if reason in _TURNS else ""
+    but = f": {other_wait_text(reason)}" if reason in _TURNS else ""
     lines += [line.replace(_TURN, but) for line in explanation.lines]
     return msgspec.structs.replace(explanation, asked=action, problem=problem, lines=lines)
 

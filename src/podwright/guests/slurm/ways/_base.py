@@ -26,7 +26,7 @@ from podwright.slurm.site.commands import Slurm
 _log = logging.getLogger("podwright.slurm")
 
 
-class Way(JobCalls):
+class SchedulingWay(JobCalls):
     """One way of scheduling. clock: returns seconds and never goes backwards."""
 
     def __init__(
@@ -80,16 +80,18 @@ class Way(JobCalls):
             await asyncio.sleep(LOOK_S)
 
 
-def is_not(who: Life, job: HookJob) -> str:
+def wrong_start_reason(job_start: Life, job: HookJob) -> str:
     """Return why what is held is not for this start of the step's job, or "" if it is."""
-    if job.restart not in (None, who.restart):
-        return f"job {who.job} holds nothing for this start, but for start {who.restart}"
-    if job.submitted is not None and who.submitted not in (0, job.submitted):
-        return f"an earlier job {who.job} holds devices, and this one does not"
+    if job.restart not in (None, job_start.restart):
+        return (
+            f"job {job_start.job} holds nothing for this start, but for start {job_start.restart}"
+        )
+    if job.submitted is not None and job_start.submitted not in (0, job.submitted):
+        return f"an earlier job {job_start.job} holds devices, and this one does not"
     return ""
 
 
-def is_over(job: int, jobs: Mapping[int, Listed]) -> bool:
+def is_over(job_number: int, jobs: Mapping[int, Listed]) -> bool:
     """Return whether it is certain that a job holds nothing."""
-    listed_job = jobs.get(job)
+    listed_job = jobs.get(job_number)
     return listed_job is None or listed_job.over or listed_job.waits

@@ -57,14 +57,14 @@ async def partitions(
 
 
 async def acquire(
-    server: ServerCaller, name: str, size: int, job: HookJob, who: Life
+    server: ServerCaller, partition_name: str, size: int, job: HookJob, job_start: Life
 ) -> tuple[LeaseInfo, PartitionInfo]:
     """Acquire a lease for a job. size: devices of a reconfigurable partition; 0: the whole
     partition.
     """
     request = AcquireRequest(
-        spec=PartitionSpec(name=name, size=size),
-        holder=JOB + who.words,
+        spec=PartitionSpec(name=partition_name, size=size),
+        holder=JOB + job_start.words,
         ttl=TTL,
         owner=job.user,
         owner_uid=job.uid or 0,
@@ -91,9 +91,9 @@ async def renew(server: ServerCaller, lease: LeaseInfo) -> None:
         return
 
 
-def handed(names: str, leases: Sequence[LeaseInfo], gcds: int = 1) -> str:
+def lease_comment(partition_names: str, leases: Sequence[LeaseInfo], gcd_count: int = 1) -> str:
     """Return the text for a job's AdminComment, from which the SPANK plugin tells the job's tasks
     what they hold.
     """
-    ids = ",".join(lease.id for lease in leases)
-    return f"podwright: partition={names} lease={ids} gcds={gcds}"
+    lease_ids = ",".join(lease.id for lease in leases)
+    return f"podwright: partition={partition_names} lease={lease_ids} gcds={gcd_count}"

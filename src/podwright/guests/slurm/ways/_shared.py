@@ -18,17 +18,17 @@ from podwright.guests.shared import GuestServer, ThreadedServer
 from podwright.guests.slurm.service import HookJob, Service, Site, comment
 from podwright.guests.slurm.service._job_start import Life
 from podwright.guests.slurm.service._pod_book import JobHolding, PodBook
-from podwright.guests.slurm.service._work import Native
+from podwright.guests.slurm.service._work import NativeWork
 from podwright.guests.slurm.ways._partition_leases import (
     ServerCaller,
     acquire,
-    handed,
     holder,
+    lease_comment,
     partitions,
     release,
     renew,
 )
-from podwright.placement.buddy_blocks import Blocks, bits
+from podwright.placement.buddy_blocks import BuddyBlocks, bits
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import LeaseInfo, ReadyState
 
@@ -39,54 +39,62 @@ class SharedBook(PodBook):
     def __init__(self, pod: Any, partition: str, server: ServerCaller) -> None:
         super().__init__(pod)
         self._partition, self._server = partition, server
-        self.blocks = Blocks((1 << pod.devices) - 1)
+        self.blocks = BuddyBlocks((1 << pod.devices) - 1)
         self.leases: dict[int, LeaseInfo] = {}
 
     async def refresh(self, server: GuestServer) -> None:
         """Take over the server's state, except for holdings that changed while it was asked.
 
-        `began` is read before the server is asked. A holding that changed or was released since
-        then is newer than the reply, so the reply does not overwrite it.
+        `start_tick` is read before the server is asked. A holding that changed or was released
+        since then is newer than the reply, so the reply does not overwrite it.
         """
-        began = self.tick()
-        infos = await partitions(self._server, self.pod.cluster, self.pod.allocation)
-        info = next((candidate for candidate in infos if candidate.name == self._partition), None)
-        usable = info is not None and info.ready_state is ReadyState.ACTIVE
-        unusable = 0 if usable else self.blocks.capacity
-        seen = set()
-        for lease in info.leases if info else ():
-            who = holder(lease)
+        start_tick = self.tick()
+        partition_infos = await partitions(self._server, self.pod.cluster, self.pod.allocation)
+        partition_info = next(
+            (candidate for candidate in partition_infos if candidate.name == self._partition), None
+        )
+        is_usable = partition_info is not None and partition_info.ready_state is ReadyState.ACTIVE
+        unusable_bits = 0 if is_usable else self.blocks.capacity
+        seen_jobs = set()
+        for lease in partition_info.leases if partition_info else ():
+            job_start = holder(lease)
             if lease.parent:
                 continue
-            places = lease.devices or range(self.pod.devices)
-            if who is None:
-                unusable |= bits(places)
+            device_indices = lease.devices or range(self.pod.devices)
+            if job_start is None:
+                unusable_bits |= bits(device_indices)
                 continue
-            seen.add(who.job)
-            if who.job in self.holdings or self._released.get(who.job, 0) > began:
+            seen_jobs.add(job_start.job)
+            if job_start.job in self.holdings or self._released.get(job_start.job, 0) > start_tick:
                 continue
-            order = len(places).bit_length() - 1
-            self.leases[who.job] = lease
+            block_order = len(device_indices).bit_length() - 1
+            self.leases[job_start.job] = lease
             holding = JobHolding(
-                job=who.job,
-                start=places[0],
-                order=order,
+                job=job_start.job,
+                start=device_indices[0],
+                order=block_order,
                 created=True,
-                restart=who.restart,
-                leader=who.leader,
-                cluster=who.cluster,
-                submitted=who.submitted,
+                restart=job_start.restart,
+                leader=job_start.leader,
+                cluster=job_start.cluster,
+                submitted=job_start.submitted,
             )
             self.add(holding)
         for candidate in list(self.holdings.values()):
-            if candidate.created and candidate.changed < began and candidate.job not in seen:
+            if (
+                candidate.created
+                and candidate.changed < start_tick
+                and candidate.job not in seen_jobs
+            ):
                 del self.holdings[candidate.job]
                 self.leases.pop(candidate.job, None)
         self._released = {
-            job: released_at for job, released_at in self._released.items() if released_at > began
+            job_number: released_at
+            for job_number, released_at in self._released.items()
+            if released_at > start_tick
         }
-        self.broken = set() if usable else set(self.holdings)
-        self.unusable = unusable
+        self.broken = set() if is_usable else set(self.holdings)
+        self.unusable = unusable_bits
         self.count()
 
     def moved(self, holding: JobHolding, lease: LeaseInfo) -> None:
@@ -110,19 +118,19 @@ class SharedService(Service):
 
     async def give(self, job: HookJob) -> str:
         """Acquire the job's lease, unless it has one, and write it into the job's AdminComment."""
-        number = job.job
+        job_number = job.job
         for book in self.shared.values():
-            lease, holding = book.leases.get(number), book.holdings.get(number)
+            lease, holding = book.leases.get(job_number), book.holdings.get(job_number)
             if lease and holding and lease.owner != job.user:
                 await self.give_back(
                     book, holding
                 )  # an earlier job's, which slurmctld has forgotten
         environment = await super().give(job)
         for book in self.shared.values():
-            if number in book.leases:
-                head = f"ipus={book.holdings[number].size}; " if job.het_job else ""
-                words = handed(self.site.shared, [book.leases[number]])
-                await comment(self.slurm, job, head + words)
+            if job_number in book.leases:
+                comment_head = f"ipus={book.holdings[job_number].size}; " if job.het_job else ""
+                comment_text = lease_comment(self.site.shared, [book.leases[job_number]])
+                await comment(self.slurm, job, comment_head + comment_text)
         return environment
 
     async def give_back(self, book: PodBook, holding: JobHolding) -> None:
@@ -142,10 +150,14 @@ class SharedService(Service):
 
     async def _make(self, book: PodBook, holding: JobHolding, job: HookJob, gcds: int) -> None:
         shared_book = self.shared[book.pod.type]
-        who = Life(holding.job, holding.restart, holding.leader, holding.cluster, holding.submitted)
+        job_start = Life(
+            holding.job, holding.restart, holding.leader, holding.cluster, holding.submitted
+        )
         try:
             async with self._taking:
-                lease, _ = await acquire(self._caller, self.site.shared, holding.size, job, who)
+                lease, _ = await acquire(
+                    self._caller, self.site.shared, holding.size, job, job_start
+                )
                 shared_book.moved(holding, lease)
         except (Held, NotFound, WrongState) as error:
             book.release(holding.job)
@@ -156,7 +168,7 @@ class SharedService(Service):
             raise
 
 
-class Shared(Native):
+class Shared(NativeWork):
     """The work of a shared partition."""
 
     def __init__(self, service: SharedService) -> None:

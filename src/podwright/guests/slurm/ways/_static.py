@@ -19,13 +19,13 @@ from podwright.guests.slurm.service._job_calls import Busy
 from podwright.guests.slurm.service._job_start import Life
 from podwright.guests.slurm.service._pods import parse_licences
 from podwright.guests.slurm.service._queue import Listed, listed
-from podwright.guests.slurm.service._queue_sweep import free_but
-from podwright.guests.slurm.service._sync import Counts
-from podwright.guests.slurm.ways._base import Way, is_not, is_over
+from podwright.guests.slurm.service._queue_sweep import other_wait_text
+from podwright.guests.slurm.service._sync import LicenceCounts
+from podwright.guests.slurm.ways._base import SchedulingWay, is_over, wrong_start_reason
 from podwright.guests.slurm.ways._partition_leases import (
     acquire,
-    handed,
     holder,
+    lease_comment,
     partitions,
     release,
     renew,
@@ -33,18 +33,18 @@ from podwright.guests.slurm.ways._partition_leases import (
 from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
 
 _log = logging.getLogger("podwright.slurm")
-_COMMENTS = 20
+_COMMENTS_PER_SWEEP = 20
 _WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None")
 
 
-class Static(Way):
+class Static(SchedulingWay):
     """The partitions that can be given out. Their state is in the server, and is read at each
     look.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.counts = Counts(self.slurm, self.hidden)
+        self.counts = LicenceCounts(self.slurm, self.hidden)
         self._seen: dict[str, PartitionInfo] = {}
         self._holdings: dict[str, tuple[Life, LeaseInfo]] = {}
         self._counted: dict[Life, dict[str, int]] = {}  # what Slurm's last list showed
@@ -57,81 +57,94 @@ class Static(Way):
         """Acquire as many partitions of each size as the job's licences say: all of them, or
         none.
         """
-        number, restart = job.job, job.restart or 0
-        known = await self.listing.job(number)
+        job_number, restart_count = job.job, job.restart or 0
+        listed_job = await self.listing.job(job_number)
         await self._refresh()
-        names_held = self._of(number)
-        wanted = self._wanted(job)
-        if not wanted:
+        names_held = self._of(job_number)
+        wanted_counts = self._wanted(job)
+        if not wanted_counts:
             raise InvalidRequest("its licences name none of this site's partitions")
-        left = Counter(wanted)
-        left.subtract(self._seen[name].size for name in names_held)
-        if min(left.values()) < 0 or any(
-            self._is_anothers(name, job, known) for name in names_held
+        missing_counts = Counter(wanted_counts)
+        missing_counts.subtract(self._seen[partition_name].size for partition_name in names_held)
+        if min(missing_counts.values()) < 0 or any(
+            self._is_anothers(partition_name, job, listed_job) for partition_name in names_held
         ):
             await self._give_back(names_held)
-            left = Counter(wanted)
-        chosen = self._choose_partitions(left)
-        self._taking |= set(chosen)
+            missing_counts = Counter(wanted_counts)
+        chosen_names = self._choose_partitions(missing_counts)
+        self._taking |= set(chosen_names)
         try:
-            for name in chosen:
-                submitted = known.submitted if known else 0
-                who = Life(number, restart, 0, job.cluster, submitted)
-                lease, self._seen[name] = await acquire(self.server, name, 0, job, who)
-                self._holdings[name] = (who, lease)
-                self._touch(name)
+            for partition_name in chosen_names:
+                submit_time = listed_job.submitted if listed_job else 0
+                job_start = Life(job_number, restart_count, 0, job.cluster, submit_time)
+                lease, self._seen[partition_name] = await acquire(
+                    self.server, partition_name, 0, job, job_start
+                )
+                self._holdings[partition_name] = (job_start, lease)
+                self._touch(partition_name)
         except (Held, NotFound, WrongState) as error:
-            await self._give_back(self._of(number))
+            await self._give_back(self._of(job_number))
             await self._refresh()
             raise Busy(str(error)) from None
         finally:
-            self._taking -= set(chosen)
-        names_held = self._of(number)
-        names = ",".join(names_held)
-        leases = [self._holdings[name][1] for name in names_held]
-        await comment(self.slurm, job, handed(names, leases, self._seen[names_held[0]].num_gcds))
-        return f"partition={names}\n"
+            self._taking -= set(chosen_names)
+        names_held = self._of(job_number)
+        joined_names = ",".join(names_held)
+        leases = [self._holdings[partition_name][1] for partition_name in names_held]
+        await comment(
+            self.slurm, job, lease_comment(joined_names, leases, self._seen[names_held[0]].num_gcds)
+        )
+        return f"partition={joined_names}\n"
 
     async def take(self, job: HookJob) -> None:
         """End the job's leases, and tell Slurm what is free."""
         await self._refresh()
-        number, restart = job.job, job.restart or 0
+        job_number, restart_count = job.job, job.restart or 0
         names_held = [
-            name for name in self._of(number) if self._holdings[name][0].restart <= restart
+            partition_name
+            for partition_name in self._of(job_number)
+            if self._holdings[partition_name][0].restart <= restart_count
         ]
         if names_held:
             await self._give_back(names_held)
-            await self.counts.synced()
+            await self.counts.wait_until_synced()
 
     async def unproven(self, job: HookJob) -> str:
         """Return why a step's job does not hold its partitions for this start, or "" if it does."""
         await self._refresh()
-        number = job.job
-        lives = [self._holdings[name][0] for name in self._of(number)]
-        if not lives:
-            return f"job {number} holds no partition"
-        return next((problem for who in lives if (problem := is_not(who, job))), "")
+        job_number = job.job
+        job_starts = [self._holdings[partition_name][0] for partition_name in self._of(job_number)]
+        if not job_starts:
+            return f"job {job_number} holds no partition"
+        return next(
+            (
+                problem
+                for job_start in job_starts
+                if (problem := wrong_start_reason(job_start, job))
+            ),
+            "",
+        )
 
     async def sweep(self) -> None:
         """Give back what jobs that are over hold, and renew the leases of living jobs."""
         await self._refresh()
         holdings = dict(self._holdings)
         jobs = await listed(self.slurm)
-        counted = {}
-        for name, (who, lease) in holdings.items():
-            if not is_over(who.job, jobs):
+        counted_licences = {}
+        for partition_name, (job_start, lease) in holdings.items():
+            if not is_over(job_start.job, jobs):
                 await renew(self.server, lease)
-                if (job := jobs[who.job]).restart == who.restart:
-                    counted[who] = parse_licences(job.licences)
+                if (listed_job := jobs[job_start.job]).restart == job_start.restart:
+                    counted_licences[job_start] = parse_licences(listed_job.licences)
                 continue
-            async with self.lock(who.job):
-                now = self._holdings.get(name)
-                if now and now[1].id == lease.id:
-                    _log.warning("job %d is over and held %s", who.job, name)
-                    await self._give_back([name])
+            async with self.lock(job_start.job):
+                present_holding = self._holdings.get(partition_name)
+                if present_holding and present_holding[1].id == lease.id:
+                    _log.warning("job %d is over and held %s", job_start.job, partition_name)
+                    await self._give_back([partition_name])
                     self.swept += 1
                     await self.freed.notify()
-        self._counted = counted
+        self._counted = counted_licences
         self.counts.poke()  # renews the reservation, and makes it if it is missing
         await self._comments(jobs)
 
@@ -148,7 +161,7 @@ class Static(Way):
         """Tell Slurm that nothing may start from here on."""
         self._closed = True
         try:
-            await self.counts.synced(10.0)
+            await self.counts.wait_until_synced(10.0)
         except Unavailable:
             return
 
@@ -157,10 +170,10 @@ class Static(Way):
         return {
             "mode": self.site.mode,
             "partitions": {
-                fixed.name: in_short(self._holdings[fixed.name][1].holder)
-                if fixed.name in self._holdings
-                else self._unusable_reason(fixed)
-                for fixed in self.site.partitions
+                fixed_partition.name: in_short(self._holdings[fixed_partition.name][1].holder)
+                if fixed_partition.name in self._holdings
+                else self._unusable_reason(fixed_partition)
+                for fixed_partition in self.site.partitions
             },
             "told": self.counts.last_hidden,
             "problem": self.counts.problem,
@@ -173,136 +186,168 @@ class Static(Way):
         These are the partitions that nobody could use now, and those of jobs whose licences an
         administrator took away.
         """
-        out: dict[str, int] = {}
-        counts: Counter[tuple[Life, str]] = Counter()
-        for fixed in self.site.partitions:
-            is_unusable = fixed.name not in self._holdings and bool(self._unusable_reason(fixed))
-            is_unusable = is_unusable and fixed.name not in self._taking
-            out[fixed.licence] = out.get(fixed.licence, 0) + (
-                1 if is_unusable or self._closed else 0
+        hidden_counts: dict[str, int] = {}
+        held_counts: Counter[tuple[Life, str]] = Counter()
+        for fixed_partition in self.site.partitions:
+            is_unusable = fixed_partition.name not in self._holdings and bool(
+                self._unusable_reason(fixed_partition)
             )
-            if fixed.name in self._holdings and not self._closed:
-                counts[self._holdings[fixed.name][0], fixed.licence] += 1
-        for (who, licence), count in counts.items():
-            if who in self._counted:
-                out[licence] += max(0, count - self._counted[who].get(licence, 0))
-        return out
+            is_unusable = is_unusable and fixed_partition.name not in self._taking
+            hidden_counts[fixed_partition.licence] = hidden_counts.get(
+                fixed_partition.licence, 0
+            ) + (1 if is_unusable or self._closed else 0)
+            if fixed_partition.name in self._holdings and not self._closed:
+                held_counts[self._holdings[fixed_partition.name][0], fixed_partition.licence] += 1
+        for (job_start, licence), held_count in held_counts.items():
+            if job_start in self._counted:
+                hidden_counts[licence] += max(
+                    0, held_count - self._counted[job_start].get(licence, 0)
+                )
+        return hidden_counts
 
     # -- inside ------------------------------------------------------------------------------
 
     def _wanted(self, job: HookJob) -> dict[int, int]:
-        licences = parse_licences(job.licences)
+        licence_counts = parse_licences(job.licences)
         return {
-            fixed.size: licences[fixed.licence]
-            for fixed in self.site.partitions
-            if licences.get(fixed.licence)
+            fixed_partition.size: licence_counts[fixed_partition.licence]
+            for fixed_partition in self.site.partitions
+            if licence_counts.get(fixed_partition.licence)
         }
 
-    def _choose_partitions(self, wanted: Mapping[int, int]) -> list[str]:
-        names = []
-        for size, count in wanted.items():
-            free = [
-                fixed.name
-                for fixed in self.site.partitions
-                if fixed.size == size
-                and fixed.name not in self._taking
-                and not self._unavailable_reason(fixed)
+    def _choose_partitions(self, wanted_counts: Mapping[int, int]) -> list[str]:
+        chosen_names = []
+        for device_count, partition_count in wanted_counts.items():
+            free_names = [
+                fixed_partition.name
+                for fixed_partition in self.site.partitions
+                if fixed_partition.size == device_count
+                and fixed_partition.name not in self._taking
+                and not self._unavailable_reason(fixed_partition)
             ]
-            if len(free) < count:
-                raise Busy(f"of its {count} partitions of {size} devices {len(free)} are free")
-            names += free[:count]
-        return names
+            if len(free_names) < partition_count:
+                raise Busy(
+                    f"of its {partition_count} partitions of {device_count} devices "
+                    f"{len(free_names)} are free"
+                )
+            chosen_names += free_names[:partition_count]
+        return chosen_names
 
-    def _unusable_reason(self, fixed: Fixed) -> str:
+    def _unusable_reason(self, fixed_partition: Fixed) -> str:
         """Return why a partition that no job holds cannot be given out, or "" if it can."""
-        info = self._seen.get(fixed.name)
-        if info is None:
+        partition_info = self._seen.get(fixed_partition.name)
+        if partition_info is None:
             return "it is not there"
-        if info.size != fixed.size:
-            return f"it has {info.size} devices now"
-        if info.ready_state is not ReadyState.ACTIVE:
-            return f"it is {info.ready_state.value}"
-        strangers = [
+        if partition_info.size != fixed_partition.size:
+            return f"it has {partition_info.size} devices now"
+        if partition_info.ready_state is not ReadyState.ACTIVE:
+            return f"it is {partition_info.ready_state.value}"
+        stranger_holders = [
             lease.holder or lease.owner
-            for lease in info.leases
+            for lease in partition_info.leases
             if not (lease.parent or holder(lease))
         ]
-        return f"{strangers[0]} uses it" if strangers else ""
+        return f"{stranger_holders[0]} uses it" if stranger_holders else ""
 
-    def _unavailable_reason(self, fixed: Fixed) -> str:
+    def _unavailable_reason(self, fixed_partition: Fixed) -> str:
         return (
-            in_short(self._holdings[fixed.name][1].holder)
-            if fixed.name in self._holdings
-            else self._unusable_reason(fixed)
+            in_short(self._holdings[fixed_partition.name][1].holder)
+            if fixed_partition.name in self._holdings
+            else self._unusable_reason(fixed_partition)
         )
 
-    def _of(self, job: int) -> list[str]:
-        return sorted(name for name, (who, _) in self._holdings.items() if who.job == job)
+    def _of(self, job_number: int) -> list[str]:
+        return sorted(
+            partition_name
+            for partition_name, (job_start, _) in self._holdings.items()
+            if job_start.job == job_number
+        )
 
-    def _is_anothers(self, name: str, job: HookJob, known: Listed | None) -> bool:
+    def _is_anothers(self, partition_name: str, job: HookJob, listed_job: Listed | None) -> bool:
         """Return whether a partition was given to an earlier start of the job, or to another job of
         the same number.
 
         The epilog of that earlier start never ran. A slurmctld that was killed may have forgotten
         the other job.
         """
-        who, lease = self._holdings[name]
-        if known and known.submitted and who.submitted not in (0, known.submitted):
+        held_start, lease = self._holdings[partition_name]
+        if (
+            listed_job
+            and listed_job.submitted
+            and held_start.submitted not in (0, listed_job.submitted)
+        ):
             return True
-        return who.restart < (job.restart or 0) or lease.owner != job.user
+        return held_start.restart < (job.restart or 0) or lease.owner != job.user
 
-    def _touch(self, name: str) -> None:
+    def _touch(self, partition_name: str) -> None:
         self._clock += 1
-        self._changed[name] = self._clock
+        self._changed[partition_name] = self._clock
 
     async def _refresh(self) -> None:
         """Take over the server's state, except for partitions that changed while it was asked."""
-        before, began = self.hidden(), self._clock
-        infos = {info.name: info for info in await partitions(self.server)}
-        for fixed in self.site.partitions:
-            if self._changed.get(fixed.name, 0) > began:
+        hidden_before, start_tick = self.hidden(), self._clock
+        infos_by_name = {
+            partition_info.name: partition_info for partition_info in await partitions(self.server)
+        }
+        for fixed_partition in self.site.partitions:
+            if self._changed.get(fixed_partition.name, 0) > start_tick:
                 continue
-            self._holdings.pop(fixed.name, None)
-            self._seen.pop(fixed.name, None)
-            info = infos.get(fixed.name)
-            if info is None:
+            self._holdings.pop(fixed_partition.name, None)
+            self._seen.pop(fixed_partition.name, None)
+            partition_info = infos_by_name.get(fixed_partition.name)
+            if partition_info is None:
                 continue
-            self._seen[fixed.name] = info
-            for lease in info.leases:
-                who = holder(lease)
-                if who is not None:
-                    self._holdings[fixed.name] = (who, lease)
-        if self.hidden() != before:
+            self._seen[fixed_partition.name] = partition_info
+            for lease in partition_info.leases:
+                job_start = holder(lease)
+                if job_start is not None:
+                    self._holdings[fixed_partition.name] = (job_start, lease)
+        if self.hidden() != hidden_before:
             self.counts.poke()
 
-    async def _give_back(self, names: Sequence[str]) -> None:
-        for name in names:
-            await release(self.server, self._holdings[name][1])
-            self._holdings.pop(name, None)
-            self._touch(name)
+    async def _give_back(self, partition_names: Sequence[str]) -> None:
+        for partition_name in partition_names:
+            await release(self.server, self._holdings[partition_name][1])
+            self._holdings.pop(partition_name, None)
+            self._touch(partition_name)
 
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
-        left = _COMMENTS
-        for job in sorted(jobs.values(), key=lambda row: -row.priority):
-            waits = job.state == "PENDING" and job.reason in _WAITS and not tried(job)
-            text = self.sentence(job) if waits else ""
-            if text and job.head + text != job.comment and left:
-                left -= 1
-                await self.comment_waiting(job, job.head + text, lambda n: bool(self._of(n)))
+        comments_left = _COMMENTS_PER_SWEEP
+        for job in sorted(jobs.values(), key=lambda listed_job: -listed_job.priority):
+            is_waiting = job.state == "PENDING" and job.reason in _WAITS and not tried(job)
+            wait_text = self.sentence(job) if is_waiting else ""
+            if wait_text and job.head + wait_text != job.comment and comments_left:
+                comments_left -= 1
+                await self.comment_waiting(
+                    job, job.head + wait_text, lambda job_number: bool(self._of(job_number))
+                )
 
     def sentence(self, job: Listed) -> str:
         """Return what a waiting job waits for, in words, or "" for a job that is none of ours."""
-        request = self._wanted(HookJob(job=job.job, licences=job.licences))
-        for size, count in request.items():
-            partitions = [fixed for fixed in self.site.partitions if fixed.size == size]
-            free = [fixed for fixed in partitions if not self._unavailable_reason(fixed)]
-            if len(free) >= count:
-                continue
-            partition_count = f"{count} of the {len(partitions)} partitions of {size} devices"
-            rest = [
-                f"{fixed.name}: {problem}"
-                for fixed in partitions
-                if (problem := self._unavailable_reason(fixed))
+        requested_counts = self._wanted(HookJob(job=job.job, licences=job.licences))
+        for device_count, requested_count in requested_counts.items():
+            sized_partitions = [
+                fixed_partition
+                for fixed_partition in self.site.partitions
+                if fixed_partition.size == device_count
             ]
-            return f"waits for {partition_count}; {len(free)} are free; {', '.join(rest)}"
-        return f"its partitions are free: {free_but(job.reason)}" if request else ""
+            free_partitions = [
+                fixed_partition
+                for fixed_partition in sized_partitions
+                if not self._unavailable_reason(fixed_partition)
+            ]
+            if len(free_partitions) >= requested_count:
+                continue
+            count_text = (
+                f"{requested_count} of the {len(sized_partitions)} partitions of {device_count} "
+                "devices"
+            )
+            busy_texts = [
+                f"{fixed_partition.name}: {busy_reason}"
+                for fixed_partition in sized_partitions
+                if (busy_reason := self._unavailable_reason(fixed_partition))
+            ]
+            return (
+                f"waits for {count_text}; {len(free_partitions)} are free; {', '.join(busy_texts)}"
+            )
+        return f"its partitions are free: {other_wait_text(job.reason)}" if requested_counts else ""
