@@ -404,6 +404,7 @@ def test_load_and_parts_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
         (["--with", "people=b.csv", "--share", "people=0"], "is not a scheduler's weight"),
         (["--with", "people=b.csv", "--part", "people=6"], "multiple of 4"),
         (["--with", "people=b.csv", "--part", "people=many"], "is not a part of a pod"),
+        (["--with", "people=b.csv", "--part", "people=1234567890"], "is not a part of a pod"),
         (["--with", "people=b.csv", "--part", "kubernetes=8"], "'kubernetes' has no trace here"),
         (["--with", "people=b.csv", "--ways", "native"], "--ways does not go with --with"),
         (["--with", "people=b.csv", "--html", "x.html"], "--html does not go with --with"),

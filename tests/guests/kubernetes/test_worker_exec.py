@@ -6,6 +6,8 @@ The API server here is a stand-in that runs the commands of pods/exec on this ma
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -18,8 +20,10 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType, web
 
+from podwright.guests.kubernetes.workers import _worker_call
 from podwright.guests.kubernetes.workers._worker_call import WorkerNotReached, WorkerUnusable
 from podwright.guests.kubernetes.workers._worker_call import call as reach_and_run
+from podwright.guests.kubernetes.workers._worker_exec import ExecTarget, Tunnel
 from podwright.hosts import EXEC_VARIABLE, KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
 from tests.certificates import JOB_KEYS, OTHER_KEYS, SERVER_CALLER
 from tests.guests.kubernetes.test_worker_door import new_name, wait_for
@@ -224,3 +228,20 @@ async def test_the_end_of_a_caller_is_that_of_its_words_input(
     caller.kill()
     await asyncio.to_thread(wait_for, ended)
     await caller.communicate()
+
+
+async def test_a_tunnel_that_cannot_be_made_is_named_as_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextlib.asynccontextmanager
+    async def no_sockets(*_: object) -> AsyncIterator[Tunnel]:
+        raise OSError(errno.EMFILE, "Too many open files")
+        yield  # an asynchronous generator
+
+    monkeypatch.setattr(_worker_call, "open_tunnel", no_sockets)
+    target = ExecTarget("ns", "box", "https://127.0.0.1:1", Path("/nowhere"))
+    async with contextlib.AsyncExitStack() as stack:
+        with pytest.raises(WorkerUnusable, match="Too many open files"):
+            await _worker_call._reach_through_api_server(
+                "w", target, ssl.create_default_context(), stack
+            )

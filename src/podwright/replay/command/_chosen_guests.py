@@ -89,13 +89,14 @@ def _parts(part_options: Sequence[str], guest_names: Sequence[str]) -> dict[str,
     devices_by_guest: dict[str, int] = {}
     for part_option in part_options:
         guest_name, _, device_text = part_option.rpartition("=")
-        if not guest_name.strip() or not device_text.isascii() or not device_text.isdecimal():
+        is_number = device_text.isascii() and device_text.isdecimal() and len(device_text) < 10
+        if not guest_name.strip() or not is_number:
             raise InvalidRequest(
                 f"{part_option[:80]!r} is not a part of a pod",
                 operation="--part",
                 would_work="NAME=DEVICES, as in --part slurm=48",
             )
-        devices_by_guest[guest_name.strip()] = int(device_text[:9])
+        devices_by_guest[guest_name.strip()] = int(device_text)
     _check_known("--part", devices_by_guest, guest_names)
     return devices_by_guest
 

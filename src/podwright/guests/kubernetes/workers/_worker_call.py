@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.guests.kubernetes.workers._worker_door import read_frame
@@ -80,7 +80,7 @@ async def call(
     """Run a command in a worker, and return its exit code. timeout_s: seconds in which the worker
     must answer.
 
-    Raises NoWorker.
+    Raises WorkerUnusable.
     """
     async with _reach(worker_name, environ, timeout_s) as (worker_reader, worker_writer):
         worker_writer.write(frame(BEGIN, json.dumps(list(command_words)).encode()))
@@ -139,7 +139,7 @@ async def _reach(
     worker_name: str, environ: Mapping[str, str], timeout_s: float
 ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     """Open the worker's door: directly, or through the API server where no direct connection is
-    possible and this launcher has the right. Raises NoWorker.
+    possible and this launcher has the right. Raises WorkerUnusable.
     """
     worker_address = job_workers(environ).get(worker_name, "")
     if not worker_address:
@@ -174,8 +174,9 @@ async def _reach(
 async def _knock(
     worker_name: str, worker_address: str, tls_context: ssl.SSLContext, timeout_s: float
 ) -> tuple[StreamReader, StreamWriter]:
-    """Try all ports of the worker until one answers. Raises NoWorker, and NotReached if nothing at
-    all answered.
+    """Try all ports of the worker until one answers.
+
+    Raises WorkerUnusable, and WorkerNotReached if nothing at all answered.
     """
     deadline = time.monotonic() + timeout_s
     any_port_connected = False
@@ -253,22 +254,22 @@ async def _reach_through_api_server(
     caller_stack: contextlib.AsyncExitStack,
 ) -> tuple[StreamReader, StreamWriter]:
     """Do the same through the API server. What is opened closes with `caller_stack`. Raises
-    NoWorker.
+    WorkerUnusable.
     """
     problem = ""
     for worker_port in worker_ports(worker_name):
+        messages: Iterable[str] = ()
         async with contextlib.AsyncExitStack() as tunnel_stack:
             try:
                 tunnel = await tunnel_stack.enter_async_context(
                     open_tunnel(exec_target, worker_name, worker_port)
                 )
+                messages = tunnel.messages  # of the API server; later ones are added
                 worker_streams = await _meet(worker_name, tunnel.end, tls_context, _TUNNEL_SECONDS)
             except TunnelRefused as error:
                 raise WorkerUnusable(str(error)) from None
             except (OSError, EOFError, ValueError) as error:
-                problem = (
-                    next(iter(tunnel.messages), "") or f"it does not answer{_error_suffix(error)}"
-                )
+                problem = next(iter(messages), "") or f"it does not answer{_error_suffix(error)}"
                 continue
             caller_stack.push_async_exit(tunnel_stack.pop_all())
             return worker_streams

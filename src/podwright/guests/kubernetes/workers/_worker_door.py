@@ -227,7 +227,8 @@ def _child(program_words: Sequence[str]) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp(program_words[0], list(program_words))
     except OSError as error:
-        print(f"{program_words[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        failed = program_words[0] if program_words else "the worker's door"
+        print(f"{failed}: {error.strerror or error}", file=sys.stderr, flush=True)
         os._exit(126 if isinstance(error, PermissionError) else 127)
     finally:
         os._exit(1)

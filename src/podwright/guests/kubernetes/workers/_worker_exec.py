@@ -72,7 +72,7 @@ def read_exec_target(environ: Mapping[str, str]) -> ExecTarget | None:
 async def open_tunnel(
     exec_target: ExecTarget, pod_name: str, worker_port: int
 ) -> AsyncIterator[Tunnel]:
-    """Open a tunnel to that port of a worker. Raises NoTunnel."""
+    """Open a tunnel to that port of a worker. Raises TunnelRefused."""
     import aiohttp
 
     exec_path = f"/api/v1/namespaces/{exec_target.namespace}/pods/{pod_name}/exec"

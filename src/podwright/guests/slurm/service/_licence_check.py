@@ -48,7 +48,7 @@ class StartIsOver(InvalidRequest):
 
 
 def wanted(hook_job: HookJob, listed_job: Listed | None, site: Site) -> WantedDevices | None:
-    """Return what the job gets, or None if it asked for nothing. Raises Differs, OtherStart."""
+    """Return what the job gets, or None if it asked for nothing. Raises Differs, StartIsOver."""
     wanted_devices = _wanted(hook_job, listed_job, site)
     if wanted_devices is not None:
         pod, device_count, _ = wanted_devices
@@ -139,7 +139,7 @@ def _part(
 
 
 def _check_same_start(hook_job: HookJob, listed_job: Listed) -> None:
-    """Raise OtherStart if Slurm's job of this number is another one, or has been restarted
+    """Raise StartIsOver if Slurm's job of this number is another one, or has been restarted
     since.
     """
     if listed_job.uid != -1 and hook_job.uid not in (None, listed_job.uid):
