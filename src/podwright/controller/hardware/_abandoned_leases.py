@@ -8,7 +8,7 @@ early only if all of this is so:
   (`_launch_sight`) or at a later one. What it cannot see (another account's, one
   in a container of the same name) it never takes for gone.
 - The lease has not been renewed for SILENT seconds; a launch renews every three. - LOOKS_BEFORE_END
-looks at all processes, LOOK_INTERVAL_SECONDS seconds apart, find none of the launch: no instance,
+looks at all processes, LOOK_INTERVAL_SECONDS apart, find none of the launch: no instance,
   nothing in its cgroup, and none of its watchers. A single look is not an instant: a process may be
   forked behind it while its parent ends.
 
@@ -41,7 +41,7 @@ class AbandonedLaunches:
         self._look_at = 0.0
 
     async def check(self) -> None:
-        """Examine new launches, and every LOOK_INTERVAL_SECONDS seconds those that do not renew."""
+        """Examine new launches, and every LOOK_INTERVAL_SECONDS those that do not renew."""
         state = self._state
         now = state.now()
         if state.own_host is None:

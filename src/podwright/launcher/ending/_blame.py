@@ -12,7 +12,7 @@ Two rules find the cause:
 - A stronger report counts only if it may be older than the weaker one. When the first failure is
   read, every party is asked to answer, and its answer comes after everything that it had reported.
   A party that answers was alive after the failure, so its later death did not cause the failure. A
-  party that never answers was already gone. Within SETTLE_SECONDS seconds of the failure, a report
+  party that never answers was already gone. Within SETTLE_SECONDS of the failure, a report
   counts in any case: a process closes its connections a moment before its parent learns of its end,
   and the parent may answer in between.
 

@@ -73,7 +73,7 @@ class Stream:
     def _feed_bar(self, data: bytes) -> bytes:
         """Handle carriage returns: only the last state of an overwritten line is passed on.
 
-        A bar that goes on is shown once in BAR_SECONDS seconds, as a line.
+        A bar that goes on is shown once in BAR_SECONDS, as a line.
         """
         lines, newline, unfinished = b"".join([*self._partial, data]).rpartition(b"\n")
         self._partial, self._size = [], 0

@@ -1,7 +1,7 @@
 """What the operator counts and shows at /metrics, and its probes.
 
 `/readyz` fails as long as a watch is deaf. `/livez` fails when one has been deaf for
-FAILING_DEAF_SECONDS seconds, so that the kubelet starts an operator again that cannot help itself.
+FAILING_DEAF_SECONDS, so that the kubelet starts an operator again that cannot help itself.
 An operator that waits for the lease watches nothing, and is ready and alive.
 """
 
