@@ -184,10 +184,10 @@ async def test_leases_that_were_released_are_not_watched_until_their_end(world: 
     leases = world.controller._state.leases
     kept = await world.acquire("p1", 4, create=True, ttl=3000)
     await world.create("p2", 4)
-    for _ in range(4 * leases.SPARE):
+    for _ in range(4 * leases.STALE_ALLOWANCE):
         reply = await world.acquire("p2", 4, ttl=3600)
         await world.controller.release(ROOT, claim(reply))
-    assert leases.watched <= leases.SPARE + 6
+    assert leases.watched <= leases.STALE_ALLOWANCE + 6
     await world.time.advance(3001)
     with pytest.raises(Fenced, match="the lease is over"):
         await world.controller.renew(ROOT, claim(kept))

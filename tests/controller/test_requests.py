@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller.state._request_ids import KEEP, REQUEST
+from podwright.controller.state._request_ids import KEEP, REQUEST_KIND
 from podwright.errors import InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.wire import (
     AcquireReply,
@@ -155,7 +155,9 @@ async def test_ids_are_forgotten_in_time(world: World) -> None:
     for number in range(3):
         await reset(world, "p", f"new-{number}")
     await world.stop()
-    kept = {key for kind, key in (await world.store.reopened().open()).records if kind == REQUEST}
+    kept = {
+        key for kind, key in (await world.store.reopened().open()).records if kind == REQUEST_KIND
+    }
     assert kept == {f"root/new-{n}" for n in range(3)}
 
 

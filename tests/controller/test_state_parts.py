@@ -12,7 +12,7 @@ from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._device_epochs import EPOCH_SHIFT, DeviceEpochs
 from podwright.controller.state._fence_index import FenceIndex
 from podwright.controller.state._leases import HeldLease, LeaseIndex
-from podwright.controller.state._partition_index import Entry, PartitionIndex
+from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex
 from podwright.controller.state._records import FenceRecord, LeaseRecord, PartitionRecord
 from podwright.placement import Block
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
@@ -99,7 +99,7 @@ def test_every_lease_is_due_when_it_ends_and_not_before(steps: list[tuple[str, i
             lease = HeldLease(lease_record(f"l{number}"), now + seconds + 1)
             leases.add(lease)
             ends[f"l{number}"] = lease.expires
-            assert leases.watched <= 2 * len(leases) + LeaseIndex.SPARE + 1
+            assert leases.watched <= 2 * len(leases) + LeaseIndex.STALE_ALLOWANCE + 1
         elif what == "renew" and names:
             name = names[seconds % len(names)]
             leases[name].expires = ends[name] = max(ends[name], now + seconds + 1)
@@ -146,8 +146,8 @@ class FourDeviceMachines:
         }
 
 
-def entry_of(name: str) -> Entry:
-    return Entry(name, cast(IndexedCluster, FourDeviceMachines()))
+def entry_of(name: str) -> PartitionEntry:
+    return PartitionEntry(name, cast(IndexedCluster, FourDeviceMachines()))
 
 
 def record(name: str, *blocks: Block, ready: ReadyState = ReadyState.ACTIVE) -> PartitionRecord:

@@ -13,7 +13,7 @@ from podwright.errors import Denied, InvalidRequest, Unauthenticated
 from podwright.http import HttpRequest, Reply
 from podwright.page import Page, Sessions, SiteProxy
 from podwright.page._sessions import EACH, IDLE, LONGEST, MOST
-from podwright.page._static_files import POLICY
+from podwright.page._static_files import CONTENT_SECURITY_POLICY
 from podwright.wire import METHODS
 
 HOST = "pod.example:8091"
@@ -116,7 +116,7 @@ class Browser:
         )
         assert reply is not None
         header = dict(reply.headers)
-        assert header[b"content-security-policy"] == POLICY.encode()
+        assert header[b"content-security-policy"] == CONTENT_SECURITY_POLICY.encode()
         assert header[b"x-frame-options"] == b"DENY"
         if b"set-cookie" in header:
             text = header[b"set-cookie"].decode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwright.page._problems import KINDS, STARVES, problems
+from podwright.page._problems import KINDS, STARVES_SECONDS, problems
 
 NOW = 1_790_000_000.0
 
@@ -99,7 +99,7 @@ PLANTED: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
         "systemctl start vipu-server",
     ),
     "starving": (
-        {"waiters": {"w1": waiter(since=NOW - STARVES)}},
+        {"waiters": {"w1": waiter(since=NOW - STARVES_SECONDS)}},
         "Request w1 of bob waits with no end in sight: 16 devices",
         "vipu explain w1",
     ),
@@ -173,5 +173,5 @@ def test_a_request_that_knows_its_turn_does_not_starve() -> None:
     topics = healthy()
     topics["waiters"] = {"w1": waiter(since=NOW - 9999, starts=NOW + 60)}
     assert problems(topics, NOW) == {}
-    topics["waiters"] = {"w1": waiter(since=NOW - STARVES + 1)}
+    topics["waiters"] = {"w1": waiter(since=NOW - STARVES_SECONDS + 1)}
     assert problems(topics, NOW) == {}

@@ -107,7 +107,7 @@ def read_packets(path: Path) -> list[Any]:
 @example([0, 1, 0x7F, 0x80, packets.LATEST])
 def test_many_times_at_once_are_the_same_numbers(numbers: list[int]) -> None:
     found = [
-        perfetto.TracePacket.FromString(bytes((packets.TIMESTAMP,)) + time).timestamp
+        perfetto.TracePacket.FromString(bytes((packets.TIMESTAMP_KEY,)) + time).timestamp
         for time in packets.times(numbers)
     ]
     assert found == numbers
@@ -270,7 +270,7 @@ def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None
 
 def test_what_instances_say_is_bounded(tmp_path: Path) -> None:
     clock = Clock()
-    trace = TraceWriter(open_file(str(tmp_path / "t")), 2, clock, limit=100_000)
+    trace = TraceWriter(open_file(str(tmp_path / "t")), 2, clock, byte_limit=100_000)
     trace.begin("launch")
     trace.attempt(1)
     for rank in (0, 1):

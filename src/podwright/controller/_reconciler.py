@@ -18,7 +18,7 @@ from podwright.controller.hardware._abandoned_leases import AbandonedLaunches
 from podwright.controller.moves._relocate import may_move, relocate
 from podwright.controller.partitions._lease_expiry import expire
 from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._states import BROKEN, state_of
 from podwright.errors import PodwrightError
 
@@ -125,7 +125,7 @@ class Reconciler:
         finally:
             self._settling_partitions.discard(partition_name)
 
-    async def _auto_reset(self, partition_entry: Entry) -> None:
+    async def _auto_reset(self, partition_entry: PartitionEntry) -> None:
         state = self._state
         await partition_entry.lock.acquire()
         try:
@@ -147,7 +147,7 @@ class Reconciler:
         finally:
             partition_entry.lock.release()
 
-    async def _relocate(self, partition_entry: Entry) -> None:
+    async def _relocate(self, partition_entry: PartitionEntry) -> None:
         state = self._state
         await partition_entry.lock.acquire()
         try:
@@ -173,7 +173,7 @@ class Reconciler:
         finally:
             self._probed_machines.discard(machine)
 
-    async def _verify(self, partition_entry: Entry, machine: str) -> None:
+    async def _verify(self, partition_entry: PartitionEntry, machine: str) -> None:
         state = self._state
         await partition_entry.lock.acquire()
         try:
@@ -185,7 +185,7 @@ class Reconciler:
             partition_entry.lock.release()
 
 
-def _may_reset(state: ControllerState, partition_entry: Entry, now: float) -> bool:
+def _may_reset(state: ControllerState, partition_entry: PartitionEntry, now: float) -> bool:
     partition_record = partition_entry.record
     return (
         partition_record is not None

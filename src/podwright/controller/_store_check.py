@@ -46,7 +46,7 @@ from podwright.controller.state._records import (
     QuarantineRecord,
     QuotaRecord,
 )
-from podwright.controller.state._request_ids import REQUEST, Remembered
+from podwright.controller.state._request_ids import REQUEST_KIND, Remembered
 from podwright.errors import Unavailable
 from podwright.fabric import rule_of
 from podwright.wire import EventInfo
@@ -66,7 +66,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     QUOTA: QuotaRecord,
     SHARE: ShareRecord,
     WAITER: WaiterRecord,
-    REQUEST: Remembered,
+    REQUEST_KIND: Remembered,
     EVENT: EventInfo,
     INTENT: IntentRecord,
     ANCHOR: AnchorRecord,

@@ -40,12 +40,12 @@ class Live:
 
     def __init__(
         self,
-        take: Callable[[], Awaitable[dict[str, dict[str, object]]]],
-        counted: Callable[[], int],
+        read_snapshot: Callable[[], Awaitable[dict[str, dict[str, object]]]],
+        count_changes: Callable[[], int],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._take, self._counted, self._clock = take, counted, clock
+        self._take, self._counted, self._clock = read_snapshot, count_changes, clock
         self._snapshot: dict[str, dict[str, object]] = {}
         self._revision = 0
         self._full_event = b""
@@ -100,20 +100,24 @@ class Live:
         return self._full_event
 
     async def _refresh(self) -> None:
-        seen, last_read = -1, -LOOK_ANYWAY
+        seen_count, last_read_at = -1, -LOOK_ANYWAY
         while self._readers:
-            counted, started = self._counted(), self._clock()
-            if not self._known or counted != seen or started >= last_read + LOOK_ANYWAY:
+            change_count, started_at = self._counted(), self._clock()
+            if (
+                not self._known
+                or change_count != seen_count
+                or started_at >= last_read_at + LOOK_ANYWAY
+            ):
                 await self._refresh_once()
-                seen, last_read = counted, started
-            duration = self._clock() - started
-            await asyncio.sleep(max(INTERVAL, SHARE * duration))
+                seen_count, last_read_at = change_count, started_at
+            read_seconds = self._clock() - started_at
+            await asyncio.sleep(max(INTERVAL, SHARE * read_seconds))
         # No page is left. The next one must get the view of its own time.
         self._known, self._snapshot, self._full_event = False, {}, b""
 
     async def _refresh_once(self) -> None:
         try:
-            after = await self._take()
+            new_snapshot = await self._take()
         except PodwrightError as error:
             if error.problem != self._problem:
                 self._problem = error.problem
@@ -121,13 +125,13 @@ class Live:
             self._known = True
             return
         was_away, self._problem = self._problem, ""
-        difference = changes(self._snapshot, after)
+        difference = changes(self._snapshot, new_snapshot)
         if not (difference or was_away or not self._known):
             return
-        first = not self._known or bool(was_away)
+        send_whole = not self._known or bool(was_away)
         self._revision += 1
-        self._snapshot, self._full_event, self._known = after, b"", True
-        if first:
+        self._snapshot, self._full_event, self._known = new_snapshot, b"", True
+        if send_whole:
             self._notify(None)
         else:
             self._notify(_event("change", self._revision, {"topics": difference}))
@@ -152,5 +156,5 @@ class _Reader:
         self.behind = False
 
 
-def _event(kind: str, revision: int, value: object) -> bytes:
-    return b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), revision, _encode(value))
+def _event(event_name: str, revision: int, event_data: object) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (event_name.encode(), revision, _encode(event_data))

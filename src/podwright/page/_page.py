@@ -26,7 +26,7 @@ from podwright.page._snapshot import FRAGMENT_TOPICS, take
 from podwright.page._span import minute_of, name_of, span_of
 from podwright.page._static_files import Files
 
-COOKIE: Final = "podwright_session"  #: the cookie's name, to which a port is appended
+COOKIE_NAME: Final = "podwright_session"  #: the cookie's name, to which a port is appended
 SECRET_HEADER: Final = "x-podwright-session"
 #: The paths of what the page shows beside its stream, as JSON.
 TOLD: Final = ("/v1/history", "/v1/history/at", "/v1/fragments", "/v1/explain")
@@ -57,14 +57,14 @@ class Page:
 
     def __init__(
         self,
-        server: PageBackend,
-        status: Callable[[str], int],
+        backend: PageBackend,
+        status_of_code: Callable[[str], int],
         *,
         safe_login: bool = True,
         past: Minutes | None = None,
         proxy: SiteProxy | None = None,
     ) -> None:
-        self._server, self._status = server, status
+        self._server, self._status = backend, status_of_code
         self._safe_login = safe_login
         self._files = Files()
         self._past, self._proxy = past, proxy
@@ -76,8 +76,8 @@ class Page:
         try:
             return await self._answer(request)
         except PodwrightError as error:
-            body = msgspec.json.encode(error.to_json(), enc_hook=str)
-            return Reply(self._status(error.code), body, headers=self._files.headers)
+            error_body = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(self._status(error.code), error_body, headers=self._files.headers)
 
     async def close(self) -> None:
         """End all streams."""
@@ -91,7 +91,7 @@ class Page:
             if request.path == "/live":
                 return self._live(request)
             if request.path == "/me":
-                return self._json(self._me(request))
+                return self._json(self._caller_values(request))
             if request.path in TOLD:
                 return await self._page_data(request)
             return self._files.answer(request)
@@ -99,7 +99,7 @@ class Page:
             case "POST", "/session":
                 return await self._log_in(request)
             case "DELETE", "/session":
-                _own_origin(request)
+                _check_own_origin(request)
                 self._sessions.close(_proof(request))
                 return self._json({}, (b"set-cookie", self._cookie("", 0, request)))
             case "POST", "/act":
@@ -114,90 +114,98 @@ class Page:
 
         Raises Unauthenticated for a user whom only the proxy knows.
         """
-        if self._proxy is not None and (name := self._proxy.user(request)):
-            return self._server.by_proxy(name)
-        proof = _proof(request)
-        who = self._sessions.caller(proof) if proof.cookie and proof.secret else None
-        if who is not None and not self._server.known(who):
-            self._sessions.close(proof)
-            who = None
-        return who
+        if self._proxy is not None and (user_name := self._proxy.user(request)):
+            return self._server.by_proxy(user_name)
+        session_proof = _proof(request)
+        caller = (
+            self._sessions.caller(session_proof)
+            if session_proof.cookie and session_proof.secret
+            else None
+        )
+        if caller is not None and not self._server.known(caller):
+            self._sessions.close(session_proof)
+            caller = None
+        return caller
 
-    def _seer(self, request: HttpRequest) -> Who:
-        who = self._who(request)
-        if who is None:
+    def _require_caller(self, request: HttpRequest) -> Who:
+        caller = self._who(request)
+        if caller is None:
             raise Unauthenticated(
                 "this server shows its page to those it knows",
                 would_work="log in; or open it by podwright web on the server's machine",
             )
-        return who
+        return caller
 
-    def _still(self, request: HttpRequest) -> Who | None:
+    def _session_caller(self, request: HttpRequest) -> Who | None:
         try:
             return self._logged_in(request)
         except PodwrightError:
             return None
 
-    def _me(self, request: HttpRequest) -> dict[str, object]:
-        who = self._who(request)
+    def _caller_values(self, request: HttpRequest) -> dict[str, object]:
+        caller = self._who(request)
         return {
-            "name": who.name if who else "",
-            "role": who.role.value if who else "",
+            "name": caller.name if caller else "",
+            "role": caller.role.value if caller else "",
             "key_login": self._keys_hidden(request),
             **self._server.describe(),
         }
 
     def _live(self, request: HttpRequest) -> Reply:
-        who = self._seer(request)
-        name = self._server.audience(who)
-        view = self._views.get(name)
-        if view is None:
+        caller = self._require_caller(request)
+        audience = self._server.audience(caller)
+        live_view = self._views.get(audience)
+        if live_view is None:
             if len(self._views) >= VIEWS:
-                self._views = {key: view for key, view in self._views.items() if len(view)}
-            view = Live(
+                self._views = {
+                    audience_key: live_view
+                    for audience_key, live_view in self._views.items()
+                    if len(live_view)
+                }
+            live_view = Live(
                 lambda: take(
-                    partial(self._server.listed, who),
+                    partial(self._server.listed, caller),
                     time.time,
-                    conditions=self._server.conditions(who),
+                    conditions=self._server.conditions(caller),
                     other_pods=self._server.other_pods(),
                 ),
                 self._server.counted,
             )
-            self._views[name] = view
-        events = self._while_seen(view.events(), who, request)
-        return Reply(200, events, "text/event-stream", self._files.headers)
+            self._views[audience] = live_view
+        event_stream = self._while_seen(live_view.events(), caller, request)
+        return Reply(200, event_stream, "text/event-stream", self._files.headers)
 
     async def _page_data(self, request: HttpRequest) -> Reply:
         """Return further data of the page as JSON: the past, which sizes fit, explanations."""
-        who = self._seer(request)
-        own = await self._server.own(who)
+        caller = self._require_caller(request)
+        own_name = await self._server.own(caller)
         if request.path == "/v1/fragments":
             snapshot = await take(
-                partial(self._server.listed, who), time.time, topics=FRAGMENT_TOPICS
+                partial(self._server.listed, caller), time.time, topics=FRAGMENT_TOPICS
             )
             return self._json(snapshot.get("fragments", {}))
         if request.path == "/v1/explain":
             request_body = msgspec.json.encode({"name": name_of(request.query)})
             return Reply(
-                200, await self._server.act(who, "Explain", request_body), headers=self._private
+                200, await self._server.act(caller, "Explain", request_body), headers=self._private
             )
         if self._past is None:
             raise NotFound("this server writes no history", would_work="its page has what is now")
         if request.path == "/v1/history":
-            span = span_of(request.query, time.time())
-            return self._json(await self._past.series(*span, own=own))
-        return self._json(await self._past.at(minute_of(request.query), own=own))
+            query_span = span_of(request.query, time.time())
+            return self._json(await self._past.series(*query_span, own=own_name))
+        return self._json(await self._past.at(minute_of(request.query), own=own_name))
 
     async def _while_seen(
-        self, events: AsyncGenerator[bytes], who: Who, request: HttpRequest
+        self, events: AsyncGenerator[bytes], caller: Who, request: HttpRequest
     ) -> AsyncGenerator[bytes]:
         """Yield events until the caller's session is over, or its user is gone."""
-        anybody = who == self._server.anonymous()
+        is_anonymous = caller == self._server.anonymous()
         async with contextlib.aclosing(events):
             async for event in events:
-                if not (anybody or self._still(request) == who):
+                if not (is_anonymous or self._session_caller(request) == caller):
                     return
-                if not self._server.known(who):
+                if not self._server.known(caller):
                     return
                 yield event
 
@@ -206,10 +214,10 @@ class Page:
         return self._safe_login or (self._proxy is not None and self._proxy.hides(request))
 
     async def _log_in(self, request: HttpRequest) -> Reply:
-        _own_origin(request)
-        login = _decoded(request, _Login)
-        if login.token:
-            who = await self._server.by_token(login.token)
+        _check_own_origin(request)
+        login_request = _decoded(request, _Login)
+        if login_request.token:
+            caller = await self._server.by_token(login_request.token)
         elif not self._keys_hidden(request):
             raise Denied(
                 "access keys would travel here for all to read",
@@ -217,42 +225,49 @@ class Page:
                 would_work="reach the page over TLS, or by podwright web on the server's machine",
             )
         else:
-            who = await self._server.by_key(login.user, login.key)
-        proof = self._sessions.open(who, who.name)
-        entered = {"name": who.name, "role": who.role.value, "secret": proof.secret}
-        cookie = self._cookie(proof.cookie, 12 * 3600, request)
-        return self._json(entered, (b"set-cookie", cookie))
+            caller = await self._server.by_key(login_request.user, login_request.key)
+        session_proof = self._sessions.open(caller, caller.name)
+        session_json = {
+            "name": caller.name,
+            "role": caller.role.value,
+            "secret": session_proof.secret,
+        }
+        cookie_header = self._cookie(session_proof.cookie, 12 * 3600, request)
+        return self._json(session_json, (b"set-cookie", cookie_header))
 
     async def _act(self, request: HttpRequest) -> Reply:
-        _own_origin(request)
-        who = self._logged_in(request)
-        if who is None:
+        _check_own_origin(request)
+        caller = self._logged_in(request)
+        if caller is None:
             raise Unauthenticated("nobody is logged in", operation="act", would_work="log in first")
-        action = _decoded(request, _Act)
-        if action.method not in ACTS:
+        requested_action = _decoded(request, _Act)
+        if requested_action.method not in ACTS:
             raise InvalidRequest(
-                f"{action.method[:40]} is not done here",
+                f"{requested_action.method[:40]} is not done here",
                 operation="act",
                 would_work=", ".join(ACTS),
             )
-        reply = await self._server.act(who, action.method, bytes(action.request))
+        reply = await self._server.act(
+            caller, requested_action.method, bytes(requested_action.request)
+        )
         return Reply(200, reply, headers=self._files.headers)
 
-    def _json(self, value: object, *headers: tuple[bytes, bytes]) -> Reply:
-        return Reply(200, msgspec.json.encode(value), headers=(*self._private, *headers))
+    def _json(self, reply_value: object, *headers: tuple[bytes, bytes]) -> Reply:
+        return Reply(200, msgspec.json.encode(reply_value), headers=(*self._private, *headers))
 
     @property
     def _private(self) -> tuple[tuple[bytes, bytes], ...]:
         """The headers of answers that must not be stored."""
         return (*self._files.headers, (b"cache-control", b"no-store"))
 
-    def _cookie(self, text: str, seconds: int, request: HttpRequest) -> bytes:
-        hidden = self._proxy is not None and self._proxy.hides(request)
-        secure = "; Secure" if hidden else ""
-        name = _cookie_name(request)
+    def _cookie(self, cookie_value: str, max_age_seconds: int, request: HttpRequest) -> bytes:
+        encrypted = self._proxy is not None and self._proxy.hides(request)
+        secure_attribute = "; Secure" if encrypted else ""
+        cookie_name = _cookie_name(request)
         return (
-            f"{name}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}".encode()
-        )
+            f"{cookie_name}={cookie_value}; Path=/; Max-Age={max_age_seconds}; "
+            f"HttpOnly; SameSite=Strict{secure_attribute}"
+        ).encode()
 
 
 def _cookie_name(request: HttpRequest) -> str:
@@ -262,7 +277,7 @@ def _cookie_name(request: HttpRequest) -> str:
     cookie.
     """
     port = urllib.parse.urlsplit(f"//{request.header('host')}").port
-    return f"{COOKIE}_{port}" if port else COOKIE
+    return f"{COOKIE_NAME}_{port}" if port else COOKIE_NAME
 
 
 def _proof(request: HttpRequest) -> Proof:
@@ -271,28 +286,28 @@ def _proof(request: HttpRequest) -> Proof:
     A browser may hold more cookies of this host than fit into a proof, so only the cookie of this
     page is read.
     """
-    name = _cookie_name(request)
-    values = [
-        value.strip()
-        for header_name, text in request.headers
+    own_cookie_name = _cookie_name(request)
+    cookie_values = [
+        cookie_value.strip()
+        for header_name, header_text in request.headers
         if header_name == b"cookie"
-        for pair in text.decode("latin-1").split(";")
-        for cookie_name, _, value in [pair.partition("=")]
-        if cookie_name.strip() == name
+        for cookie_pair in header_text.decode("latin-1").split(";")
+        for cookie_name, _, cookie_value in [cookie_pair.partition("=")]
+        if cookie_name.strip() == own_cookie_name
     ]
-    cookie = values[0] if len(values) == 1 else ""
+    cookie = cookie_values[0] if len(cookie_values) == 1 else ""
     return Proof(cookie[:200], request.header(SECRET_HEADER)[:200])
 
 
-def _own_origin(request: HttpRequest) -> None:
+def _check_own_origin(request: HttpRequest) -> None:
     """Raise wire.Denied for a request that another site's page sent, or no page at all."""
     origin = urllib.parse.urlsplit(request.header("origin"))
-    site = request.header("sec-fetch-site")
-    kind = request.header("content-type").partition(";")[0].strip().lower()
+    fetch_site = request.header("sec-fetch-site")
+    content_type = request.header("content-type").partition(";")[0].strip().lower()
     if (
         origin.netloc != request.header("host")
-        or site not in ("", "same-origin")
-        or (request.method == "POST" and kind != "application/json")
+        or fetch_site not in ("", "same-origin")
+        or (request.method == "POST" and content_type != "application/json")
     ):
         raise Denied(
             "this came from elsewhere than the page",
@@ -301,8 +316,8 @@ def _own_origin(request: HttpRequest) -> None:
         )
 
 
-def _decoded(request: HttpRequest, kind: type[Any]) -> Any:
+def _decoded(request: HttpRequest, body_type: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(request.body, type=kind)
+        return msgspec.json.decode(request.body, type=body_type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"{error}", operation=request.path[:40]) from None

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-STARVES: Final = 3600  #: seconds after which a request that waits without a known end is a problem
+STARVES_SECONDS: Final = (
+    3600  #: seconds after which a request that waits without a known end is a problem
+)
 _Topics = Mapping[str, Mapping[str, Any]]
 
 
@@ -44,15 +46,20 @@ def problems(topics: _Topics, now: float) -> dict[str, object]:
 
     topics: a snapshot. now: seconds since 1970.
     """
-    unsorted = [problem for check in KINDS.values() for problem in check(topics, now)]
-    unsorted.sort(key=lambda problem: not problem.urgent)
-    return {f"{p.kind}/{p.about}": msgspec.to_builtins(p) for p in unsorted}
+    all_problems = [
+        problem for find_problems in KINDS.values() for problem in find_problems(topics, now)
+    ]
+    all_problems.sort(key=lambda problem: not problem.urgent)
+    return {
+        f"{pod_problem.kind}/{pod_problem.about}": msgspec.to_builtins(pod_problem)
+        for pod_problem in all_problems
+    }
 
 
-def _machines(topics: _Topics, test: Callable[[Mapping[str, Any]], bool]) -> Iterator[Any]:
-    for name, machine in topics.get("machines", {}).items():
-        if test(machine):
-            yield name, machine
+def _machines(topics: _Topics, machine_test: Callable[[Mapping[str, Any]], bool]) -> Iterator[Any]:
+    for machine_name, machine in topics.get("machines", {}).items():
+        if machine_test(machine):
+            yield machine_name, machine
 
 
 def _unknown(machine: Mapping[str, Any]) -> bool:
@@ -60,17 +67,24 @@ def _unknown(machine: Mapping[str, Any]) -> bool:
 
 
 def _silent(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    silent_machines = _machines(topics, lambda m: m["state"] == "DOWN" and not _unknown(m))
-    for name, machine in silent_machines:
-        lost = _partitions_on(topics, name)
+    silent_machines = _machines(
+        topics, lambda machine_item: machine_item["state"] == "DOWN" and not _unknown(machine_item)
+    )
+    for machine_name, machine in silent_machines:
+        lost_partitions = _partitions_on(topics, machine_name)
         cause = machine["reason"] or "its agent is silent"
-        if lost:
-            cause += f"; partitions on it: {_listed(lost)}"
+        if lost_partitions:
+            cause += f"; partitions on it: {_listed(lost_partitions)}"
         yield PodProblem(
-            "silent-agent", name, f"Machine {name} does not answer", cause,
-            _at(machine["host"], f"systemctl restart vipu-agent@{name}"),
-            f"/machines?find={name}", machine.get("since", 0), machine=name,
-        )  # fmt: skip
+            "silent-agent",
+            machine_name,
+            f"Machine {machine_name} does not answer",
+            cause,
+            _at(machine["host"], f"systemctl restart vipu-agent@{machine_name}"),
+            f"/machines?find={machine_name}",
+            machine.get("since", 0),
+            machine=machine_name,
+        )
     yield from _down_without_cause(topics)
 
 
@@ -78,125 +92,178 @@ def _down_without_cause(topics: _Topics) -> Iterator[PodProblem]:
     """Yield machines that are down, for callers who may not see why (`--private-data agents`)."""
     machines = topics.get("machines", {})
     for cluster in topics.get("clusters", {}).values():
-        for name in cluster["down"]:
-            if name in machines:
+        for machine_name in cluster["down"]:
+            if machine_name in machines:
                 continue
-            lost = _partitions_on(topics, name)
+            lost_partitions = _partitions_on(topics, machine_name)
             cause = "administrators see the cause"
-            if lost:
-                cause += f"; partitions on it: {_listed(lost)}"
+            if lost_partitions:
+                cause += f"; partitions on it: {_listed(lost_partitions)}"
             yield PodProblem(
-                "silent-agent", name, f"Machine {name} is down", cause,
-                "vipu list devices", f"/pod?find={name}", machine=name,
-            )  # fmt: skip
+                "silent-agent",
+                machine_name,
+                f"Machine {machine_name} is down",
+                cause,
+                "vipu list devices",
+                f"/pod?find={machine_name}",
+                machine=machine_name,
+            )
 
 
 def _wrong_key(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, machine in _machines(topics, _unknown):
+    for machine_name, machine in _machines(topics, _unknown):
         yield PodProblem(
-            "wrong-key", name, f"The agent of machine {name} does not accept this server",
+            "wrong-key",
+            machine_name,
+            f"The agent of machine {machine_name} does not accept this server",
             machine["reason"],
-            _at(machine["host"], f"vipu-agent --machine {name} --agent-key FILE"),
-            f"/machines?find={name}", machine.get("since", 0), machine=name,
-        )  # fmt: skip
+            _at(machine["host"], f"vipu-agent --machine {machine_name} --agent-key FILE"),
+            f"/machines?find={machine_name}",
+            machine.get("since", 0),
+            machine=machine_name,
+        )
 
 
 def _refused(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, machine in _machines(topics, lambda m: m["state"] == "REFUSED"):
+    for machine_name, machine in _machines(
+        topics, lambda machine_item: machine_item["state"] == "REFUSED"
+    ):
         yield PodProblem(
-            "refused-machine", name, f"The server does not use machine {name}",
-            machine["reason"], "vipu-admin list agents",
-            f"/machines?find={name}", machine=name,
-        )  # fmt: skip
+            "refused-machine",
+            machine_name,
+            f"The server does not use machine {machine_name}",
+            machine["reason"],
+            "vipu-admin list agents",
+            f"/machines?find={machine_name}",
+            machine=machine_name,
+        )
 
 
-def _drained(topics: _Topics, used: bool) -> Iterator[tuple[str, list[str], Mapping[str, Any]]]:
+def _drained(topics: _Topics, in_use: bool) -> Iterator[tuple[str, list[str], Mapping[str, Any]]]:
     for cluster in topics.get("clusters", {}).values():
-        for name in cluster["drained"]:
-            partitions = _partitions_on(topics, name)
-            if bool(partitions) == used:
-                yield name, partitions, _drain_event(topics, name)
+        for machine_name in cluster["drained"]:
+            partition_names = _partitions_on(topics, machine_name)
+            if bool(partition_names) == in_use:
+                yield machine_name, partition_names, _drain_event(topics, machine_name)
 
 
 def _drained_used(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, partitions, event in _drained(topics, used=True):
+    for machine_name, partition_names, drain_event in _drained(topics, in_use=True):
         yield PodProblem(
-            "drained-used", name, f"Machine {name} is drained and still in use",
-            f"{_drainer(event)}; it waits for {_listed(partitions)} to end",
-            f"vipu get partition {partitions[0]}", f"/machines?find={name}",
-            round(event.get("at", 0)), urgent=False, machine=name,
-        )  # fmt: skip
+            "drained-used",
+            machine_name,
+            f"Machine {machine_name} is drained and still in use",
+            f"{_drained_by(drain_event)}; it waits for {_listed(partition_names)} to end",
+            f"vipu get partition {partition_names[0]}",
+            f"/machines?find={machine_name}",
+            round(drain_event.get("at", 0)),
+            urgent=False,
+            machine=machine_name,
+        )
 
 
 def _drained_empty(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, _partitions, event in _drained(topics, used=False):
-        count = sum(row[0] == name for row in topics.get("devices", {}).values())
+    for machine_name, _partitions, drain_event in _drained(topics, in_use=False):
+        device_count = sum(
+            device_row[0] == machine_name for device_row in topics.get("devices", {}).values()
+        )
         yield PodProblem(
-            "drained-empty", name,
-            f"Machine {name} is drained and empty: {count} devices are out of service",
-            f"{_drainer(event)}; nothing runs there any more",
-            f"vipu-admin resume machine {name}", f"/machines?find={name}",
-            round(event.get("at", 0)), urgent=False, machine=name,
-        )  # fmt: skip
+            "drained-empty",
+            machine_name,
+            f"Machine {machine_name} is drained and empty: {device_count} devices are out of "
+            "service",
+            f"{_drained_by(drain_event)}; nothing runs there any more",
+            f"vipu-admin resume machine {machine_name}",
+            f"/machines?find={machine_name}",
+            round(drain_event.get("at", 0)),
+            urgent=False,
+            machine=machine_name,
+        )
 
 
 def _partition_error(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, partition in topics.get("partitions", {}).items():
+    for partition_name, partition in topics.get("partitions", {}).items():
         if partition["state"] == "ERROR":
-            owner = f" of {partition['owner']}" if partition["owner"] else ""
+            owner_text = f" of {partition['owner']}" if partition["owner"] else ""
             yield PodProblem(
-                "partition-error", name, f"Partition {name}{owner} is in error",
+                "partition-error",
+                partition_name,
+                f"Partition {partition_name}{owner_text} is in error",
                 "; ".join(partition["errors"][:2]) or "no cause is recorded",
-                f"vipu reset partition {name}", f"/partitions/{name}", partition=name,
-            )  # fmt: skip
+                f"vipu reset partition {partition_name}",
+                f"/partitions/{partition_name}",
+                partition=partition_name,
+            )
 
 
 def _fence(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, lease in topics.get("leases", {}).items():
+    for lease_id, lease in topics.get("leases", {}).items():
         if lease["state"] == "FENCING" and not lease["parent"]:
             partition = lease["partition"]
             holder = lease["holder"] or lease["owner"] or "a launch"
             yield PodProblem(
-                "fence", name, f"The devices of partition {partition} are fenced",
+                "fence",
+                lease_id,
+                f"The devices of partition {partition} are fenced",
                 f"{holder} ended without word; waits for {_listed(lease['waits_for'] or ['time'])}",
-                f"vipu get partition {partition}", f"/partitions/{partition}", partition=partition,
-            )  # fmt: skip
+                f"vipu get partition {partition}",
+                f"/partitions/{partition}",
+                partition=partition,
+            )
 
 
 def _ill_devices(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    down_machines = {name for c in topics.get("clusters", {}).values() for name in c["down"]}
-    ill: dict[tuple[str, str], dict[str, Any]] = {}
-    for key, row in topics.get("devices", {}).items():
-        if row[2] == "DOWN" and row[0] not in down_machines:
-            ill.setdefault((key.partition("/")[0], row[0]), {})[key] = row
-    for (cluster, name), devices in ill.items():
-        rows = devices.values()
-        numbers = ", ".join(str(row[1]) for row in rows)
-        used = sorted({row[3] for row in rows if row[3]})
-        cause = f"its driver reports device {numbers} as not healthy"
+    down_machines = {
+        machine_name
+        for cluster_item in topics.get("clusters", {}).values()
+        for machine_name in cluster_item["down"]
+    }
+    ill_by_machine: dict[tuple[str, str], dict[str, Any]] = {}
+    for device_key, device_row in topics.get("devices", {}).items():
+        if device_row[2] == "DOWN" and device_row[0] not in down_machines:
+            ill_by_machine.setdefault((device_key.partition("/")[0], device_row[0]), {})[
+                device_key
+            ] = device_row
+    for (cluster, machine_name), ill_devices in ill_by_machine.items():
+        device_rows = ill_devices.values()
+        device_numbers = ", ".join(str(device_row[1]) for device_row in device_rows)
+        affected_partitions = sorted({device_row[3] for device_row in device_rows if device_row[3]})
+        cause = f"its driver reports device {device_numbers} as not healthy"
         yield PodProblem(
-            "ill-device", name, f"Device {numbers} of machine {name} is ill",
-            f"{cause}; in use by {_listed(used)}" if used else cause,
-            f"vipu-admin test cluster {cluster}", f"/machines?find={name}",
-            machine=name, devices=list(devices),
-        )  # fmt: skip
+            "ill-device",
+            machine_name,
+            f"Device {device_numbers} of machine {machine_name} is ill",
+            f"{cause}; in use by {_listed(affected_partitions)}" if affected_partitions else cause,
+            f"vipu-admin test cluster {cluster}",
+            f"/machines?find={machine_name}",
+            machine=machine_name,
+            devices=list(ill_devices),
+        )
 
 
 def _starving(topics: _Topics, now: float) -> Iterator[PodProblem]:
-    for name, waiter in topics.get("waiters", {}).items():
-        known = waiter["starts"] > now
-        if waiter["state"] == "WAITING" and now - waiter["since"] >= STARVES and not known:
-            who = f" of {waiter['owner']}" if waiter["owner"] else ""
+    for waiter_id, waiter in topics.get("waiters", {}).items():
+        start_known = waiter["starts"] > now
+        if (
+            waiter["state"] == "WAITING"
+            and now - waiter["since"] >= STARVES_SECONDS
+            and not start_known
+        ):
+            owner_text = f" of {waiter['owner']}" if waiter["owner"] else ""
             yield PodProblem(
-                "starving", name, f"Request {name}{who} waits with no end in sight",
-                waiter["needs"] or waiter["asked"], f"vipu explain {name}",
-                f"/pod?way={name}", waiter["since"],
-            )  # fmt: skip
+                "starving",
+                waiter_id,
+                f"Request {waiter_id}{owner_text} waits with no end in sight",
+                waiter["needs"] or waiter["asked"],
+                f"vipu explain {waiter_id}",
+                f"/pod?way={waiter_id}",
+                waiter["since"],
+            )
 
 
 def _conditions(topics: _Topics) -> Mapping[str, Any]:
-    condition: Mapping[str, Any] = topics.get("server", {}).get("server", {})
-    return condition
+    server_conditions: Mapping[str, Any] = topics.get("server", {}).get("server", {})
+    return server_conditions
 
 
 def _disk(topics: _Topics, _: float) -> Iterator[PodProblem]:
@@ -209,29 +276,40 @@ def _disk(topics: _Topics, _: float) -> Iterator[PodProblem]:
 def _no_standby(topics: _Topics, _: float) -> Iterator[PodProblem]:
     if _conditions(topics).get("standbys") == 0:
         yield PodProblem(
-            "no-standby", "server", "No second server stands by",
+            "no-standby",
+            "server",
+            "No second server stands by",
             "this server shares its store, and no other one waits to take over",
-            "systemctl start vipu-server", urgent=False,
-        )  # fmt: skip
+            "systemctl start vipu-server",
+            urgent=False,
+        )
 
 
 def _scheduler_away(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for name, since in _conditions(topics).get("silent_schedulers", {}).items():
+    for scheduler_name, silent_since in _conditions(topics).get("silent_schedulers", {}).items():
         yield PodProblem(
-            "scheduler-away", name, f"The service of scheduler {name} is away",
+            "scheduler-away",
+            scheduler_name,
+            f"The service of scheduler {scheduler_name} is away",
             "it has not reported its queue; its jobs get no devices meanwhile",
-            "systemctl status podwright-slurm", "/line", since,
-        )  # fmt: skip
+            "systemctl status podwright-slurm",
+            "/line",
+            silent_since,
+        )
 
 
 def _cables(topics: _Topics, _: float) -> Iterator[PodProblem]:
-    for fault in _conditions(topics).get("cabling", ()):
-        cluster, machine, problem = fault
+    for cable_fault in _conditions(topics).get("cabling", ()):
+        cluster, machine, problem = cable_fault
         yield PodProblem(
-            "cable", machine or cluster, f"A cable of machine {machine} is not where it should be",
-            problem, f"vipu-admin test cluster {cluster}", f"/machines?find={machine}",
+            "cable",
+            machine or cluster,
+            f"A cable of machine {machine} is not where it should be",
+            problem,
+            f"vipu-admin test cluster {cluster}",
+            f"/machines?find={machine}",
             machine=machine,
-        )  # fmt: skip
+        )
 
 
 #: By kind: the function that finds such problems.
@@ -253,28 +331,30 @@ KINDS: Final[Mapping[str, Callable[[_Topics, float], Iterable[PodProblem]]]] = {
 
 
 def _partitions_on(topics: _Topics, machine: str) -> list[str]:
-    rows = topics.get("devices", {}).values()
-    return sorted({row[3] for row in rows if row[0] == machine and row[3]})
+    device_rows = topics.get("devices", {}).values()
+    return sorted(
+        {device_row[3] for device_row in device_rows if device_row[0] == machine and device_row[3]}
+    )
 
 
 def _drain_event(topics: _Topics, machine: str) -> Mapping[str, Any]:
     """Return the last event that drained the machine, if it is still among the listed events."""
-    newest: Mapping[str, Any] = {}
+    newest_event: Mapping[str, Any] = {}
     for event in topics.get("events", {}).values():
-        drained = (event["what"], event["outcome"]) == ("DrainMachine", "OK")
-        if drained and machine in event["about"].split():
-            newest = event
-    return newest
+        is_drain = (event["what"], event["outcome"]) == ("DrainMachine", "OK")
+        if is_drain and machine in event["about"].split():
+            newest_event = event
+    return newest_event
 
 
-def _drainer(event: Mapping[str, Any]) -> str:
-    return f"drained by {event['who']}" if event else "drained"
+def _drained_by(drain_event: Mapping[str, Any]) -> str:
+    return f"drained by {drain_event['who']}" if drain_event else "drained"
 
 
-def _listed(names: Iterable[str], limit: int = 4) -> str:
-    known = list(names)
-    more = f" and {len(known) - limit} more" if len(known) > limit else ""
-    return ", ".join(known[:limit]) + more
+def _listed(listed_names: Iterable[str], limit: int = 4) -> str:
+    all_names = list(listed_names)
+    more_suffix = f" and {len(all_names) - limit} more" if len(all_names) > limit else ""
+    return ", ".join(all_names[:limit]) + more_suffix
 
 
 def _at(host: str, command: str) -> str:

@@ -19,7 +19,7 @@ from podwright.http import HttpRequest
 
 SECRET: Final = "x-podwright-proxy"  #: the header with the secret
 USER: Final = "X-Remote-User"
-_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_HEADER_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _LOOPBACK: Final = {
     4: ipaddress.ip_network("127.0.0.0/8"),
     6: ipaddress.ip_network("::1/128"),
@@ -45,17 +45,22 @@ class SiteProxy:
         secret: str = "",
         is_own: Callable[[str], bool] = is_here,
     ) -> None:
-        if not _HEADER.fullmatch(header) or header.lower() in ("host", "origin", "cookie", SECRET):
+        if not _HEADER_PATTERN.fullmatch(header) or header.lower() in (
+            "host",
+            "origin",
+            "cookie",
+            SECRET,
+        ):
             raise InvalidRequest(f"{header[:80]!r} cannot say who comes", would_work=USER)
         self.header = header.lower()
         self._peers = [_network(peer) for peer in peers]
         self._is_own_name = is_own
-        local = any(
+        has_local_peer = any(
             peer.overlaps(_LOOPBACK[peer.version])
             or (peer.num_addresses == 1 and is_own(str(peer.network_address)))
             for peer in self._peers
         )
-        if local and not secret:
+        if has_local_peer and not secret:
             raise InvalidRequest(
                 "every account of this machine can connect as the proxy does",
                 operation="believe a proxy on this machine",
@@ -73,24 +78,28 @@ class SiteProxy:
 
         Raises Unauthenticated for a header that is present twice.
         """
-        if not self.speaks(request):
+        if not self.comes_from_proxy(request):
             return ""
-        names = [text for key, text in request.headers if key == self.header.encode()]
-        if len(names) > 1:
+        user_names = [
+            header_value
+            for header_key, header_value in request.headers
+            if header_key == self.header.encode()
+        ]
+        if len(user_names) > 1:
             raise Unauthenticated(
                 f"the proxy says twice who comes ({self.header})",
                 would_work="let the proxy take the header from what comes in",
             )
-        return names[0].decode("utf-8", "replace").strip()[:100] if names else ""
+        return user_names[0].decode("utf-8", "replace").strip()[:100] if user_names else ""
 
-    def speaks(self, request: HttpRequest) -> bool:
+    def comes_from_proxy(self, request: HttpRequest) -> bool:
         """Return whether the request comes from the proxy."""
         try:
             address = ipaddress.ip_address(request.address.partition("%")[0])
         except ValueError:
             return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        address = mapped or address
+        mapped_address = getattr(address, "ipv4_mapped", None)
+        address = mapped_address or address
         if not any(address in peer for peer in self._peers):
             return False
         if not self._secret:  # a network may contain an address of this machine
@@ -99,15 +108,15 @@ class SiteProxy:
 
     def hides(self, request: HttpRequest) -> bool:
         """Return whether the way from browser to proxy is encrypted, as the proxy reports it."""
-        return self.speaks(request) and request.header("x-forwarded-proto") == "https"
+        return self.comes_from_proxy(request) and request.header("x-forwarded-proto") == "https"
 
 
-def _network(peer: str) -> _Network:
+def _network(peer_text: str) -> _Network:
     try:
-        return ipaddress.ip_network(peer)
+        return ipaddress.ip_network(peer_text)
     except ValueError:
         raise InvalidRequest(
-            f"{peer[:80]!r} is neither an address nor a network",
+            f"{peer_text[:80]!r} is neither an address nor a network",
             operation="--http-proxy",
             would_work="--http-proxy 10.0.0.5,10.1.0.0/24",
         ) from None

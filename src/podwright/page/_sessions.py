@@ -51,30 +51,34 @@ class Sessions(Generic[_C]):
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: _C, name: str) -> Proof:
+    def open(self, caller: _C, user_name: str) -> Proof:
         """Open a session. Return its proof."""
         now = self._clock()
-        own = [key for key, (_, other, *_) in self._open.items() if other == name]
-        for key in own[: max(0, len(own) + 1 - EACH)]:
-            del self._open[key]
+        own_digests = [
+            session_digest
+            for session_digest, (_, other_name, *_) in self._open.items()
+            if other_name == user_name
+        ]
+        for session_digest in own_digests[: max(0, len(own_digests) + 1 - EACH)]:
+            del self._open[session_digest]
         while len(self._open) >= MOST:
             self._open.popitem(last=False)
         proof = Proof(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
-        self._open[proof.digest] = (caller, name, now, now)
+        self._open[proof.digest] = (caller, user_name, now, now)
         return proof
 
     def caller(self, proof: Proof) -> _C | None:
         """Return the caller of a session; None if there is no such session or it is over."""
-        key, now = proof.digest, self._clock()
-        session = self._open.get(key)
+        session_digest, now = proof.digest, self._clock()
+        session = self._open.get(session_digest)
         if session is None:
             return None
-        caller, name, opened, used = session
-        if now >= used + IDLE or now >= opened + LONGEST:
-            del self._open[key]
+        caller, user_name, opened_at, last_used_at = session
+        if now >= last_used_at + IDLE or now >= opened_at + LONGEST:
+            del self._open[session_digest]
             return None
-        self._open[key] = (caller, name, opened, now)
-        self._open.move_to_end(key)
+        self._open[session_digest] = (caller, user_name, opened_at, now)
+        self._open.move_to_end(session_digest)
         return caller
 
     def close(self, proof: Proof) -> None:

@@ -46,7 +46,7 @@ EVENTS: Final = 300  #: the newest events that a page has
 
 
 async def take(
-    ask: Ask,
+    ask_server: Ask,
     now: Callable[[], float],
     *,
     topics: Collection[str] = (),
@@ -61,109 +61,123 @@ async def take(
     Raises wire.PodwrightError. A list that is denied raises nothing; its topic is missing.
     """
     contents: dict[str, dict[str, object]] = {}
-    lists: dict[str, Any] = {}
-    for topic, (method, field, item) in _TOPICS.items():
+    lists_by_topic: dict[str, Any] = {}
+    for topic, (list_method, list_field, make_item) in _TOPICS.items():
         if topics and topic not in topics:
             continue
         try:
-            listed = lists[topic] = getattr(await ask(method), field)
+            list_items = lists_by_topic[topic] = getattr(await ask_server(list_method), list_field)
         except Denied:
             continue
         if topic == "events":
-            listed = listed[-EVENTS:]
+            list_items = list_items[-EVENTS:]
         taken_at = now()
-        contents[topic] = dict(item(value, taken_at) for value in listed)
-    wanted = not topics or "readings" in topics
-    if wanted and (readings := dict(_readings(lists.get("devices", ())))):
+        contents[topic] = dict(make_item(list_item, taken_at) for list_item in list_items)
+    wants_readings = not topics or "readings" in topics
+    if wants_readings and (readings := dict(_readings(lists_by_topic.get("devices", ())))):
         contents["readings"] = readings
     if conditions is not None and not topics:
         contents["server"] = {"server": dict(conditions)}
     if other_pods and not topics:
         contents["pods"] = dict(other_pods)
-    if "clusters" in lists and "devices" in lists:
-        contents["fragments"] = dict(fragments(lists["clusters"], lists["devices"]))
+    if "clusters" in lists_by_topic and "devices" in lists_by_topic:
+        contents["fragments"] = dict(
+            fragments(lists_by_topic["clusters"], lists_by_topic["devices"])
+        )
         if "machines" in contents:
-            contents["machines"].update(_without_agent(lists, contents["machines"]))
+            contents["machines"].update(_without_agent(lists_by_topic, contents["machines"]))
     if not topics:
         contents["problems"] = problems(contents, now())
     return contents
 
 
 def _without_agent(
-    lists: Mapping[str, Any], known: Collection[str]
+    lists_by_topic: Mapping[str, Any], known_machines: Collection[str]
 ) -> Iterator[tuple[str, object]]:
     """Yield machines of clusters that have no agent: simulated ones, and the server's own."""
-    devices = Counter(value.device.machine for value in lists["devices"])
-    for cluster in lists["clusters"]:
-        for name in cluster.machines:
-            if name not in known:
-                info = AgentInfo(
-                    name=name,
+    device_counts = Counter(device_info.device.machine for device_info in lists_by_topic["devices"])
+    for cluster in lists_by_topic["clusters"]:
+        for machine_name in cluster.machines:
+            if machine_name not in known_machines:
+                agent_info = AgentInfo(
+                    name=machine_name,
                     family=cluster.family,
                     cluster=cluster.name,
-                    devices=devices[name],
-                    state="DOWN" if name in cluster.down else "UP",
+                    devices=device_counts[machine_name],
+                    state="DOWN" if machine_name in cluster.down else "UP",
                 )
-                yield _machine(info, 0.0)
+                yield _machine(agent_info, 0.0)
 
 
-def changes(before: Snapshot, after: Snapshot) -> Changes:
-    """Return the changes for a page that knows `before`.
+def changes(old_snapshot: Snapshot, new_snapshot: Snapshot) -> Changes:
+    """Return the changes for a page that knows `old_snapshot`.
 
     A topic that is no longer visible becomes None.
     """
     difference: Changes = {}
-    for topic, items in after.items():
-        old = before.get(topic, {})
-        new: dict[str, object] = {
-            key: item for key, item in items.items() if key not in old or old[key] != item
+    for topic, topic_items in new_snapshot.items():
+        old_items = old_snapshot.get(topic, {})
+        changed_items: dict[str, object] = {
+            item_key: item
+            for item_key, item in topic_items.items()
+            if item_key not in old_items or old_items[item_key] != item
         }
-        new.update((key, None) for key in old if key not in items)
-        if new or topic not in before:
-            difference[topic] = new
-    for topic in before:
-        if topic not in after:
-            difference[topic] = dict.fromkeys(before[topic])
+        changed_items.update(
+            (item_key, None) for item_key in old_items if item_key not in topic_items
+        )
+        if changed_items or topic not in old_snapshot:
+            difference[topic] = changed_items
+    for topic in old_snapshot:
+        if topic not in new_snapshot:
+            difference[topic] = dict.fromkeys(old_snapshot[topic])
     return difference
 
 
-def _cluster(value: ClusterInfo, _: float) -> tuple[str, object]:
-    return value.name, {
-        "family": value.family,
-        "size": value.size,
-        "free": value.free,
-        "domains": value.ild_sizes,
-        "machines": value.machines,
-        "topology": value.topology,
-        "simulated": value.simulated,
-        "drained": value.drained,
-        "down": value.down,
+def _cluster(cluster_info: ClusterInfo, _: float) -> tuple[str, object]:
+    return cluster_info.name, {
+        "family": cluster_info.family,
+        "size": cluster_info.size,
+        "free": cluster_info.free,
+        "domains": cluster_info.ild_sizes,
+        "machines": cluster_info.machines,
+        "topology": cluster_info.topology,
+        "simulated": cluster_info.simulated,
+        "drained": cluster_info.drained,
+        "down": cluster_info.down,
     }
 
 
-def _machine(value: AgentInfo, now: float) -> tuple[str, object]:
-    silent = value.state == "DOWN" and value.last_seen >= 0
-    reason = "its agent is silent" if value.reason.startswith("silent for") else value.reason
-    return value.name, {
-        "cluster": value.cluster,
-        "family": value.family,
-        "devices": value.devices,
-        "state": value.state,
+def _machine(agent_info: AgentInfo, now: float) -> tuple[str, object]:
+    is_silent = agent_info.state == "DOWN" and agent_info.last_seen >= 0
+    reason = (
+        "its agent is silent" if agent_info.reason.startswith("silent for") else agent_info.reason
+    )
+    return agent_info.name, {
+        "cluster": agent_info.cluster,
+        "family": agent_info.family,
+        "devices": agent_info.devices,
+        "state": agent_info.state,
         "reason": reason,
         # Rounded to ten seconds, so that a value that only counts up is not a change.
-        "since": round((now - value.last_seen) / 10) * 10 if silent else 0,
-        "software": value.software,
-        "host": value.host,
+        "since": round((now - agent_info.last_seen) / 10) * 10 if is_silent else 0,
+        "software": agent_info.software,
+        "host": agent_info.host,
     }
 
 
-def _device(value: DeviceInfo, _: float) -> tuple[str, object]:
+def _device(device_info: DeviceInfo, _: float) -> tuple[str, object]:
     """Return a device as a list, since a page reads 16,384 lists in a second."""
-    ref = value.device
-    where = f"{value.cluster}/{ref.domain}/{ref.offset}"
-    row = (ref.machine, ref.index, value.state, value.partition, value.allocation)
-    kept_for = value.attributes.get("kept_for")
-    return where, (*row, kept_for) if kept_for else row
+    device_ref = device_info.device
+    device_key = f"{device_info.cluster}/{device_ref.domain}/{device_ref.offset}"
+    device_row = (
+        device_ref.machine,
+        device_ref.index,
+        device_info.state,
+        device_info.partition,
+        device_info.allocation,
+    )
+    kept_for = device_info.attributes.get("kept_for")
+    return device_key, (*device_row, kept_for) if kept_for else device_row
 
 
 def _readings(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
@@ -171,133 +185,137 @@ def _readings(devices: Iterable[DeviceInfo]) -> Iterator[tuple[str, object]]:
 
     Devices without readings are left out.
     """
-    for value in devices:
-        readings = {name: value.attributes[name] for name in READINGS if value.attributes.get(name)}
+    for device_info in devices:
+        readings = {
+            attribute_name: device_info.attributes[attribute_name]
+            for attribute_name in READINGS
+            if device_info.attributes.get(attribute_name)
+        }
         if readings:
-            yield _device(value, 0.0)[0], readings
+            yield _device(device_info, 0.0)[0], readings
 
 
-def _partition(value: PartitionInfo, _: float) -> tuple[str, object]:
-    return value.name, {
-        "cluster": value.cluster,
-        "allocation": value.allocation,
-        "size": value.size,
-        "gcds": value.num_gcds,
-        "replicas": value.num_replicas,
-        "domains": value.ilds,
-        "reconfigurable": value.reconfigurable,
-        "state": value.ready_state.value,
-        "operation": value.operation_state.value,
-        "errors": value.errors,
-        "owner": value.owner,
-        "job": value.job,
-        "created": round(value.created_at),
-        "until": round(value.until),
-        "resets": value.auto_reset_count,
+def _partition(partition_info: PartitionInfo, _: float) -> tuple[str, object]:
+    return partition_info.name, {
+        "cluster": partition_info.cluster,
+        "allocation": partition_info.allocation,
+        "size": partition_info.size,
+        "gcds": partition_info.num_gcds,
+        "replicas": partition_info.num_replicas,
+        "domains": partition_info.ilds,
+        "reconfigurable": partition_info.reconfigurable,
+        "state": partition_info.ready_state.value,
+        "operation": partition_info.operation_state.value,
+        "errors": partition_info.errors,
+        "owner": partition_info.owner,
+        "job": partition_info.job,
+        "created": round(partition_info.created_at),
+        "until": round(partition_info.until),
+        "resets": partition_info.auto_reset_count,
     }
 
 
-def _lease(value: LeaseInfo, _: float) -> tuple[str, object]:
-    return value.id, {
-        "partition": value.partition,
-        "holder": value.holder,
-        "owner": value.owner,
-        "state": value.state,
-        "epoch": value.epoch,
-        "parent": value.parent,
-        "hosts": value.hosts,
-        "waits_for": value.waits_for,
-        "move": bool(value.move),
+def _lease(lease_info: LeaseInfo, _: float) -> tuple[str, object]:
+    return lease_info.id, {
+        "partition": lease_info.partition,
+        "holder": lease_info.holder,
+        "owner": lease_info.owner,
+        "state": lease_info.state,
+        "epoch": lease_info.epoch,
+        "parent": lease_info.parent,
+        "hosts": lease_info.hosts,
+        "waits_for": lease_info.waits_for,
+        "move": bool(lease_info.move),
     }
 
 
-def _move(value: MoveRow, _: float) -> tuple[str, object]:
-    return value.partition, {
-        "owner": value.owner,
-        "size": value.size,
-        "asked": value.state == "ASKED",
-        "waiter": value.waiter,
-        "to": value.to,
+def _move(move_row: MoveRow, _: float) -> tuple[str, object]:
+    return move_row.partition, {
+        "owner": move_row.owner,
+        "size": move_row.size,
+        "asked": move_row.state == "ASKED",
+        "waiter": move_row.waiter,
+        "to": move_row.to,
     }
 
 
-def _waiter(value: WaiterInfo, now: float) -> tuple[str, object]:
-    return value.id, {
-        "place": value.place,
-        "owner": value.owner,
-        "state": value.state,
-        "asked": value.asked,
-        "needs": value.needs,
-        "priority": value.priority,
-        "since": round(value.since),
-        "starts": _starts(value.estimate, now),
-        "reserved": value.reserved,
+def _waiter(waiter_info: WaiterInfo, now: float) -> tuple[str, object]:
+    return waiter_info.id, {
+        "place": waiter_info.place,
+        "owner": waiter_info.owner,
+        "state": waiter_info.state,
+        "asked": waiter_info.asked,
+        "needs": waiter_info.needs,
+        "priority": waiter_info.priority,
+        "since": round(waiter_info.since),
+        "starts": _starts(waiter_info.estimate, now),
+        "reserved": waiter_info.reserved,
     }
 
 
-def _starts(estimate: float, now: float) -> int:
+def _starts(estimate_seconds: float, now: float) -> int:
     """Return when a request can start, in seconds since 1970; 0: not known.
 
     It is rounded to the minute, since an estimate moves a little with every reading.
     """
-    return round((now + estimate) / 60.0) * 60 if estimate else 0
+    return round((now + estimate_seconds) / 60.0) * 60 if estimate_seconds else 0
 
 
-def _job(value: JobInfo, now: float) -> tuple[str, object]:
-    return f"{value.scheduler}/{value.id}", {
-        "place": value.place,
-        "scheduler": value.scheduler,
-        "job": value.id,
-        "owner": value.owner,
-        "asked": value.asked,
-        "needs": value.needs,
-        "priority": value.priority,
-        "since": round(value.since),
-        "cluster": value.cluster,
-        "starts": _starts(value.estimate, now),
-        "reserved": value.reserved,
+def _job(job_info: JobInfo, now: float) -> tuple[str, object]:
+    return f"{job_info.scheduler}/{job_info.id}", {
+        "place": job_info.place,
+        "scheduler": job_info.scheduler,
+        "job": job_info.id,
+        "owner": job_info.owner,
+        "asked": job_info.asked,
+        "needs": job_info.needs,
+        "priority": job_info.priority,
+        "since": round(job_info.since),
+        "cluster": job_info.cluster,
+        "starts": _starts(job_info.estimate, now),
+        "reserved": job_info.reserved,
     }
 
 
-def _allocation(value: AllocationInfo, _: float) -> tuple[str, object]:
-    return value.name, {
-        "cluster": value.cluster,
-        "size": value.size,
-        "free": value.free,
-        "machines": value.agents,
-        "scheduler": value.scheduler,
-        "owner": value.owner,
+def _allocation(allocation_info: AllocationInfo, _: float) -> tuple[str, object]:
+    return allocation_info.name, {
+        "cluster": allocation_info.cluster,
+        "size": allocation_info.size,
+        "free": allocation_info.free,
+        "machines": allocation_info.agents,
+        "scheduler": allocation_info.scheduler,
+        "owner": allocation_info.owner,
     }
 
 
-def _quota(value: QuotaInfo, _: float) -> tuple[str, object]:
-    return f"{value.user or '*'}/{value.allocation or '*'}", {
-        "user": value.user,
-        "allocation": value.allocation,
-        "devices": value.devices,
-        "partitions": value.partitions,
-        "used_devices": value.used_devices,
-        "used_partitions": value.used_partitions,
+def _quota(quota_info: QuotaInfo, _: float) -> tuple[str, object]:
+    return f"{quota_info.user or '*'}/{quota_info.allocation or '*'}", {
+        "user": quota_info.user,
+        "allocation": quota_info.allocation,
+        "devices": quota_info.devices,
+        "partitions": quota_info.partitions,
+        "used_devices": quota_info.used_devices,
+        "used_partitions": quota_info.used_partitions,
     }
 
 
-def _user(value: UserInfo, _: float) -> tuple[str, object]:
-    return value.name, {
-        "role": value.role,
-        "allocations": value.allocations,
-        "created": round(value.created_at),
-        "certificates_revoked": len(value.revoked),
+def _user(user_info: UserInfo, _: float) -> tuple[str, object]:
+    return user_info.name, {
+        "role": user_info.role,
+        "allocations": user_info.allocations,
+        "created": round(user_info.created_at),
+        "certificates_revoked": len(user_info.revoked),
     }
 
 
-def _event(value: EventInfo, _: float) -> tuple[str, object]:
-    return str(value.number), {
-        "at": round(value.at, 3),
-        "who": value.who,
-        "what": value.what,
-        "about": value.about,
-        "outcome": value.outcome,
-        "detail": value.detail,
+def _event(event_info: EventInfo, _: float) -> tuple[str, object]:
+    return str(event_info.number), {
+        "at": round(event_info.at, 3),
+        "who": event_info.who,
+        "what": event_info.what,
+        "about": event_info.about,
+        "outcome": event_info.outcome,
+        "detail": event_info.detail,
     }
 
 

@@ -8,34 +8,41 @@ import urllib.parse
 from podwright.errors import InvalidRequest
 
 
-def span_of(query: str, now: float) -> tuple[int, int, int]:
+def span_of(query: str, now_seconds: float) -> tuple[int, int, int]:
     """Return since, until and step of a query, in minutes.
 
     The default is the last hour, by the minute. Raises InvalidRequest.
     """
-    values = _parsed(query, "since", "until", "step")
-    until = values.get("until", int(now)) // 60 + 1
-    since = values.get("since", (until - 60) * 60) // 60
-    return since, until, max(1, values.get("step", 60) // 60)
+    parameters = _parsed(query, "since", "until", "step")
+    until_minute = parameters.get("until", int(now_seconds)) // 60 + 1
+    since_minute = parameters.get("since", (until_minute - 60) * 60) // 60
+    return since_minute, until_minute, max(1, parameters.get("step", 60) // 60)
 
 
 def minute_of(query: str) -> int:
     """Return `time` of a query, in minutes. Raises InvalidRequest."""
-    values = _parsed(query, "time")
-    if "time" not in values:
+    parameters = _parsed(query, "time")
+    if "time" not in parameters:
         raise InvalidRequest("no time is named", would_work="?time=SECONDS, since 1970")
-    return values["time"] // 60
+    return parameters["time"] // 60
 
 
-def _parsed(query: str, *known: str) -> dict[str, int]:
+def _parsed(query: str, *known_names: str) -> dict[str, int]:
     query_values = urllib.parse.parse_qs(query, keep_blank_values=True)
-    for name, values in query_values.items():
-        if name not in known or len(values) > 1 or not re.fullmatch(r"\d{1,11}", values[0], re.A):
+    for parameter_name, parameter_values in query_values.items():
+        if (
+            parameter_name not in known_names
+            or len(parameter_values) > 1
+            or not re.fullmatch(r"\d{1,11}", parameter_values[0], re.A)
+        ):
             raise InvalidRequest(
-                f"{name[:40]!r} is not asked so",
-                would_work=f"give {' and '.join(known)} once, in seconds",
+                f"{parameter_name[:40]!r} is not asked so",
+                would_work=f"give {' and '.join(known_names)} once, in seconds",
             )
-    return {name: int(values[0]) for name, values in query_values.items()}
+    return {
+        parameter_name: int(parameter_values[0])
+        for parameter_name, parameter_values in query_values.items()
+    }
 
 
 def name_of(query: str) -> str:

@@ -21,7 +21,7 @@ VIEWS: Final = frozenset(
         *("quotas", "users", "events", "time", "login"),
     }
 )
-POLICY: Final = (
+CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -35,7 +35,7 @@ class Files:
     """
 
     headers: Final[tuple[tuple[bytes, bytes], ...]] = (
-        (b"content-security-policy", POLICY.encode()),
+        (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"x-frame-options", b"DENY"),
         (b"referrer-policy", b"no-referrer"),
@@ -43,8 +43,8 @@ class Files:
         (b"cross-origin-resource-policy", b"same-origin"),
     )
 
-    def __init__(self, index: str = "index.html", views: frozenset[str] = VIEWS) -> None:
-        self._index, self._views = f"/static/{index}", views
+    def __init__(self, index_name: str = "index.html", views: frozenset[str] = VIEWS) -> None:
+        self._index, self._views = f"/static/{index_name}", views
         #: By path: kind, body, tag. They are read at the first request.
         self._known: dict[str, tuple[str, bytes, bytes]] = {}
 
@@ -59,16 +59,16 @@ class Files:
             self._read()
         if path not in self._known:
             return None
-        kind, body, tag = self._known[path]
-        headers = (*self.headers, (b"etag", tag), (b"cache-control", b"no-cache"))
-        if request.header("if-none-match") == tag.decode():
-            return Reply(304, b"", kind, headers)
-        return Reply(200, body, kind, headers)
+        content_type, file_bytes, etag = self._known[path]
+        headers = (*self.headers, (b"etag", etag), (b"cache-control", b"no-cache"))
+        if request.header("if-none-match") == etag.decode():
+            return Reply(304, b"", content_type, headers)
+        return Reply(200, file_bytes, content_type, headers)
 
     def _read(self) -> None:
-        for entry in (files("podwright.page") / "static").iterdir():
-            kind = _KINDS.get(entry.name.rpartition(".")[2])
-            if kind is not None:
-                body = entry.read_bytes()
-                tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'.encode()
-                self._known[f"/static/{entry.name}"] = (kind, body, tag)
+        for file_entry in (files("podwright.page") / "static").iterdir():
+            content_type = _KINDS.get(file_entry.name.rpartition(".")[2])
+            if content_type is not None:
+                file_bytes = file_entry.read_bytes()
+                etag = f'"{hashlib.sha256(file_bytes).hexdigest()[:24]}"'.encode()
+                self._known[f"/static/{file_entry.name}"] = (content_type, file_bytes, etag)

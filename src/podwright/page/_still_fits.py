@@ -20,40 +20,42 @@ def fragments(
     outside all of them]. kept: number of free devices that are kept, by the waiter or the
     scheduler's job (`job 7 of slurm`); `?` for those of which the caller may not know.
     """
-    by_cluster: dict[str, list[DeviceInfo]] = {}
+    devices_by_cluster: dict[str, list[DeviceInfo]] = {}
     for device in devices:
-        by_cluster.setdefault(device.cluster, []).append(device)
-    out: dict[str, dict[str, Any]] = {}
+        devices_by_cluster.setdefault(device.cluster, []).append(device)
+    fragments_by_cluster: dict[str, dict[str, Any]] = {}
     for cluster in clusters:
-        cluster_devices = by_cluster.get(cluster.name, [])
-        counts: dict[str, int] = {}
+        cluster_devices = devices_by_cluster.get(cluster.name, [])
+        kept_counts: dict[str, int] = {}
         for device in cluster_devices:
             if device.state == "RESERVED":
-                name = device.attributes.get("kept_for") or "?"
-                counts[name] = counts.get(name, 0) + 1
+                kept_for = device.attributes.get("kept_for") or "?"
+                kept_counts[kept_for] = kept_counts.get(kept_for, 0) + 1
         family = _family(cluster.family)
-        out[cluster.name] = {
+        fragments_by_cluster[cluster.name] = {
             "free": sum(device.state == "FREE" for device in cluster_devices),
             "sizes": [] if family is None else fits(family, _parts(cluster, cluster_devices)),
-            "kept": counts,
+            "kept": kept_counts,
         }
-    return out
+    return fragments_by_cluster
 
 
 def _parts(cluster: ClusterInfo, devices: Iterable[DeviceInfo]) -> Iterable[list[bool]]:
     """Yield the free devices of a link domain, once for each allocation that has a share of it."""
-    parts: dict[tuple[int, str], list[bool]] = {}
+    flags_by_share: dict[tuple[int, str], list[bool]] = {}
     for device in devices:
         domain = device.device.domain
-        part = parts.get((domain, device.allocation))
-        if part is None:
-            part = parts[domain, device.allocation] = [False] * cluster.ild_sizes[domain]
-        part[device.device.offset] = device.state == "FREE"
-    return parts.values()
+        free_flags = flags_by_share.get((domain, device.allocation))
+        if free_flags is None:
+            free_flags = flags_by_share[domain, device.allocation] = [False] * cluster.ild_sizes[
+                domain
+            ]
+        free_flags[device.device.offset] = device.state == "FREE"
+    return flags_by_share.values()
 
 
-def _family(name: str) -> Family | None:
+def _family(family_name: str) -> Family | None:
     try:
-        return family_named(name)
+        return family_named(family_name)
     except PodwrightError:  # a family of a package that is not installed here
         return None

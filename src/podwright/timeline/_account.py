@@ -63,7 +63,12 @@ class InstanceTimes(NamedTuple):
 
     def plus(self, other: InstanceTimes) -> InstanceTimes:
         """Return the sums of both."""
-        return InstanceTimes(*(a + b for a, b in zip(self, other, strict=True)))
+        return InstanceTimes(
+            *(
+                own_seconds + other_seconds
+                for own_seconds, other_seconds in zip(self, other, strict=True)
+            )
+        )
 
 
 class Account(NamedTuple):
@@ -105,78 +110,123 @@ class _InstanceSpan(NamedTuple):
 
 def account(timeline: Timeline) -> Account:
     """Return how a launch spent its time."""
-    launch = next(iter(timeline.of("launch")), None)
-    total = (launch.end - launch.begin) / 1e9 if launch else 0.0
-    phases = [piece for piece in timeline.of("launch") if piece.name == "waiting"]
-    waiting = sum(piece.end - piece.begin for piece in phases) / 1e9
-    entered = arrivals(timeline)
-    spans = _spans(timeline, entered)
-    starts: dict[int, list[_InstanceSpan]] = defaultdict(list)
+    launch_slice = next(iter(timeline.of("launch")), None)
+    total_seconds = (launch_slice.end - launch_slice.begin) / 1e9 if launch_slice else 0.0
+    waiting_phases = [
+        track_slice for track_slice in timeline.of("launch") if track_slice.name == "waiting"
+    ]
+    waiting_seconds = (
+        sum(track_slice.end - track_slice.begin for track_slice in waiting_phases) / 1e9
+    )
+    arrivals_by_flow = arrivals(timeline)
+    instance_spans = _spans(timeline, arrivals_by_flow)
+    spans_by_attempt: dict[int, list[_InstanceSpan]] = defaultdict(list)
     by_rank: dict[int, InstanceTimes] = {}
-    for span in spans:
-        starts[span.attempt].append(span)
-        before = by_rank.get(span.rank)
-        by_rank[span.rank] = before.plus(span.times) if before else span.times
-    computing = sum(_mean(s.times.computing for s in start) for start in starts.values())
-    for_instances = sum(_mean(s.times.waiting for s in start) for start in starts.values())
-    transfer = sum(_mean(s.times.transfer for s in start) for start in starts.values())
-    ending = sum(_mean(s.leaving for s in start) for start in starts.values())
-    if launch and spans:
-        ending += (launch.end - max(span.end for span in spans)) / 1e9
-    errors = [i.annotations.get("error", 0) for i in timeline.instants if i.name == "clock"]
-    lost = [i.annotations.get("records", 0) for i in timeline.instants if i.name == "left out"]
-    marks: dict[str, int] = defaultdict(int)
+    for span in instance_spans:
+        spans_by_attempt[span.attempt].append(span)
+        earlier_times = by_rank.get(span.rank)
+        by_rank[span.rank] = earlier_times.plus(span.times) if earlier_times else span.times
+    computing_seconds = sum(
+        _mean(instance_span.times.computing for instance_span in attempt_spans)
+        for attempt_spans in spans_by_attempt.values()
+    )
+    waiting_for_instances = sum(
+        _mean(instance_span.times.waiting for instance_span in attempt_spans)
+        for attempt_spans in spans_by_attempt.values()
+    )
+    transfer_seconds = sum(
+        _mean(instance_span.times.transfer for instance_span in attempt_spans)
+        for attempt_spans in spans_by_attempt.values()
+    )
+    ending_seconds = sum(
+        _mean(instance_span.leaving for instance_span in attempt_spans)
+        for attempt_spans in spans_by_attempt.values()
+    )
+    if launch_slice and instance_spans:
+        ending_seconds += (launch_slice.end - max(span.end for span in instance_spans)) / 1e9
+    clock_errors = [
+        timeline_instant.annotations.get("error", 0)
+        for timeline_instant in timeline.instants
+        if timeline_instant.name == "clock"
+    ]
+    lost_records = [
+        timeline_instant.annotations.get("records", 0)
+        for timeline_instant in timeline.instants
+        if timeline_instant.name == "left out"
+    ]
+    mark_counts: dict[str, int] = defaultdict(int)
     for instant in timeline.instants:
         if instant.category == "mark":
-            marks[instant.name] += 1
+            mark_counts[instant.name] += 1
     return Account(
-        total=total,
-        waiting=waiting,
-        starting=max(total - waiting - computing - for_instances - transfer - ending, 0.0),
-        computing=computing,
-        waiting_for_instances=for_instances,
-        transfer=transfer,
-        ending=ending,
-        starts=len(starts),
-        moves=sum(piece.name == "move" for piece in timeline.of("launch")),
+        total=total_seconds,
+        waiting=waiting_seconds,
+        starting=max(
+            total_seconds
+            - waiting_seconds
+            - computing_seconds
+            - waiting_for_instances
+            - transfer_seconds
+            - ending_seconds,
+            0.0,
+        ),
+        computing=computing_seconds,
+        waiting_for_instances=waiting_for_instances,
+        transfer=transfer_seconds,
+        ending=ending_seconds,
+        starts=len(spans_by_attempt),
+        moves=sum(track_slice.name == "move" for track_slice in timeline.of("launch")),
         by_rank=dict(sorted(by_rank.items())),
-        kinds=_kinds(timeline, entered),
-        slowest=_slowest(timeline, entered),
-        marks=dict(marks),
-        clock_error=max(errors, default=0) / 1e9,
-        left_out=sum(lost),
+        kinds=_kinds(timeline, arrivals_by_flow),
+        slowest=_slowest(timeline, arrivals_by_flow),
+        marks=dict(mark_counts),
+        clock_error=max(clock_errors, default=0) / 1e9,
+        left_out=sum(lost_records),
     )
 
 
-def _spans(timeline: Timeline, entered: dict[int, Arrivals]) -> list[_InstanceSpan]:
-    by_track: dict[int, list[TrackSlice]] = defaultdict(list)
-    for piece in timeline.slices:
-        if piece.depth == 1:
-            by_track[piece.track].append(piece)
-    spans = []
-    for instance in timeline.of("instance"):
-        pieces = [
-            piece
-            for piece in by_track[instance.track]
-            if instance.begin <= piece.begin and piece.end <= instance.end
+def _spans(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> list[_InstanceSpan]:
+    slices_by_track: dict[int, list[TrackSlice]] = defaultdict(list)
+    for track_slice in timeline.slices:
+        if track_slice.depth == 1:
+            slices_by_track[track_slice.track].append(track_slice)
+    instance_spans = []
+    for instance_slice in timeline.of("instance"):
+        inner_slices = [
+            track_slice
+            for track_slice in slices_by_track[instance_slice.track]
+            if instance_slice.begin <= track_slice.begin and track_slice.end <= instance_slice.end
         ]
-        joined = max((p.end for p in pieces if p.category == "join"), default=instance.begin)
-        left = min((p.begin for p in pieces if p.category == "leave"), default=instance.end)
-        split = [split_time(p, entered) for p in pieces if p.category == "collective"]
-        waiting = sum(time.waiting for time in split)
-        transfer = sum(time.transfer for time in split)
-        starting, computing = joined - instance.begin, left - joined - waiting - transfer
-        times = (starting, computing, waiting, transfer)
-        spans.append(
+        joined_at = max(
+            (inner_slice.end for inner_slice in inner_slices if inner_slice.category == "join"),
+            default=instance_slice.begin,
+        )
+        left_at = min(
+            (inner_slice.begin for inner_slice in inner_slices if inner_slice.category == "leave"),
+            default=instance_slice.end,
+        )
+        collective_times = [
+            split_time(inner_slice, arrivals_by_flow)
+            for inner_slice in inner_slices
+            if inner_slice.category == "collective"
+        ]
+        waiting_ns = sum(collective_time.waiting for collective_time in collective_times)
+        transfer_ns = sum(collective_time.transfer for collective_time in collective_times)
+        starting_ns, computing_ns = (
+            joined_at - instance_slice.begin,
+            left_at - joined_at - waiting_ns - transfer_ns,
+        )
+        times_ns = (starting_ns, computing_ns, waiting_ns, transfer_ns)
+        instance_spans.append(
             _InstanceSpan(
-                rank=instance.annotations.get("rank", 0),
-                attempt=instance.annotations.get("attempt", 1),
-                end=instance.end,
-                times=InstanceTimes(*(nanoseconds / 1e9 for nanoseconds in times)),
-                leaving=(instance.end - left) / 1e9,
+                rank=instance_slice.annotations.get("rank", 0),
+                attempt=instance_slice.annotations.get("attempt", 1),
+                end=instance_slice.end,
+                times=InstanceTimes(*(nanoseconds / 1e9 for nanoseconds in times_ns)),
+                leaving=(instance_slice.end - left_at) / 1e9,
             )
         )
-    return spans
+    return instance_spans
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -184,98 +234,120 @@ def _mean(values: Iterable[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _kinds(timeline: Timeline, entered: dict[int, Arrivals]) -> list[CollectiveKind]:
+def _kinds(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> list[CollectiveKind]:
     """Return the kinds on which most time was spent, the most expensive first."""
-    calls: dict[tuple[str, int], list[TrackSlice]] = defaultdict(list)
-    for piece in timeline.of("collective"):
-        calls[piece.name, piece.annotations.get("bytes", 0)].append(piece)
-    kinds = []
-    for (name, size), pieces in calls.items():
-        split = [split_time(piece, entered) for piece in pieces]
-        flows = {flow for piece in pieces for flow in piece.flows}
-        kinds.append(
+    calls_by_kind: dict[tuple[str, int], list[TrackSlice]] = defaultdict(list)
+    for call_slice in timeline.of("collective"):
+        calls_by_kind[call_slice.name, call_slice.annotations.get("bytes", 0)].append(call_slice)
+    collective_kinds = []
+    for (collective_name, byte_count), call_slices in calls_by_kind.items():
+        collective_times = [split_time(call_slice, arrivals_by_flow) for call_slice in call_slices]
+        flow_ids = {flow_id for call_slice in call_slices for flow_id in call_slice.flows}
+        collective_kinds.append(
             CollectiveKind(
-                name=name,
-                size=size,
-                collectives=len(flows) + sum(not piece.flows for piece in pieces),
-                calls=len(pieces),
-                waiting=sum(time.waiting for time in split) / 1e9,
-                transfer=sum(time.transfer for time in split) / 1e9,
+                name=collective_name,
+                size=byte_count,
+                collectives=len(flow_ids) + sum(not call_slice.flows for call_slice in call_slices),
+                calls=len(call_slices),
+                waiting=sum(collective_time.waiting for collective_time in collective_times) / 1e9,
+                transfer=sum(collective_time.transfer for collective_time in collective_times)
+                / 1e9,
             )
         )
-    return sorted(kinds, key=lambda kind: -kind.waiting - kind.transfer)[:_MOST]
+    return sorted(collective_kinds, key=lambda kind: -kind.waiting - kind.transfer)[:_MOST]
 
 
-def _slowest(timeline: Timeline, entered: dict[int, Arrivals]) -> Slowest | None:
+def _slowest(timeline: Timeline, arrivals_by_flow: dict[int, Arrivals]) -> Slowest | None:
     """Return the instance that came last, and how long the others waited, over all collectives."""
-    ranks = {i.track: i.annotations.get("rank", 0) for i in timeline.of("instance")}
-    last: dict[int, int] = defaultdict(int)
-    waited: dict[int, float] = defaultdict(float)
-    several = [arrived for arrived in entered.values() if len(arrived.members) > 1]
-    for arrived in several:
-        rank = ranks.get(arrived.members[-1][1], 0)
-        last[rank] += 1
-        waited[rank] += _mean(arrived.latest - arrival for arrival, _ in arrived.members[:-1])
-    if not waited:
-        return None
-    worst = max(waited, key=lambda rank: waited[rank])
-    return Slowest(worst, last[worst], len(several), waited[worst] / 1e9)
-
-
-def in_sentences(times: Account) -> list[str]:
-    """Return how the time was spent, one sentence for each fact."""
-    total = times.total or 1.0
-    parts = [
-        ("waiting for devices", times.waiting),
-        ("starting", times.starting),
-        ("computing", times.computing),
-        ("waiting for other instances", times.waiting_for_instances),
-        ("transferring", times.transfer),
-        ("ending", times.ending),
+    rank_of_track = {
+        instance_slice.track: instance_slice.annotations.get("rank", 0)
+        for instance_slice in timeline.of("instance")
+    }
+    last_counts: dict[int, int] = defaultdict(int)
+    waited_ns: dict[int, float] = defaultdict(float)
+    shared_collectives = [
+        collective_arrivals
+        for collective_arrivals in arrivals_by_flow.values()
+        if len(collective_arrivals.members) > 1
     ]
-    shares = ", ".join(f"{seconds / total:.0%} {name}" for name, seconds in parts)
-    lines = [f"It took {seconds_text(times.total)}: {shares}."]
-    if times.starts > 1:
-        moved = f", {times.moves} of them after a move" if times.moves else ""
-        lines.append(f"All instances were started {times.starts} times{moved}.")
-    if times.slowest:
-        slow = times.slowest
-        lines.append(
-            f"Instance {slow.rank} was the slowest: it came last to {slow.last} of "
-            f"{slow.collectives} collectives, and the others waited {seconds_text(slow.waited)} "
+    for collective_arrivals in shared_collectives:
+        rank = rank_of_track.get(collective_arrivals.members[-1][1], 0)
+        last_counts[rank] += 1
+        waited_ns[rank] += _mean(
+            collective_arrivals.latest - arrival_time
+            for arrival_time, _ in collective_arrivals.members[:-1]
+        )
+    if not waited_ns:
+        return None
+    slowest_rank = max(waited_ns, key=lambda rank: waited_ns[rank])
+    return Slowest(
+        slowest_rank,
+        last_counts[slowest_rank],
+        len(shared_collectives),
+        waited_ns[slowest_rank] / 1e9,
+    )
+
+
+def in_sentences(launch_account: Account) -> list[str]:
+    """Return how the time was spent, one sentence for each fact."""
+    total_seconds = launch_account.total or 1.0
+    named_seconds = [
+        ("waiting for devices", launch_account.waiting),
+        ("starting", launch_account.starting),
+        ("computing", launch_account.computing),
+        ("waiting for other instances", launch_account.waiting_for_instances),
+        ("transferring", launch_account.transfer),
+        ("ending", launch_account.ending),
+    ]
+    shares_text = ", ".join(
+        f"{seconds / total_seconds:.0%} {part_name}" for part_name, seconds in named_seconds
+    )
+    sentences = [f"It took {seconds_text(launch_account.total)}: {shares_text}."]
+    if launch_account.starts > 1:
+        moved_text = (
+            f", {launch_account.moves} of them after a move" if launch_account.moves else ""
+        )
+        sentences.append(f"All instances were started {launch_account.starts} times{moved_text}.")
+    if launch_account.slowest:
+        slowest = launch_account.slowest
+        sentences.append(
+            f"Instance {slowest.rank} was the slowest: it came last to {slowest.last} of "
+            f"{slowest.collectives} collectives, and the others waited "
+            f"{seconds_text(slowest.waited)} "
             "for it."
         )
-    moved_data = [kind for kind in times.kinds if kind.transfer]
-    if moved_data:
-        kind = max(moved_data, key=lambda kind: kind.transfer)
-        lines.append(
+    kinds_with_transfer = [kind for kind in launch_account.kinds if kind.transfer]
+    if kinds_with_transfer:
+        kind = max(kinds_with_transfer, key=lambda kind: kind.transfer)
+        sentences.append(
             f"Most of the transfer was {kind.name} of {size_text(kind.size)}: "
             f"{seconds_text(kind.transfer / kind.calls)} each."
         )
-    if times.clock_error:
-        lines.append(
-            f"Times of different hosts may differ by {seconds_text(times.clock_error)}, since "
+    if launch_account.clock_error:
+        sentences.append(
+            f"Times of different hosts may differ by {seconds_text(launch_account.clock_error)}, "
+            "since "
             "their clocks do."
         )
-    if times.left_out:
-        lines.append(f"{times.left_out} records were left out: there were too many.")
-    return lines
+    if launch_account.left_out:
+        sentences.append(f"{launch_account.left_out} records were left out: there were too many.")
+    return sentences
 
 
 def seconds_text(seconds: float) -> str:
     """Return a time for people."""
     if seconds >= 120:
-        minutes, rest = divmod(round(seconds), 60)
+        minutes, remaining_seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
-        return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {remaining_seconds} s"
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
 
 
-def size_text(size: int) -> str:
+def size_text(byte_count: int) -> str:
     """Return a number of bytes for people."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.4g} {name}"
-    return f"{size} bytes"
+    for unit_bytes, unit_name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if byte_count >= unit_bytes:
+            return f"{byte_count / unit_bytes:.4g} {unit_name}"
+    return f"{byte_count} bytes"

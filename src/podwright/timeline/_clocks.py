@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 #: The rate at which two clocks drift apart: twice the error of a common oscillator.
-DRIFT = 100e-6
+DRIFT_RATE = 100e-6
 _KEPT = 64
 
 
@@ -26,16 +26,16 @@ class HostClock:
         self.error: int | None = None
         self._answers: deque[tuple[int, int, int]] = deque(maxlen=_KEPT)
 
-    def answered(self, asked_at: int, remote_time: int, heard: int) -> None:
+    def answered(self, asked_at: int, remote_time: int, heard_at: int) -> None:
         """Note an answer: the times of question and answer here, and the time there; all in
         nanoseconds.
         """
-        if heard < asked_at:
+        if heard_at < asked_at:
             return
         self._answers.append(
-            (heard, (asked_at + heard) // 2 - remote_time, (heard - asked_at + 1) // 2)
+            (heard_at, (asked_at + heard_at) // 2 - remote_time, (heard_at - asked_at + 1) // 2)
         )
         self.error, self.offset = min(
-            (error + int((heard - answered_at) * DRIFT), offset)
+            (error + int((heard_at - answered_at) * DRIFT_RATE), offset)
             for answered_at, offset, error in self._answers
         )

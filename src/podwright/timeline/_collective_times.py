@@ -38,15 +38,18 @@ class Arrivals(NamedTuple):
 
 def arrivals(timeline: Timeline) -> dict[int, Arrivals]:
     """Return the arrivals of each collective's members, by the flow of the collective."""
-    entered: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for piece in timeline.of("collective"):
-        for flow in piece.flows:
-            entered[flow].append((piece.begin, piece.track))
-    return {flow: Arrivals(tuple(sorted(members))) for flow, members in entered.items()}
+    members_by_flow: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for call_slice in timeline.of("collective"):
+        for flow in call_slice.flows:
+            members_by_flow[flow].append((call_slice.begin, call_slice.track))
+    return {flow: Arrivals(tuple(sorted(members))) for flow, members in members_by_flow.items()}
 
 
-def split_time(piece: TrackSlice, known: dict[int, Arrivals]) -> CollectiveTime:
+def split_time(call_slice: TrackSlice, arrivals_by_flow: dict[int, Arrivals]) -> CollectiveTime:
     """Divide an instance's call of a collective into waiting and transfer."""
-    latest = max((known[flow].latest for flow in piece.flows if flow in known), default=piece.begin)
-    waiting = min(max(latest - piece.begin, 0), piece.end - piece.begin)
-    return CollectiveTime(waiting, piece.end - piece.begin - waiting)
+    latest_arrival = max(
+        (arrivals_by_flow[flow].latest for flow in call_slice.flows if flow in arrivals_by_flow),
+        default=call_slice.begin,
+    )
+    waiting_ns = min(max(latest_arrival - call_slice.begin, 0), call_slice.end - call_slice.begin)
+    return CollectiveTime(waiting_ns, call_slice.end - call_slice.begin - waiting_ns)

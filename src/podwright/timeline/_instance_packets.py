@@ -33,11 +33,11 @@ _Made = tuple[int, bytes, int, RecordKind]
 class InstancePackets:
     """Converts records into packets. collectives: the track that shows whom all waited for."""
 
-    def __init__(self, collectives: int) -> None:
-        self._track = collectives
+    def __init__(self, collectives_track: int) -> None:
+        self._track = collectives_track
         self._templates: dict[_Key, bytes] = {}
         self._ends: dict[int, bytes] = {}
-        self._met_end = 0
+        self._slowest_end = 0
         #: By flow: how many instances have entered, when the first and the last did, and which was
         #: last.
         self._met: OrderedDict[int, list[int]] = OrderedDict()
@@ -50,112 +50,133 @@ class InstancePackets:
 
     def of(
         self,
-        pieces: Sequence[RecordPiece],
-        track: tuple[int, int],
-        clock: tuple[int, int],
-        since: int,
+        record_pieces: Sequence[RecordPiece],
+        track_and_rank: tuple[int, int],
+        offset_and_now: tuple[int, int],
+        earliest: int,
         attempt: int,
     ) -> tuple[bytes, int, int]:
         """Return the packets, the end of their times, and how many records the instance had to
         leave out.
 
-        track: the number of the track, and of the instance. clock: the offset to add to the
-        instance's times, and the present time, which is the upper limit of all times. since: the
-        lower limit. So on one track nothing begins before the last packet has ended, whatever the
-        clocks say.
+        track_and_rank: the number of the track, and of the instance. offset_and_now: the offset to
+        add to the instance's times, and the present time, which is the upper limit of all times.
+        earliest: the lower limit. So on one track nothing begins before the last packet has ended,
+        whatever the clocks say.
         """
-        uuid, rank = track
-        offset, latest = clock
-        latest = min(max(latest, since), packets.LATEST)
-        before: list[bytes] = []
-        times: list[int] = []
-        flow_and_time, stamp, heard = packets.FLOW_AND_TIME, packets.TIMESTAMP, self._met
-        last = self._ends.get(uuid) or self._end(uuid)
-        lost = 0
-        for piece in pieces:
-            kinds = [self._shares(kind, uuid, attempt) for kind in piece.kinds]
-            for index, nth, begin, end in piece.records():
-                begin += offset
-                end += offset
-                if not since <= begin <= end <= latest:
-                    begin = min(max(begin, since), latest)
-                    end = min(max(end, begin), latest)
-                kind, template, flow, common = kinds[index]
+        track_uuid, rank = track_and_rank
+        clock_offset, latest_ns = offset_and_now
+        latest_ns = min(max(latest_ns, earliest), packets.LATEST)
+        packet_prefixes: list[bytes] = []
+        packet_times: list[int] = []
+        flow_and_time, timestamp_key, open_collectives = (
+            packets.FLOW_AND_TIME,
+            packets.TIMESTAMP_KEY,
+            self._met,
+        )
+        end_template = self._ends.get(track_uuid) or self._end(track_uuid)
+        lost_records = 0
+        for record_piece in record_pieces:
+            kind_templates = [
+                self._shares(kind, track_uuid, attempt) for kind in record_piece.kinds
+            ]
+            for kind_index, group_sequence, begin_ns, end_ns in record_piece.records():
+                begin_ns += clock_offset
+                end_ns += clock_offset
+                if not earliest <= begin_ns <= end_ns <= latest_ns:
+                    begin_ns = min(max(begin_ns, earliest), latest_ns)
+                    end_ns = min(max(end_ns, begin_ns), latest_ns)
+                kind, kind_template, flow_id, shared_kind = kind_templates[kind_index]
                 if kind == COLLECTIVE:
-                    flow |= nth
-                    before += (template + flow_and_time(flow, stamp), last)
-                    times += (begin, end)
-                    met = heard.get(flow)
-                    if met is None:
-                        heard[flow] = [1, begin, begin, rank]
-                        if len(heard) > _OPEN:
-                            heard.popitem(last=False)
+                    flow_id |= group_sequence
+                    packet_prefixes += (
+                        kind_template + flow_and_time(flow_id, timestamp_key),
+                        end_template,
+                    )
+                    packet_times += (begin_ns, end_ns)
+                    collective = open_collectives.get(flow_id)
+                    if collective is None:
+                        open_collectives[flow_id] = [1, begin_ns, begin_ns, rank]
+                        if len(open_collectives) > _OPEN:
+                            open_collectives.popitem(last=False)
                     else:
-                        met[0] += 1
-                        if begin < met[1]:
-                            met[1] = begin
-                        if begin >= met[2]:
-                            met[2], met[3] = begin, rank
-                        if met[0] >= common.members:
-                            del heard[flow]
-                            before += self._slowest(met, common, times)
+                        collective[0] += 1
+                        if begin_ns < collective[1]:
+                            collective[1] = begin_ns
+                        if begin_ns >= collective[2]:
+                            collective[2], collective[3] = begin_ns, rank
+                        if collective[0] >= shared_kind.members:
+                            del open_collectives[flow_id]
+                            packet_prefixes += self._slowest(collective, shared_kind, packet_times)
                 elif kind == MARK:
-                    before.append(template)
-                    times.append(begin)
-                    end = begin
+                    packet_prefixes.append(kind_template)
+                    packet_times.append(begin_ns)
+                    end_ns = begin_ns
                 elif kind == LEFT_OUT:
-                    lost += common.size
+                    lost_records += shared_kind.size
                     continue
                 else:
-                    before += (template, last)
-                    times += (begin, end)
-                since = end
-        both = [b""] * (2 * len(before))
-        both[::2], both[1::2] = before, packets.times(times)
-        return b"".join(both), since, lost
+                    packet_prefixes += (kind_template, end_template)
+                    packet_times += (begin_ns, end_ns)
+                earliest = end_ns
+        packet_parts = [b""] * (2 * len(packet_prefixes))
+        packet_parts[::2], packet_parts[1::2] = packet_prefixes, packets.times(packet_times)
+        return b"".join(packet_parts), earliest, lost_records
 
-    def _shares(self, kind: RecordKind, uuid: int, attempt: int) -> _Made:
+    def _shares(self, record_kind: RecordKind, track_uuid: int, attempt: int) -> _Made:
         """Return what the packets of a kind have in common."""
-        flow = (attempt & 0xFFF) << 52 | (kind.group & 0xFFFFF) << 32
-        key = kind.kind, uuid, kind.name, kind.size
-        template = b"" if kind.kind == LEFT_OUT else self._templates.get(key) or self._template(key)
-        return kind.kind, template, flow, kind
+        flow_id = (attempt & 0xFFF) << 52 | (record_kind.group & 0xFFFFF) << 32
+        template_key = record_kind.kind, track_uuid, record_kind.name, record_kind.size
+        template_bytes = (
+            b""
+            if record_kind.kind == LEFT_OUT
+            else self._templates.get(template_key) or self._template(template_key)
+        )
+        return record_kind.kind, template_bytes, flow_id, record_kind
 
-    def _slowest(self, met: list[int], kind: RecordKind, times: list[int]) -> tuple[bytes, bytes]:
+    def _slowest(
+        self, collective: list[int], record_kind: RecordKind, packet_times: list[int]
+    ) -> tuple[bytes, bytes]:
         """Return the packets that show from the first to the last arrival whom the others waited
         for.
 
-        Adds the two times to `times`.
+        Adds the two times to `packet_times`.
         """
-        _, first, last, rank = met
-        first = max(first, self._met_end)
-        last = self._met_end = max(last, first)
-        times += (first, last)
-        key = (-1 - rank, self._track, kind.name, kind.size)
-        template = self._templates.get(key) or self._template(key)
+        _, first_arrival, last_arrival, last_rank = collective
+        first_arrival = max(first_arrival, self._slowest_end)
+        last_arrival = self._slowest_end = max(last_arrival, first_arrival)
+        packet_times += (first_arrival, last_arrival)
+        template_key = (-1 - last_rank, self._track, record_kind.name, record_kind.size)
+        template = self._templates.get(template_key) or self._template(template_key)
         return template, self._ends.get(self._track) or self._end(self._track)
 
-    def _end(self, uuid: int) -> bytes:
-        fields = packets.event(packets.END, uuid)
-        prefix = self._ends[uuid] = packets.before_time(fields)
-        return prefix
+    def _end(self, track_uuid: int) -> bytes:
+        event_fields = packets.event(packets.END, track_uuid)
+        template_bytes = self._ends[track_uuid] = packets.before_time(event_fields)
+        return template_bytes
 
-    def _template(self, key: _Key) -> bytes:
-        kind, uuid, name, size = key
-        if kind == COLLECTIVE:
-            fields = packets.flowing(packets.BEGIN, uuid, name, "collective", {"bytes": size})
-            prefix = packets.before_flow(fields)
+    def _template(self, template_key: _Key) -> bytes:
+        kind_number, track_uuid, kind_name, byte_count = template_key
+        if kind_number == COLLECTIVE:
+            event_fields = packets.flow_event(
+                packets.BEGIN, track_uuid, kind_name, "collective", {"bytes": byte_count}
+            )
+            template_bytes = packets.before_flow(event_fields)
         else:
-            if kind == MARK:
-                fields = packets.event(packets.INSTANT, uuid, name, "mark")
-            elif kind in (JOINED, LEFT):
-                event_name = "join" if kind == JOINED else "leave"
-                fields = packets.event(packets.BEGIN, uuid, f"{event_name} by {name}", event_name)
+            if kind_number == MARK:
+                event_fields = packets.event(packets.INSTANT, track_uuid, kind_name, "mark")
+            elif kind_number in (JOINED, LEFT):
+                event_name = "join" if kind_number == JOINED else "leave"
+                event_fields = packets.event(
+                    packets.BEGIN, track_uuid, f"{event_name} by {kind_name}", event_name
+                )
             else:
-                annotations = {"bytes": size, "slowest": -1 - kind}
-                text = f"{name}: instance {-1 - kind} arrives last"
-                fields = packets.event(packets.BEGIN, uuid, text, "slowest", annotations)
-            prefix = packets.before_time(fields)
+                annotations = {"bytes": byte_count, "slowest": -1 - kind_number}
+                event_text = f"{kind_name}: instance {-1 - kind_number} arrives last"
+                event_fields = packets.event(
+                    packets.BEGIN, track_uuid, event_text, "slowest", annotations
+                )
+            template_bytes = packets.before_time(event_fields)
         if len(self._templates) < _TEMPLATES:
-            self._templates[key] = prefix
-        return prefix
+            self._templates[template_key] = template_bytes
+        return template_bytes

@@ -18,7 +18,7 @@ RECORD = struct.Struct("<B3xIQQ")
 LONGEST = 80
 LARGEST = 4096
 #: How many headers of pieces are kept decoded. A training program repeats the same ones.
-_ALIKE = 256
+_MOST_KNOWN_HEADERS = 256
 
 
 class RecordKind(NamedTuple):
@@ -67,41 +67,56 @@ class InstanceRecords:
         if self.broken:
             return []
         data = self._rest + data
-        pieces: list[RecordPiece] = []
-        position = 0
-        while len(data) - position >= PIECE.size:
-            many, size, count = PIECE.unpack_from(data, position)
-            first = position + PIECE.size + size
-            last = first + count * RECORD.size
-            if last - position > LARGEST:
+        record_pieces: list[RecordPiece] = []
+        byte_position = 0
+        while len(data) - byte_position >= PIECE.size:
+            kind_count, header_bytes, record_count = PIECE.unpack_from(data, byte_position)
+            records_start = byte_position + PIECE.size + header_bytes
+            records_end = records_start + record_count * RECORD.size
+            if records_end - byte_position > LARGEST:
                 self.broken = True
                 break
-            if last > len(data):
+            if records_end > len(data):
                 break
-            head = data[position + PIECE.size : first]
-            kinds = self._known.get(head) or self._kinds(head)
-            if len(kinds) != many or max(data[first : last : RECORD.size], default=-1) >= many:
+            kinds_header = data[byte_position + PIECE.size : records_start]
+            record_kinds = self._known.get(kinds_header) or self._kinds(kinds_header)
+            if (
+                len(record_kinds) != kind_count
+                or max(data[records_start : records_end : RECORD.size], default=-1) >= kind_count
+            ):
                 self.broken = True
                 break
-            pieces.append(RecordPiece(kinds, data[first:last]))
-            position = last
-        self._rest = b"" if self.broken else data[position:]
-        return pieces
+            record_pieces.append(RecordPiece(record_kinds, data[records_start:records_end]))
+            byte_position = records_end
+        self._rest = b"" if self.broken else data[byte_position:]
+        return record_pieces
 
-    def _kinds(self, head: bytes) -> tuple[RecordKind, ...]:
+    def _kinds(self, kinds_header: bytes) -> tuple[RecordKind, ...]:
         """Return the kinds in a piece's header; none when the header is not valid."""
-        kinds, position = [], 0
-        while position + KIND.size <= len(head):
-            kind, length, members, group, size = KIND.unpack_from(head, position)
-            position += KIND.size + length
-            if not MARK <= kind <= LEFT_OUT or length > LONGEST or position > len(head):
+        record_kinds, header_position = [], 0
+        while header_position + KIND.size <= len(kinds_header):
+            kind_number, name_length, group_size, group_number, kind_size = KIND.unpack_from(
+                kinds_header, header_position
+            )
+            header_position += KIND.size + name_length
+            if (
+                not MARK <= kind_number <= LEFT_OUT
+                or name_length > LONGEST
+                or header_position > len(kinds_header)
+            ):
                 return ()
-            name = head[position - length : position].decode(errors="replace")
-            text = "".join(c if c.isprintable() else "?" for c in name)
-            kinds.append(RecordKind(kind, text, size, group, members))
-        if position != len(head):
+            raw_name = kinds_header[header_position - name_length : header_position].decode(
+                errors="replace"
+            )
+            printable_name = "".join(
+                character if character.isprintable() else "?" for character in raw_name
+            )
+            record_kinds.append(
+                RecordKind(kind_number, printable_name, kind_size, group_number, group_size)
+            )
+        if header_position != len(kinds_header):
             return ()
-        if len(self._known) >= _ALIKE:
+        if len(self._known) >= _MOST_KNOWN_HEADERS:
             self._known.clear()
-        self._known[head] = kind_names = tuple(kinds)
-        return kind_names
+        self._known[kinds_header] = known_kinds = tuple(record_kinds)
+        return known_kinds

@@ -17,44 +17,50 @@ _MOST = 256 << 10
 
 
 def _path(environ: Mapping[str, str]) -> str:
-    state, home = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
-    base = state if os.path.isabs(state) else os.path.join(home, ".local", "state")
-    return os.path.join(base, "podwright", _FILE) if os.path.isabs(base) else ""
+    state_home, home_folder = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
+    state_folder = (
+        state_home if os.path.isabs(state_home) else os.path.join(home_folder, ".local", "state")
+    )
+    return os.path.join(state_folder, "podwright", _FILE) if os.path.isabs(state_folder) else ""
 
 
-def note(environ: Mapping[str, str], path: str, **names: str) -> None:
+def note(environ: Mapping[str, str], trace_path: str, **launch_names: str) -> None:
     """Note that a launch with these names has its timeline in that file."""
     import json
 
-    notes = _path(environ)
-    if not notes:
+    notes_path = _path(environ)
+    if not notes_path:
         return
-    named = {name: value for name, value in names.items() if value}
-    line = json.dumps({"file": os.path.abspath(path), **named}).encode() + b"\n"
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    given_names = {
+        name_kind: launch_name for name_kind, launch_name in launch_names.items() if launch_name
+    }
+    note_line = json.dumps({"file": os.path.abspath(trace_path), **given_names}).encode() + b"\n"
+    open_flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(notes), 0o700, exist_ok=True)
-        with open(os.open(notes, flags, 0o600), "rb+") as file:
-            file.write(line)
-            file.flush()
-            if file.tell() > _MOST:
-                file.seek(_MOST // 2)
-                older_lines = file.read().partition(b"\n")[2]
-                fresh = f"{notes}.{os.getpid()}"
-                with open(os.open(fresh, flags | os.O_EXCL, 0o600), "wb") as new:
-                    new.write(older_lines)
-                os.replace(fresh, notes)
+        os.makedirs(os.path.dirname(notes_path), 0o700, exist_ok=True)
+        with open(os.open(notes_path, open_flags, 0o600), "rb+") as notes_file:
+            notes_file.write(note_line)
+            notes_file.flush()
+            if notes_file.tell() > _MOST:
+                notes_file.seek(_MOST // 2)
+                newer_lines = notes_file.read().partition(b"\n")[2]
+                fresh_path = f"{notes_path}.{os.getpid()}"
+                with open(os.open(fresh_path, open_flags | os.O_EXCL, 0o600), "wb") as fresh_file:
+                    fresh_file.write(newer_lines)
+                os.replace(fresh_path, notes_path)
 
 
-def find_trace(environ: Mapping[str, str], job: str) -> str:
+def find_trace(environ: Mapping[str, str], launch_name: str) -> str:
     """Return the newest timeline of a launch with this name; empty if none is known."""
     import json
 
-    latest = ""
-    with contextlib.suppress(OSError), open(_path(environ), "rb") as file:
-        for line in file.read(2 * _MOST).splitlines():
+    latest_path = ""
+    with contextlib.suppress(OSError), open(_path(environ), "rb") as notes_file:
+        for note_line in notes_file.read(2 * _MOST).splitlines():
             with contextlib.suppress(ValueError):
-                entry: Any = json.loads(line)
-                if isinstance(entry, dict) and job in (entry.get(n) for n in entry if n != "file"):
-                    latest = str(entry.get("file", ""))
-    return latest
+                note_entry: Any = json.loads(note_line)
+                if isinstance(note_entry, dict) and launch_name in (
+                    note_entry.get(name_kind) for name_kind in note_entry if name_kind != "file"
+                ):
+                    latest_path = str(note_entry.get("file", ""))
+    return latest_path

@@ -21,138 +21,157 @@ END = perfetto.TrackEvent.TYPE_SLICE_END
 INSTANT = perfetto.TrackEvent.TYPE_INSTANT
 
 NONE: Told = {}
-_PACKET = b"\x0a"  # Trace.packet, length-delimited
-TIMESTAMP = 0x40  # TracePacket.timestamp, a varint
+_PACKET_KEY = b"\x0a"  # Trace.packet, length-delimited
+TIMESTAMP_KEY = 0x40  # TracePacket.timestamp, a varint
 #: Encodes a flow (TrackEvent.flow_ids, fixed64), and the key of the time after it.
 FLOW_AND_TIME = struct.Struct("<QB").pack
-_SEQUENCE = 1
+_SEQUENCE_ID = 1
 _BOOTTIME, _REALTIME = 6, 1  # perfetto's builtin clocks
 #: Times in packets of which there are many are below this: two years after the start of a host.
 LATEST = (1 << 56) - 1
 _TIME = 8  # bytes of such a time
-_ONE = struct.Struct(f"{_TIME}s")
+_ONE_TIME = struct.Struct(f"{_TIME}s")
 _AT_ONCE = 512  # such times
 
 
-def _each(bits: int) -> int:
-    return int.from_bytes(bits.to_bytes(_TIME, "little") * _AT_ONCE, "little")
+def _each(bit_mask: int) -> int:
+    return int.from_bytes(bit_mask.to_bytes(_TIME, "little") * _AT_ONCE, "little")
 
 
 #: The steps that divide 56 bits into eight groups of seven: (bits that stay, bits that move up, by
 #: how far).
-_SPREAD = [
+_SPREAD_STEPS = [
     (_each(0x000000000FFFFFFF), _each(0x00FFFFFFF0000000), 4),
     (_each(0x00003FFF00003FFF), _each(0x0FFFC0000FFFC000), 2),
     (_each(0x007F007F007F007F), _each(0x3F803F803F803F80), 1),
 ]
-_MORE_FOLLOW = b"\x80" * (_TIME - 1) + b"\0"
+_CONTINUATION_BITS = b"\x80" * (_TIME - 1) + b"\0"
 
 
 def varint(number: int) -> bytes:
     """Encode a number as a varint of protobuf."""
-    out = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        out.append(0x80 | number & 0x7F)
+        encoded.append(0x80 | number & 0x7F)
         number >>= 7
-    out.append(number)
-    return bytes(out)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def stamp(nanoseconds: int) -> bytes:
     """Encode the timestamp of a packet. nanoseconds: not below 0."""
-    return bytes((TIMESTAMP,)) + varint(nanoseconds)
+    return bytes((TIMESTAMP_KEY,)) + varint(nanoseconds)
 
 
-def times(numbers: Sequence[int]) -> list[bytes]:
+def times(nanosecond_times: Sequence[int]) -> list[bytes]:
     """Encode times from 0 to LATEST as varints of equal length.
 
     Many are encoded at once: together they form one long number, on which each step works.
     """
-    out: list[bytes] = []
-    for start in range(0, len(numbers), _AT_ONCE):
-        chunk = numbers[start : start + _AT_ONCE]
-        size = len(chunk)
-        long = int.from_bytes(struct.pack(f"<{size}Q", *chunk), "little")
-        for low, high, shift in _SPREAD:
-            long = long & low | (long & high) << shift
-        long |= int.from_bytes(_MORE_FOLLOW * size, "little")
-        out += [time for (time,) in _ONE.iter_unpack(long.to_bytes(_TIME * size, "little"))]
-    return out
+    encoded_times: list[bytes] = []
+    for chunk_start in range(0, len(nanosecond_times), _AT_ONCE):
+        time_chunk = nanosecond_times[chunk_start : chunk_start + _AT_ONCE]
+        chunk_length = len(time_chunk)
+        long_number = int.from_bytes(struct.pack(f"<{chunk_length}Q", *time_chunk), "little")
+        for kept_mask, moved_mask, shift_bits in _SPREAD_STEPS:
+            long_number = long_number & kept_mask | (long_number & moved_mask) << shift_bits
+        long_number |= int.from_bytes(_CONTINUATION_BITS * chunk_length, "little")
+        encoded_times += [
+            encoded_time
+            for (encoded_time,) in _ONE_TIME.iter_unpack(
+                long_number.to_bytes(_TIME * chunk_length, "little")
+            )
+        ]
+    return encoded_times
 
 
 def before_time(fields: bytes) -> bytes:
     """Return a packet up to its time."""
-    return _PACKET + varint(len(fields) + 1 + _TIME) + fields + bytes((TIMESTAMP,))
+    return _PACKET_KEY + varint(len(fields) + 1 + _TIME) + fields + bytes((TIMESTAMP_KEY,))
 
 
 def before_flow(fields: bytes) -> bytes:
     """Return a packet with a flow, up to FLOW_AND_TIME."""
-    return _PACKET + varint(len(fields) + 8 + 1 + _TIME) + fields
+    return _PACKET_KEY + varint(len(fields) + 8 + 1 + _TIME) + fields
 
 
 def packet(fields: bytes) -> bytes:
     """Return a packet of a trace, with these serialized fields."""
-    size = len(fields)
-    return _PACKET + (bytes((size,)) if size < 0x80 else varint(size)) + fields
+    fields_length = len(fields)
+    return (
+        _PACKET_KEY
+        + (bytes((fields_length,)) if fields_length < 0x80 else varint(fields_length))
+        + fields
+    )
 
 
-def opening(boottime: int, realtime: int) -> bytes:
+def opening(boottime_ns: int, realtime_ns: int) -> bytes:
     """Return the first packet, which relates the clock of all others to the time of day, in
     nanoseconds.
     """
-    first_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
-    for clock, time in ((_BOOTTIME, boottime), (_REALTIME, realtime)):
-        first_packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=time)
+    first_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE_ID)
+    for clock_id, clock_time in ((_BOOTTIME, boottime_ns), (_REALTIME, realtime_ns)):
+        first_packet.clock_snapshot.clocks.add(clock_id=clock_id, timestamp=clock_time)
     return packet(first_packet.SerializeToString())
 
 
-def track(uuid: int, name: str, parent: int = 0, rank: int = 0) -> bytes:
-    """Return the packet of a track. parent: the track above it. rank: its position below the
-    parent.
+def track(track_uuid: int, track_name: str, parent_uuid: int = 0, sibling_rank: int = 0) -> bytes:
+    """Return the packet of a track. parent_uuid: the track above it. sibling_rank: its position
+    below the parent.
     """
-    track_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
-    descriptor = track_packet.track_descriptor
-    descriptor.uuid, descriptor.name = uuid, name
-    descriptor.child_ordering = perfetto.TrackDescriptor.EXPLICIT
-    descriptor.sibling_order_rank = rank
-    if parent:
-        descriptor.parent_uuid = parent
+    track_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE_ID)
+    track_descriptor = track_packet.track_descriptor
+    track_descriptor.uuid, track_descriptor.name = track_uuid, track_name
+    track_descriptor.child_ordering = perfetto.TrackDescriptor.EXPLICIT
+    track_descriptor.sibling_order_rank = sibling_rank
+    if parent_uuid:
+        track_descriptor.parent_uuid = parent_uuid
     return packet(track_packet.SerializeToString())
 
 
 def event(
-    kind: Any, track: int, name: str = "", category: str = "", annotations: Told = NONE
+    event_type: Any,
+    track_uuid: int,
+    event_name: str = "",
+    category: str = "",
+    annotations: Told = NONE,
 ) -> bytes:
-    """Return the fields of an event, without its time. kind: BEGIN, END or INSTANT."""
-    fields: bytes = _event(kind, track, name, category, annotations).SerializeToString()
+    """Return the fields of an event, without its time. event_type: BEGIN, END or INSTANT."""
+    fields: bytes = _event(
+        event_type, track_uuid, event_name, category, annotations
+    ).SerializeToString()
     return fields
 
 
-def flowing(kind: Any, track: int, name: str, category: str, annotations: Told) -> bytes:
+def flow_event(
+    event_type: Any, track_uuid: int, event_name: str, category: str, annotations: Told
+) -> bytes:
     """Return the fields of an event with a flow, up to the flow's id, which comes last."""
-    packet = _event(kind, track, name, category, annotations)
-    packet.track_event.flow_ids.append(0)
-    fields: bytes = packet.SerializeToString()
+    event_packet = _event(event_type, track_uuid, event_name, category, annotations)
+    event_packet.track_event.flow_ids.append(0)
+    fields: bytes = event_packet.SerializeToString()
     assert fields.endswith(bytes(8))
     return fields[:-8]
 
 
-def _event(kind: Any, track: int, name: str, category: str, annotations: Told) -> Any:
-    packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
-    event = packet.track_event
-    event.type, event.track_uuid = kind, track
-    if name:
-        event.name = name
+def _event(
+    event_type: Any, track_uuid: int, event_name: str, category: str, annotations: Told
+) -> Any:
+    event_packet = perfetto.TracePacket(trusted_packet_sequence_id=_SEQUENCE_ID)
+    track_event = event_packet.track_event
+    track_event.type, track_event.track_uuid = event_type, track_uuid
+    if event_name:
+        track_event.name = event_name
     if category:
-        event.categories.append(category)
-    for key, value in annotations.items():
-        note = event.debug_annotations.add(name=key)
-        if isinstance(value, bool):
-            note.bool_value = value
-        elif isinstance(value, int):
-            note.int_value = value
-        elif isinstance(value, float):
-            note.double_value = value
+        track_event.categories.append(category)
+    for annotation_name, annotation_value in annotations.items():
+        annotation = track_event.debug_annotations.add(name=annotation_name)
+        if isinstance(annotation_value, bool):
+            annotation.bool_value = annotation_value
+        elif isinstance(annotation_value, int):
+            annotation.int_value = annotation_value
+        elif isinstance(annotation_value, float):
+            annotation.double_value = annotation_value
         else:
-            note.string_value = value
-    return packet
+            annotation.string_value = annotation_value
+    return event_packet

@@ -57,22 +57,22 @@ class Timeline(NamedTuple):
 
     def of(self, category: str) -> list[TrackSlice]:
         """Return the slices of one kind."""
-        return [s for s in self.slices if s.category == category]
+        return [track_slice for track_slice in self.slices if track_slice.category == category]
 
 
 def read_timeline(path: str) -> Timeline:
     """Read a file of `poprun --trace`. Raises NotFound, and InvalidRequest for any other file."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+    with open(descriptor, "rb") as trace_file:
+        file_status = os.fstat(descriptor)
+        if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > LARGEST:
             raise _strange(path)
-        data = file.read()
+        trace_bytes = trace_file.read()
     try:
-        return parse_timeline(data)
+        return parse_timeline(trace_bytes)
     except ValueError:
         raise _strange(path) from None
 
@@ -83,92 +83,106 @@ def _strange(path: str) -> InvalidRequest:
     )
 
 
-def parse_timeline(data: bytes) -> Timeline:
+def parse_timeline(trace_bytes: bytes) -> Timeline:
     """Return the timeline in a file's bytes. Raises ValueError for anything else."""
     from google.protobuf.message import DecodeError
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
-    BEGIN, END = perfetto.TrackEvent.TYPE_SLICE_BEGIN, perfetto.TrackEvent.TYPE_SLICE_END
+    slice_begin, slice_end = (
+        perfetto.TrackEvent.TYPE_SLICE_BEGIN,
+        perfetto.TrackEvent.TYPE_SLICE_END,
+    )
 
     tracks: dict[int, tuple[str, int]] = {}
     open_slices: dict[int, list[TrackSlice]] = {}
     slices: list[TrackSlice] = []
     instants: list[Instant] = []
-    realtime = last = used = 0
-    for body, used in _frames(data):  # noqa: B007
+    realtime_offset = last_time = used_bytes = 0
+    for packet_bytes, used_bytes in _frames(trace_bytes):  # noqa: B007
         try:
-            packet = perfetto.TracePacket.FromString(body)
+            trace_packet = perfetto.TracePacket.FromString(packet_bytes)
         except DecodeError as error:
             raise ValueError(str(error)) from None
-        if packet.HasField("track_descriptor"):
-            track = packet.track_descriptor
-            tracks[track.uuid] = track.name, track.parent_uuid
-        elif packet.HasField("clock_snapshot"):
-            clocks = {clock.clock_id: clock.timestamp for clock in packet.clock_snapshot.clocks}
-            realtime = clocks.get(1, 0) - clocks.get(6, 0)
-        elif packet.HasField("track_event"):
-            event, timestamp = packet.track_event, packet.timestamp
-            last = max(last, timestamp)
-            stack = open_slices.setdefault(event.track_uuid, [])
-            annotations = {note.name: _value(note) for note in event.debug_annotations}
-            category = event.categories[0] if event.categories else ""
-            if event.type == BEGIN:
-                flows = tuple(event.flow_ids)
-                depth = len(stack)
-                stack.append(
+        if trace_packet.HasField("track_descriptor"):
+            track_descriptor = trace_packet.track_descriptor
+            tracks[track_descriptor.uuid] = track_descriptor.name, track_descriptor.parent_uuid
+        elif trace_packet.HasField("clock_snapshot"):
+            times_by_clock = {
+                clock_reading.clock_id: clock_reading.timestamp
+                for clock_reading in trace_packet.clock_snapshot.clocks
+            }
+            realtime_offset = times_by_clock.get(1, 0) - times_by_clock.get(6, 0)
+        elif trace_packet.HasField("track_event"):
+            track_event, timestamp_ns = trace_packet.track_event, trace_packet.timestamp
+            last_time = max(last_time, timestamp_ns)
+            open_stack = open_slices.setdefault(track_event.track_uuid, [])
+            annotations = {
+                annotation.name: _value(annotation) for annotation in track_event.debug_annotations
+            }
+            category = track_event.categories[0] if track_event.categories else ""
+            if track_event.type == slice_begin:
+                flow_ids = tuple(track_event.flow_ids)
+                depth = len(open_stack)
+                open_stack.append(
                     TrackSlice(
-                        event.track_uuid,
-                        event.name,
+                        track_event.track_uuid,
+                        track_event.name,
                         category,
-                        timestamp,
-                        timestamp,
+                        timestamp_ns,
+                        timestamp_ns,
                         depth,
                         annotations,
-                        flows,
+                        flow_ids,
                     )
                 )
-            elif event.type == END:
-                if stack:
-                    opened = stack.pop()
-                    annotations = {**opened.annotations, **annotations}
-                    slices.append(opened._replace(end=timestamp, annotations=annotations))
+            elif track_event.type == slice_end:
+                if open_stack:
+                    opened_slice = open_stack.pop()
+                    annotations = {**opened_slice.annotations, **annotations}
+                    slices.append(opened_slice._replace(end=timestamp_ns, annotations=annotations))
             else:
                 instants.append(
-                    Instant(event.track_uuid, event.name, category, timestamp, annotations)
+                    Instant(
+                        track_event.track_uuid,
+                        track_event.name,
+                        category,
+                        timestamp_ns,
+                        annotations,
+                    )
                 )
-    if not tracks and data:
+    if not tracks and trace_bytes:
         raise ValueError("there is no track")
-    for stack in open_slices.values():
-        slices += [opened._replace(end=last, done=False) for opened in stack]
-    slices.sort(key=lambda s: (s.begin, s.depth))
-    instants.sort(key=lambda i: i.at)
-    return Timeline(tracks, slices, instants, realtime, used == len(data))
+    for open_stack in open_slices.values():
+        slices += [opened_slice._replace(end=last_time, done=False) for opened_slice in open_stack]
+    slices.sort(key=lambda track_slice: (track_slice.begin, track_slice.depth))
+    instants.sort(key=lambda instant: instant.at)
+    return Timeline(tracks, slices, instants, realtime_offset, used_bytes == len(trace_bytes))
 
 
-def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
+def _frames(trace_bytes: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each complete packet, and where it ends. Raises ValueError for anything else."""
-    position, size = 0, len(data)
-    while position < size:
-        if data[position] != 0x0A:
+    byte_position, total_bytes = 0, len(trace_bytes)
+    while byte_position < total_bytes:
+        if trace_bytes[byte_position] != 0x0A:
             raise ValueError("this is not a packet")
-        length, shift, begin = 0, 0, position + 1
-        while begin < size:
-            byte = data[begin]
-            begin += 1
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
+        packet_length, varint_shift, body_start = 0, 0, byte_position + 1
+        while body_start < total_bytes:
+            byte_value = trace_bytes[body_start]
+            body_start += 1
+            packet_length |= (byte_value & 0x7F) << varint_shift
+            varint_shift += 7
+            if byte_value < 0x80:
                 break
-            if shift > 35:
+            if varint_shift > 35:
                 raise ValueError("this is not a packet")
         else:
             return
-        if begin + length > size:
+        if body_start + packet_length > total_bytes:
             return
-        position = begin + length
-        yield data[begin:position], position
+        byte_position = body_start + packet_length
+        yield trace_bytes[body_start:byte_position], byte_position
 
 
-def _value(note: Any) -> Any:
-    kind = note.WhichOneof("value")
-    return getattr(note, kind) if kind else None
+def _value(annotation: Any) -> Any:
+    value_field = annotation.WhichOneof("value")
+    return getattr(annotation, value_field) if value_field else None

@@ -14,9 +14,9 @@ from podwright.timeline._account import Account, account, in_sentences, seconds_
 from podwright.timeline._collective_times import Arrivals, arrivals, split_time
 from podwright.timeline._read_back import Timeline, TrackSlice
 
-_WIDTH, _LEFT, _LANE = 1200.0, 150.0, 18.0
+_WIDTH, _LEFT, _LANE_HEIGHT = 1200.0, 150.0, 18.0
 #: The limit of drawn instances. A browser slows down with more, and nobody reads them.
-_LANES = 256
+_MOST_LANES = 256
 #: The distance in pixels below which neighbours of one kind are merged.
 _CLOSE = 0.4
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
@@ -58,10 +58,10 @@ _COLOURS = (
     _Colour("slowest", "#b3261e", "waiting of all instances for the last one"),
 )
 _STYLE += "".join(f".{colour.kind} {{ fill: {colour.fill}; }}\n" for colour in _COLOURS)
-_MEANINGS = {colour.kind: colour.meaning for colour in _COLOURS}
+_MEANING_OF_KIND = {colour.kind: colour.meaning for colour in _COLOURS}
 _ORDER = {colour.kind: number for number, colour in enumerate(_COLOURS)}
 #: The kinds of which there may be a million boxes.
-_MERGED = ("waiting", "collective", "slowest")
+_MERGED_KINDS = ("waiting", "collective", "slowest")
 
 
 class _Box(NamedTuple):
@@ -76,12 +76,14 @@ class _Box(NamedTuple):
 
 def trace_page(timeline: Timeline) -> str:
     """Return the page. All strings of the launch are escaped."""
-    times = account(timeline)
-    launch = next(iter(timeline.of("launch")), None)
-    annotations = launch.annotations if launch else {}
+    launch_account = account(timeline)
+    launch_slice = next(iter(timeline.of("launch")), None)
+    annotations = launch_slice.annotations if launch_slice else {}
     title = html.escape(str(annotations.get("program", "a launch")))
-    sentences = "".join(f"<p>{html.escape(line)}</p>" for line in in_sentences(times))
-    cut = "" if timeline.whole else "<p>The end of the file is cut off.</p>"
+    sentences = "".join(
+        f"<p>{html.escape(sentence)}</p>" for sentence in in_sentences(launch_account)
+    )
+    cut_notice = "" if timeline.whole else "<p>The end of the file is cut off.</p>"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta http-equiv="Content-Security-Policy" '
@@ -89,79 +91,91 @@ def trace_page(timeline: Timeline) -> str:
         "form-action 'none'\">"
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>{title}</h1>{sentences}{cut}"
-        f"{_legend()}{_drawing(timeline)}{_tables(timeline, times)}</main></body></html>\n"
+        f"<h1>{title}</h1>{sentences}{cut_notice}"
+        f"{_legend()}{_drawing(timeline)}{_tables(timeline, launch_account)}</main></body></html>\n"
     )
 
 
 def _legend() -> str:
     """Return the legend: each colour, and the lines of marks."""
-    boxes = [
+    legend_boxes = [
         (f'<rect class="{colour.kind}" width="14" height="14"/>', colour.meaning)
         for colour in _COLOURS
     ]
-    line = '<line class="mark" x1="7" x2="7" y1="0" y2="14"/>'
-    entries = [*boxes, (line, "a mark: something that happened at one time")]
-    items = "".join(
-        f'<li><svg viewBox="0 0 14 14" aria-hidden="true">{shape}</svg>{html.escape(meaning)}</li>'
-        for shape, meaning in entries
+    mark_shape = '<line class="mark" x1="7" x2="7" y1="0" y2="14"/>'
+    legend_entries = [*legend_boxes, (mark_shape, "a mark: something that happened at one time")]
+    list_items = "".join(
+        f'<li><svg viewBox="0 0 14 14" aria-hidden="true">{svg_shape}</svg>'
+        f"{html.escape(meaning)}</li>"
+        for svg_shape, meaning in legend_entries
     )
-    return f'<ul class="legend">{items}</ul>'
+    return f'<ul class="legend">{list_items}</ul>'
 
 
 def _drawing(timeline: Timeline) -> str:
-    begin = min((s.begin for s in timeline.slices), default=0)
-    end = max([s.end for s in timeline.slices] + [begin + 1])
-    scale = (_WIDTH - _LEFT - 10) / (end - begin)
-    rows: list[str] = []
-    out: list[str] = []
+    begin_ns = min((track_slice.begin for track_slice in timeline.slices), default=0)
+    end_ns = max([track_slice.end for track_slice in timeline.slices] + [begin_ns + 1])
+    pixels_per_ns = (_WIDTH - _LEFT - 10) / (end_ns - begin_ns)
+    row_labels: list[str] = []
+    svg_parts: list[str] = []
 
-    def at(when: int) -> float:
-        return _LEFT + (when - begin) * scale
+    def at(time_ns: int) -> float:
+        return _LEFT + (time_ns - begin_ns) * pixels_per_ns
 
-    entered = arrivals(timeline)
+    arrivals_by_flow = arrivals(timeline)
     lanes = _lanes(timeline)
-    for name, pieces, marks in lanes:
-        row = len(rows)
-        deepest = max((s.depth for s in pieces if s.category == "launch"), default=0)
-        rows += [name, *[""] * deepest]
+    for lane_label, lane_slices, lane_marks in lanes:
+        row_index = len(row_labels)
+        deepest_level = max(
+            (track_slice.depth for track_slice in lane_slices if track_slice.category == "launch"),
+            default=0,
+        )
+        row_labels += [lane_label, *[""] * deepest_level]
         boxes: list[_Box] = []
-        for piece in _drawn(pieces, entered):
-            below = piece.depth if piece.category == "launch" else 0
-            duration = (piece.end - piece.begin) / 1e9
-            words = f"{piece.name}, {seconds_text(duration)}"
+        for drawn_slice in _drawn(lane_slices, arrivals_by_flow):
+            depth_offset = drawn_slice.depth if drawn_slice.category == "launch" else 0
+            duration_seconds = (drawn_slice.end - drawn_slice.begin) / 1e9
+            label_text = f"{drawn_slice.name}, {seconds_text(duration_seconds)}"
             box = _Box(
-                piece.category, at(piece.begin), at(piece.end), row + below, words, 1, duration
+                drawn_slice.category,
+                at(drawn_slice.begin),
+                at(drawn_slice.end),
+                row_index + depth_offset,
+                label_text,
+                1,
+                duration_seconds,
             )
             boxes.append(box)
-        out += [_rect(box) for box in _merged(boxes)]
-        last = -1.0
-        for when, words in marks:
-            x = at(when)
-            if x - last >= 1:
+        svg_parts += [_box_element(box) for box in _merged(boxes)]
+        last_x = -1.0
+        for time_ns, label_text in lane_marks:
+            mark_x = at(time_ns)
+            if mark_x - last_x >= 1:
                 # Marks are short lines, because a program that marks each step would hide
                 # everything below.
-                y = 24 + row * _LANE
-                out.append(
-                    f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 3}" y2="{y + 4}">'
-                    f"<title>{html.escape(words)}</title></line>"
+                mark_y = 24 + row_index * _LANE_HEIGHT
+                svg_parts.append(
+                    f'<line class="mark" x1="{mark_x:.1f}" x2="{mark_x:.1f}" '
+                    f'y1="{mark_y - 3}" y2="{mark_y + 4}">'
+                    f"<title>{html.escape(label_text)}</title></line>"
                 )
-                last = x
-    height = 30 + len(rows) * _LANE
-    names = "".join(
-        f'<text x="4" y="{36 + i * _LANE}">{html.escape(name)}</text>'
-        for i, name in enumerate(rows)
-        if name
+                last_x = mark_x
+    svg_height = 30 + len(row_labels) * _LANE_HEIGHT
+    label_elements = "".join(
+        f'<text x="4" y="{36 + row_number * _LANE_HEIGHT}">{html.escape(lane_label)}</text>'
+        for row_number, lane_label in enumerate(row_labels)
+        if lane_label
     )
-    grid = "".join(
-        f'<line class="grid" x1="{at(when):.1f}" x2="{at(when):.1f}" y1="18" y2="{height}"/>'
-        f'<text x="{at(when) + 2:.1f}" y="14">{html.escape(words)}</text>'
-        for when, words in _ticks(begin, end)
+    grid_lines = "".join(
+        f'<line class="grid" x1="{at(time_ns):.1f}" x2="{at(time_ns):.1f}" '
+        f'y1="18" y2="{svg_height}"/>'
+        f'<text x="{at(time_ns) + 2:.1f}" y="14">{html.escape(label_text)}</text>'
+        for time_ns, label_text in _ticks(begin_ns, end_ns)
     )
     return (
-        f'<svg viewBox="0 0 {_WIDTH:g} {height:g}" role="img" '
+        f'<svg viewBox="0 0 {_WIDTH:g} {svg_height:g}" role="img" '
         f'aria-label="The launch from its beginning to its end; the tables below say the same">'
-        f"{grid}{names}{''.join(out)}</svg>"
+        f"{grid_lines}{label_elements}{''.join(svg_parts)}</svg>"
     )
 
 
@@ -169,156 +183,200 @@ _Lane = tuple[str, list[TrackSlice], list[tuple[int, str]]]
 
 
 def _lanes(timeline: Timeline) -> list[_Lane]:
-    by_track: dict[int, list[TrackSlice]] = {}
-    for piece in timeline.slices:
-        by_track.setdefault(piece.track, []).append(piece)
-    marks: dict[int, list[tuple[int, str]]] = {}
+    slices_by_track: dict[int, list[TrackSlice]] = {}
+    for track_slice in timeline.slices:
+        slices_by_track.setdefault(track_slice.track, []).append(track_slice)
+    marks_by_track: dict[int, list[tuple[int, str]]] = {}
     for instant in timeline.instants:
-        words = ", ".join([instant.name, *(f"{k}: {v}" for k, v in instant.annotations.items())])
-        marks.setdefault(instant.track, []).append((instant.at, words[:500]))
+        mark_text = ", ".join(
+            [
+                instant.name,
+                *(
+                    f"{annotation_name}: {annotation_value}"
+                    for annotation_name, annotation_value in instant.annotations.items()
+                ),
+            ]
+        )
+        marks_by_track.setdefault(instant.track, []).append((instant.at, mark_text[:500]))
     lanes: list[_Lane] = []
 
-    def place(track: int) -> tuple[int, int, int]:
-        name, parent = timeline.tracks.get(track, ("", 0))
-        number = name.rpartition(" ")[2]
-        return parent, int(number) if number.isdecimal() else 0, track
+    def place(track_uuid: int) -> tuple[int, int, int]:
+        track_name, parent_uuid = timeline.tracks.get(track_uuid, ("", 0))
+        instance_number = track_name.rpartition(" ")[2]
+        return parent_uuid, int(instance_number) if instance_number.isdecimal() else 0, track_uuid
 
-    for track in sorted(by_track, key=place):
-        name, parent = timeline.tracks.get(track, (str(track), 0))
-        where = timeline.tracks.get(parent, ("", 0))[0].removeprefix("host ")
-        label = f"{name} ({where})" if where else name
-        lanes.append((label[:26], by_track[track], marks.get(track, [])))
-    if len(lanes) > _LANES:
-        rest = len(lanes) - _LANES
-        lanes = [*lanes[:_LANES], (f"and {rest} more", [], [])]
+    for track_uuid in sorted(slices_by_track, key=place):
+        track_name, parent_uuid = timeline.tracks.get(track_uuid, (str(track_uuid), 0))
+        host_name = timeline.tracks.get(parent_uuid, ("", 0))[0].removeprefix("host ")
+        lane_label = f"{track_name} ({host_name})" if host_name else track_name
+        lanes.append(
+            (lane_label[:26], slices_by_track[track_uuid], marks_by_track.get(track_uuid, []))
+        )
+    if len(lanes) > _MOST_LANES:
+        omitted_lanes = len(lanes) - _MOST_LANES
+        lanes = [*lanes[:_MOST_LANES], (f"and {omitted_lanes} more", [], [])]
     return lanes
 
 
-def _drawn(pieces: Sequence[TrackSlice], entered: dict[int, Arrivals]) -> Iterator[TrackSlice]:
+def _drawn(
+    lane_slices: Sequence[TrackSlice], arrivals_by_flow: dict[int, Arrivals]
+) -> Iterator[TrackSlice]:
     """Yield the slices in the shape in which they are drawn.
 
     Joining lasts from an instance's beginning, and leaving until its end. A collective is split
     into its waiting and its transfer. A part that took no time is left out.
     """
-    instance: TrackSlice | None = None
-    for piece in pieces:
-        if piece.category == "instance":
-            instance = piece
-        elif instance and piece.category == "join":
-            piece = piece._replace(begin=instance.begin)
-        elif instance and piece.category == "leave":
-            piece = piece._replace(end=instance.end)
-        elif piece.category == "collective":
-            middle = piece.begin + split_time(piece, entered).waiting
-            if middle > piece.begin:
-                name = f"{piece.name}: waiting for other instances"
-                yield piece._replace(category="waiting", name=name, end=middle)
-            piece = piece._replace(begin=middle)
-            if middle == piece.end:
+    instance_slice: TrackSlice | None = None
+    for drawn_slice in lane_slices:
+        if drawn_slice.category == "instance":
+            instance_slice = drawn_slice
+        elif instance_slice and drawn_slice.category == "join":
+            drawn_slice = drawn_slice._replace(begin=instance_slice.begin)
+        elif instance_slice and drawn_slice.category == "leave":
+            drawn_slice = drawn_slice._replace(end=instance_slice.end)
+        elif drawn_slice.category == "collective":
+            last_arrival = drawn_slice.begin + split_time(drawn_slice, arrivals_by_flow).waiting
+            if last_arrival > drawn_slice.begin:
+                waiting_name = f"{drawn_slice.name}: waiting for other instances"
+                yield drawn_slice._replace(category="waiting", name=waiting_name, end=last_arrival)
+            drawn_slice = drawn_slice._replace(begin=last_arrival)
+            if last_arrival == drawn_slice.end:
                 continue
-        yield piece
+        yield drawn_slice
 
 
 def _merged(boxes: Sequence[_Box]) -> Iterator[_Box]:
     """Merge neighbours of one kind that a screen could not show apart."""
-    last: dict[tuple[str, int], _Box] = {}
-    done: list[_Box] = []
+    last_boxes: dict[tuple[str, int], _Box] = {}
+    finished_boxes: list[_Box] = []
     for box in boxes:
-        key = box.kind, box.row
-        before = last.get(key)
-        if before is None:
-            last[key] = box
-        elif box.kind in _MERGED and box.left - before.right < _CLOSE:
-            last[key] = before._replace(
-                right=max(before.right, box.right),
-                number=before.number + 1,
-                seconds=before.seconds + box.seconds,
+        kind_and_row = box.kind, box.row
+        previous_box = last_boxes.get(kind_and_row)
+        if previous_box is None:
+            last_boxes[kind_and_row] = box
+        elif box.kind in _MERGED_KINDS and box.left - previous_box.right < _CLOSE:
+            last_boxes[kind_and_row] = previous_box._replace(
+                right=max(previous_box.right, box.right),
+                number=previous_box.number + 1,
+                seconds=previous_box.seconds + box.seconds,
             )
         else:
-            done.append(before)
-            last[key] = box
-    done += last.values()
-    yield from sorted(done, key=lambda box: _ORDER.get(box.kind, len(_ORDER)))
+            finished_boxes.append(previous_box)
+            last_boxes[kind_and_row] = box
+    finished_boxes += last_boxes.values()
+    yield from sorted(finished_boxes, key=lambda box: _ORDER.get(box.kind, len(_ORDER)))
 
 
-def _rect(box: _Box) -> str:
-    y = 24 + box.row * _LANE
-    width = max(box.right - box.left, 0.5)
-    words = box.words
+def _box_element(box: _Box) -> str:
+    box_y = 24 + box.row * _LANE_HEIGHT
+    box_width = max(box.right - box.left, 0.5)
+    tooltip = box.words
     if box.number > 1:
-        words = f"{box.number} times {_MEANINGS[box.kind]}, {seconds_text(box.seconds)} in all"
-    kind = box.kind if box.kind in _ORDER else "launch"
+        tooltip = (
+            f"{box.number} times {_MEANING_OF_KIND[box.kind]}, {seconds_text(box.seconds)} in all"
+        )
+    css_class = box.kind if box.kind in _ORDER else "launch"
     text_element = ""
-    if kind == "launch" and width > 7 * len(box.words):
+    if css_class == "launch" and box_width > 7 * len(box.words):
         text_element = (
-            f'<text x="{box.left + 4:.1f}" y="{y + 11:g}">{html.escape(box.words)}</text>'
+            f'<text x="{box.left + 4:.1f}" y="{box_y + 11:g}">{html.escape(box.words)}</text>'
         )
     return (
-        f'<rect class="{kind}" x="{box.left:.2f}" y="{y:g}" width="{width:.2f}" '
-        f'height="{_LANE - 4:g}"><title>{html.escape(words)}</title></rect>{text_element}'
+        f'<rect class="{css_class}" x="{box.left:.2f}" y="{box_y:g}" width="{box_width:.2f}" '
+        f'height="{_LANE_HEIGHT - 4:g}"><title>{html.escape(tooltip)}</title></rect>{text_element}'
     )
 
 
-def _ticks(begin: int, end: int) -> Iterator[tuple[int, str]]:
-    seconds = (end - begin) / 1e9
-    step = next((s for s in _STEPS if seconds / s <= 10), 86400.0)
-    if seconds < 5:
-        step = next(
-            (s / 1000 for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if seconds * 1000 / s <= 10), 1
+def _ticks(begin_ns: int, end_ns: int) -> Iterator[tuple[int, str]]:
+    span_seconds = (end_ns - begin_ns) / 1e9
+    step_seconds = next(
+        (candidate for candidate in _STEPS if span_seconds / candidate <= 10), 86400.0
+    )
+    if span_seconds < 5:
+        step_seconds = next(
+            (
+                candidate / 1000
+                for candidate in (1, 2, 5, 10, 20, 50, 100, 200, 500)
+                if span_seconds * 1000 / candidate <= 10
+            ),
+            1,
         )
-    count = int(seconds / step)
-    for i in range(min(count, 400) + 1):
-        yield begin + int(i * step * 1e9), f"{i * step:g} s"
+    tick_count = int(span_seconds / step_seconds)
+    for tick_index in range(min(tick_count, 400) + 1):
+        yield begin_ns + int(tick_index * step_seconds * 1e9), f"{tick_index * step_seconds:g} s"
 
 
-def _tables(timeline: Timeline, times: Account) -> str:
-    ranks = (
-        (f"instance {rank}", *map(seconds_text, each))
-        for rank, each in list(times.by_rank.items())[:1024]
+def _tables(timeline: Timeline, launch_account: Account) -> str:
+    rank_rows = (
+        (f"instance {rank}", *map(seconds_text, instance_times))
+        for rank, instance_times in list(launch_account.by_rank.items())[:1024]
     )
-    kinds = (
+    kind_rows = (
         (
             *(kind.name, size_text(kind.size), kind.collectives),
-            *(seconds_text(seconds / kind.calls) for seconds in (kind.waiting, kind.transfer)),
-        )
-        for kind in times.kinds
-    )
-    reports = (
-        (
-            i.annotations.get("folder", ""),
-            ", ".join(
-                f"{key.removeprefix('file ')} ({size_text(value)})"
-                for key, value in i.annotations.items()
-                if key.startswith("file ")
+            *(
+                seconds_text(kind_seconds / kind.calls)
+                for kind_seconds in (kind.waiting, kind.transfer)
             ),
         )
-        for i in timeline.instants
-        if i.category == "report"
+        for kind in launch_account.kinds
     )
-    begin = min((s.begin for s in timeline.slices), default=0)
-    events = [(i.at, i.name, i.annotations) for i in timeline.instants if i.category == "launch"]
-    events += [(s.begin, s.name, s.annotations) for s in timeline.of("launch") if s.name == "move"]
-    happened = (
-        (f"{(time - begin) / 1e9:.3f} s", name, ", ".join(f"{k}: {v}" for k, v in notes.items()))
-        for time, name, notes in sorted(events, key=lambda event: event[0])
+    report_rows = (
+        (
+            instant.annotations.get("folder", ""),
+            ", ".join(
+                f"{annotation_name.removeprefix('file ')} ({size_text(annotation_value)})"
+                for annotation_name, annotation_value in instant.annotations.items()
+                if annotation_name.startswith("file ")
+            ),
+        )
+        for instant in timeline.instants
+        if instant.category == "report"
+    )
+    begin_ns = min((track_slice.begin for track_slice in timeline.slices), default=0)
+    launch_events = [
+        (instant.at, instant.name, instant.annotations)
+        for instant in timeline.instants
+        if instant.category == "launch"
+    ]
+    launch_events += [
+        (track_slice.begin, track_slice.name, track_slice.annotations)
+        for track_slice in timeline.of("launch")
+        if track_slice.name == "move"
+    ]
+    event_rows = (
+        (
+            f"{(event_time - begin_ns) / 1e9:.3f} s",
+            event_name,
+            ", ".join(
+                f"{note_name}: {note_value}" for note_name, note_value in event_notes.items()
+            ),
+        )
+        for event_time, event_name, event_notes in sorted(
+            launch_events, key=lambda launch_event: launch_event[0]
+        )
     )
     return "".join(
         (
-            _table("Instances", ("", "starting", "computing", "waiting", "transfer"), ranks),
-            _table("Collectives", ("name", "size", "times", "waiting", "transfer"), kinds),
-            _table("Marks", ("name", "times"), times.marks.items()),
-            _table("Reports for PopVision", ("folder", "files"), reports),
-            _table("What happened", ("at", "what", ""), happened),
+            _table("Instances", ("", "starting", "computing", "waiting", "transfer"), rank_rows),
+            _table("Collectives", ("name", "size", "times", "waiting", "transfer"), kind_rows),
+            _table("Marks", ("name", "times"), launch_account.marks.items()),
+            _table("Reports for PopVision", ("folder", "files"), report_rows),
+            _table("What happened", ("at", "what", ""), event_rows),
         )
     )
 
 
-def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = "".join(
+def _table(
+    caption: str, column_titles: Sequence[str], table_rows: Iterable[Sequence[object]]
+) -> str:
+    rows_html = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
+        for row in table_rows
     )
-    if not lines:
+    if not rows_html:
         return ""
-    head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
-    return f"<table><caption>{caption}</caption><tr>{head}</tr>{lines}</table>"
+    head_html = "".join(
+        f'<th scope="col">{html.escape(column_title)}</th>' for column_title in column_titles
+    )
+    return f"<table><caption>{caption}</caption><tr>{head_html}</tr>{rows_html}</table>"

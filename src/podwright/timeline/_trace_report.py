@@ -9,101 +9,149 @@ from podwright.timeline._account import Account, in_sentences, seconds_text, siz
 from podwright.timeline._read_back import Timeline
 
 
-def trace_text(path: str, timeline: Timeline, times: Account) -> str:
+def trace_text(trace_path: str, timeline: Timeline, launch_account: Account) -> str:
     """Return the account for people: a card, sentences and tables."""
-    launch = next(iter(timeline.of("launch")), None)
-    annotations = launch.annotations if launch else {}
-    pairs = [
+    launch_slice = next(iter(timeline.of("launch")), None)
+    annotations = launch_slice.annotations if launch_slice else {}
+    card_pairs = [
         ("Program", annotations.get("program", "")),
         ("Instances", f"{annotations.get('instances', 0)} on {annotations.get('hosts', '')}"),
         ("Ended", _outcome_words(timeline, annotations)),
-        ("File", path),
+        ("File", trace_path),
     ]
-    parts = [card(pairs), "\n".join(printable(line) for line in in_sentences(times))]
-    if times.by_rank:
-        rows = [(rank, *map(seconds_text, each)) for rank, each in times.by_rank.items()]
-        parts.append(table(("Instance", "Starting", "Computing", "Waiting", "Transfer"), rows))
-    if times.kinds:
-        kinds = [
+    text_parts = [
+        card(card_pairs),
+        "\n".join(printable(sentence) for sentence in in_sentences(launch_account)),
+    ]
+    if launch_account.by_rank:
+        instance_rows = [
+            (rank, *map(seconds_text, instance_times))
+            for rank, instance_times in launch_account.by_rank.items()
+        ]
+        text_parts.append(
+            table(("Instance", "Starting", "Computing", "Waiting", "Transfer"), instance_rows)
+        )
+    if launch_account.kinds:
+        kind_rows = [
             (
                 *(kind.name, size_text(kind.size), kind.collectives),
-                *(seconds_text(s / kind.calls) for s in (kind.waiting, kind.transfer)),
+                *(
+                    seconds_text(kind_seconds / kind.calls)
+                    for kind_seconds in (kind.waiting, kind.transfer)
+                ),
             )
-            for kind in times.kinds
+            for kind in launch_account.kinds
         ]
-        parts.append(table(("Collective", "Size", "Times", "Waiting", "Transfer"), kinds))
-    if times.marks:
-        parts.append(table(("Mark", "Times"), times.marks.items()))
-    reports = [
-        (annotations.get("folder", ""), name, size_text(size))
-        for annotations in (i.annotations for i in timeline.instants if i.category == "report")
-        for name, size in _files(annotations) or [("nothing", 0)]
+        text_parts.append(table(("Collective", "Size", "Times", "Waiting", "Transfer"), kind_rows))
+    if launch_account.marks:
+        text_parts.append(table(("Mark", "Times"), launch_account.marks.items()))
+    report_rows = [
+        (annotations.get("folder", ""), file_name, size_text(file_bytes))
+        for annotations in (
+            instant.annotations for instant in timeline.instants if instant.category == "report"
+        )
+        for file_name, file_bytes in _files(annotations) or [("nothing", 0)]
     ]
-    if reports:
-        parts.append(table(("Report", "File", "Size"), reports))
-    if times.starts > 1:
-        restarts = [
-            (i.annotations.get("number"), i.annotations.get("cause", ""))
-            for i in timeline.instants
-            if i.name == "restart"
+    if report_rows:
+        text_parts.append(table(("Report", "File", "Size"), report_rows))
+    if launch_account.starts > 1:
+        restart_rows = [
+            (instant.annotations.get("number"), instant.annotations.get("cause", ""))
+            for instant in timeline.instants
+            if instant.name == "restart"
         ]
-        parts += [table(("Restart", "Because"), restarts)] if restarts else []
-    if times.moves:
-        notes = [piece.annotations for piece in timeline.of("launch") if piece.name == "move"]
-        moves = [
-            (number, note.get("left", ""), note.get("now", note.get("problem", "")))
-            for number, note in enumerate(notes, 1)
+        text_parts += [table(("Restart", "Because"), restart_rows)] if restart_rows else []
+    if launch_account.moves:
+        move_notes = [
+            launch_phase.annotations
+            for launch_phase in timeline.of("launch")
+            if launch_phase.name == "move"
         ]
-        parts.append(table(("Move", "From", "To"), moves))
-    return "\n\n".join(parts)
+        move_rows = [
+            (
+                move_number,
+                move_note.get("left", ""),
+                move_note.get("now", move_note.get("problem", "")),
+            )
+            for move_number, move_note in enumerate(move_notes, 1)
+        ]
+        text_parts.append(table(("Move", "From", "To"), move_rows))
+    return "\n\n".join(text_parts)
 
 
-def _outcome_words(timeline: Timeline, launch: dict[str, Any]) -> str:
-    if "code" in launch or "cause" in launch:
-        words = [f"with code {launch['code']}"] if "code" in launch else []
-        return ", ".join([*words, *([str(launch["cause"])] if launch.get("cause") else [])])
+def _outcome_words(timeline: Timeline, launch_annotations: dict[str, Any]) -> str:
+    if "code" in launch_annotations or "cause" in launch_annotations:
+        outcome_parts = (
+            [f"with code {launch_annotations['code']}"] if "code" in launch_annotations else []
+        )
+        return ", ".join(
+            [
+                *outcome_parts,
+                *([str(launch_annotations["cause"])] if launch_annotations.get("cause") else []),
+            ]
+        )
     return "not in this file" if timeline.whole else "the file is cut off"
 
 
 def _files(annotations: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(k.removeprefix("file "), v) for k, v in annotations.items() if k.startswith("file ")]
+    return [
+        (annotation_name.removeprefix("file "), byte_count)
+        for annotation_name, byte_count in annotations.items()
+        if annotation_name.startswith("file ")
+    ]
 
 
-def trace_values(path: str, timeline: Timeline, times: Account) -> dict[str, Any]:
+def trace_values(trace_path: str, timeline: Timeline, launch_account: Account) -> dict[str, Any]:
     """Return the account with all phases and instances. Times are seconds since the launch."""
-    launch = next(iter(timeline.of("launch")), None)
-    begin = launch.begin if launch else 0
-    account = times._asdict()
-    account["kinds"] = [kind._asdict() for kind in times.kinds]
-    account["slowest"] = times.slowest._asdict() if times.slowest else None
-    account["by_rank"] = {str(rank): each._asdict() for rank, each in times.by_rank.items()}
+    launch_slice = next(iter(timeline.of("launch")), None)
+    begin_ns = launch_slice.begin if launch_slice else 0
+    account_values = launch_account._asdict()
+    account_values["kinds"] = [kind._asdict() for kind in launch_account.kinds]
+    account_values["slowest"] = launch_account.slowest._asdict() if launch_account.slowest else None
+    account_values["by_rank"] = {
+        str(rank): instance_times._asdict()
+        for rank, instance_times in launch_account.by_rank.items()
+    }
 
-    def seconds(time: int) -> float:
-        return (time - begin) / 1e9
+    def seconds(time_ns: int) -> float:
+        return (time_ns - begin_ns) / 1e9
 
     return {
-        "file": path,
+        "file": trace_path,
         "whole": timeline.whole,
-        "began": (begin + timeline.realtime) / 1e9,
-        "launch": launch.annotations if launch else {},
-        "account": account,
-        "sentences": in_sentences(times),
+        "began": (begin_ns + timeline.realtime) / 1e9,
+        "launch": launch_slice.annotations if launch_slice else {},
+        "account": account_values,
+        "sentences": in_sentences(launch_account),
         "phases": [
-            {"name": s.name, "depth": s.depth, "begin": seconds(s.begin), "end": seconds(s.end)}
-            for s in timeline.of("launch")
+            {
+                "name": track_slice.name,
+                "depth": track_slice.depth,
+                "begin": seconds(track_slice.begin),
+                "end": seconds(track_slice.end),
+            }
+            for track_slice in timeline.of("launch")
         ],
         "instances": [
-            {**s.annotations, "begin": seconds(s.begin), "end": seconds(s.end), "ended": s.done}
-            for s in timeline.of("instance")
+            {
+                **track_slice.annotations,
+                "begin": seconds(track_slice.begin),
+                "end": seconds(track_slice.end),
+                "ended": track_slice.done,
+            }
+            for track_slice in timeline.of("instance")
         ],
         "happened": [
-            {"at": seconds(i.at), "what": i.name, **i.annotations}
-            for i in timeline.instants
-            if i.category == "launch"
+            {"at": seconds(instant.at), "what": instant.name, **instant.annotations}
+            for instant in timeline.instants
+            if instant.category == "launch"
         ],
         "reports": [
-            {"folder": i.annotations.get("folder", ""), "files": dict(_files(i.annotations))}
-            for i in timeline.instants
-            if i.category == "report"
+            {
+                "folder": instant.annotations.get("folder", ""),
+                "files": dict(_files(instant.annotations)),
+            }
+            for instant in timeline.instants
+            if instant.category == "report"
         ],
     }

@@ -31,7 +31,7 @@ LIMIT = 128 << 20
 #: The limit of files that are named for a report's folder.
 LISTED = 50
 LAUNCH, START, COLLECTIVES = 1, 2, 3
-_HOSTS, _INSTANCES = 1000, 1_000_000
+_HOSTS, _FIRST_INSTANCE_TRACK = 1000, 1_000_000
 
 Told = str | int | float | bool
 
@@ -41,41 +41,43 @@ def clock() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def open_file(path: str) -> int:
+def open_file(trace_path: str) -> int:
     """Open a file for a trace, private and empty. Raises InvalidRequest when that is impossible.
 
     A file that is not a trace is not overwritten, since `--trace train.py` is a slip.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    open_flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        handle = os.open(path, flags, 0o600)
+        descriptor = os.open(trace_path, open_flags, 0o600)
     except OSError as error:
-        raise InvalidRequest(f"--trace: {path}: {error.strerror}") from None
+        raise InvalidRequest(f"--trace: {trace_path}: {error.strerror}") from None
     try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise InvalidRequest(f"--trace: {path} is not a file", would_work="Name a file")
-        if status.st_size and not _is_trace(os.pread(handle, 64, 0)):
+        file_status = os.fstat(descriptor)
+        if not stat.S_ISREG(file_status.st_mode):
+            raise InvalidRequest(f"--trace: {trace_path} is not a file", would_work="Name a file")
+        if file_status.st_size and not _is_trace(os.pread(descriptor, 64, 0)):
             raise InvalidRequest(
-                f"--trace: {path} is there, and is not a trace",
+                f"--trace: {trace_path} is there, and is not a trace",
                 would_work="Name another file, or remove this one",
             )
-        os.fchmod(handle, 0o600)
-        os.ftruncate(handle, 0)
+        os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, 0)
     except OSError as error:
-        os.close(handle)
-        raise InvalidRequest(f"--trace: {path}: {error.strerror}") from None
+        os.close(descriptor)
+        raise InvalidRequest(f"--trace: {trace_path}: {error.strerror}") from None
     except InvalidRequest:
-        os.close(handle)
+        os.close(descriptor)
         raise
-    return handle
+    return descriptor
 
 
-def _is_trace(begin: bytes) -> bool:
+def _is_trace(first_bytes: bytes) -> bool:
     """Return whether a file begins like a trace: with a packet of a sequence and a clock
     snapshot.
     """
-    return begin[:1] == b"\x0a" and begin[2:3] == b"\x32" and begin[4:5] == b"\x0a"
+    return (
+        first_bytes[:1] == b"\x0a" and first_bytes[2:3] == b"\x32" and first_bytes[4:5] == b"\x0a"
+    )
 
 
 class TraceWriter:
@@ -88,25 +90,25 @@ class TraceWriter:
 
     def __init__(
         self,
-        handle: int,
+        descriptor: int,
         instances: int,
         now: Callable[[], int] = clock,
-        limit: int = LIMIT,
+        byte_limit: int = LIMIT,
     ) -> None:
-        self.handle, self.on = handle, handle >= 0
+        self.handle, self.on = descriptor, descriptor >= 0
         self.problem = "" if self.on else "off"
         self._now = now
-        self._share = limit // max(instances, 1)
+        self._share = byte_limit // max(instances, 1)
         self._queue: list[tuple[Any, ...]] = []
         self._packets: ModuleType | None = None
         self._open: list[str] = []
-        self._start_open = False
+        self._start_is_open = False
         self._attempt = 0
         self._hosts: dict[str, int] = {}
         self._clocks: dict[str, HostClock] = {}
         self._tracks: dict[tuple[int, str], int] = {}
         self._current: dict[int, tuple[int, str]] = {}
-        self._spoken: set[int] = set()
+        self._ranks_with_output: set[int] = set()
         self._streams: dict[int, InstanceRecords] = {}
         self._used: dict[int, int] = {}
         self._left_out: dict[int, int] = {}
@@ -115,55 +117,55 @@ class TraceWriter:
 
     # Events of the launch
 
-    def begin(self, name: str, **annotations: Told) -> None:
+    def begin(self, phase_name: str, **annotations: Told) -> None:
         """Begin a phase, within the phases that have not ended."""
-        self._open.append(name)
-        self._event("BEGIN", LAUNCH, name, "launch", annotations)
+        self._open.append(phase_name)
+        self._event("BEGIN", LAUNCH, phase_name, "launch", annotations)
 
-    def end(self, at: int | None = None, **annotations: Told) -> None:
-        """End the phase that began last. at: its end, if that was earlier."""
+    def end(self, end_time: int | None = None, **annotations: Told) -> None:
+        """End the phase that began last. end_time: its end, if that was earlier."""
         if self._open:
             self._open.pop()
-            self._event("END", LAUNCH, "", "", annotations, at)
+            self._event("END", LAUNCH, "", "", annotations, end_time)
 
     def end_to(self, depth: int) -> None:
         """End all phases but the first `depth`."""
         while len(self._open) > depth:
             self.end()
 
-    def past(self, name: str, begin: int, end: int, **annotations: Told) -> None:
-        """Write a phase that is known only afterwards. begin, end: nanoseconds."""
-        self._event("BEGIN", LAUNCH, name, "launch", annotations, begin)
-        self._event("END", LAUNCH, "", "", {}, max(begin, end))
+    def past(self, phase_name: str, begin_ns: int, end_ns: int, **annotations: Told) -> None:
+        """Write a phase that is known only afterwards. begin, end_ns: nanoseconds."""
+        self._event("BEGIN", LAUNCH, phase_name, "launch", annotations, begin_ns)
+        self._event("END", LAUNCH, "", "", {}, max(begin_ns, end_ns))
 
-    def happened(self, name: str, at: int | None = None, **annotations: Told) -> None:
-        """Write an event of the launch. at: its time, if that was earlier.
+    def happened(self, event_name: str, event_time: int | None = None, **annotations: Told) -> None:
+        """Write an event of the launch. event_time: its time, if that was earlier.
 
         Everything that is done to a running launch is such an event: a restart, a move to other
         devices.
         """
-        self._event("INSTANT", LAUNCH, name, "launch", annotations, at)
+        self._event("INSTANT", LAUNCH, event_name, "launch", annotations, event_time)
 
     def attempt(self, number: int) -> None:
         """Begin a start of all instances. number: which start this is, from 1."""
         self._attempt = number
         self._current.clear()
-        self._spoken.clear()
+        self._ranks_with_output.clear()
         self._streams.clear()
         if self._said:
             self._said.forget()
         self.begin(f"start {number}" if number > 1 else "run", attempt=number)
 
-    def starting(self, how: str) -> None:
-        """Begin the start of the instances. how: what starts them."""
+    def starting(self, start_method: str) -> None:
+        """Begin the start of the instances. start_method: what starts them."""
         self.started()
-        self._start_open = True
-        self._event("BEGIN", START, how, "start", {"attempt": self._attempt})
+        self._start_is_open = True
+        self._event("BEGIN", START, start_method, "start", {"attempt": self._attempt})
 
     def started(self) -> None:
         """End the start: all instances have begun, or never will."""
-        if self._start_open:
-            self._start_open = False
+        if self._start_is_open:
+            self._start_is_open = False
             self._event("END", START, "", "", {})
 
     # Events of instances
@@ -176,103 +178,113 @@ class TraceWriter:
 
     def instance_wrote(self, rank: int) -> None:
         """Note that an instance wrote something; only its first line is written to the trace."""
-        if rank not in self._spoken and rank in self._current:
-            self._spoken.add(rank)
+        if rank not in self._ranks_with_output and rank in self._current:
+            self._ranks_with_output.add(rank)
             self._event("INSTANT", self._current[rank][0], "first line", "line", {})
 
     def instance_ended(self, rank: int, code: int) -> None:
         """Note that an instance ended."""
         if rank in self._current:
-            uuid, _ = self._current.pop(rank)
-            self._event("END", uuid, "", "", {"code": code})
+            track_uuid, _ = self._current.pop(rank)
+            self._event("END", track_uuid, "", "", {"code": code})
 
-    def report(self, rank: int, folder: str, files: Sequence[tuple[str, int]], more: int) -> None:
+    def report(
+        self, rank: int, folder: str, report_files: Sequence[tuple[str, int]], further_files: int
+    ) -> None:
         """Note the folder of an instance's profile.
 
-        files: names and bytes. more: the number of further files.
+        report_files: names and bytes. further_files: the number of further files.
         """
-        uuid = self._current[rank][0] if rank in self._current else self._latest(rank)
-        annotations: dict[str, Told] = {"folder": folder, "more": more}
-        annotations |= {f"file {name}": size for name, size in files[:LISTED]}
-        self._event("INSTANT", uuid, "report", "report", annotations)
+        track_uuid = self._current[rank][0] if rank in self._current else self._latest_track(rank)
+        annotations: dict[str, Told] = {"folder": folder, "more": further_files}
+        annotations |= {
+            f"file {file_name}": file_bytes for file_name, file_bytes in report_files[:LISTED]
+        }
+        self._event("INSTANT", track_uuid, "report", "report", annotations)
 
-    def clock_answered(self, host: str, asked_at: int, remote_time: int, heard: int) -> None:
+    def clock_answered(self, host: str, asked_at: int, remote_time: int, heard_at: int) -> None:
         """Note that another host answered with its time (see HostClock)."""
-        self._clocks.setdefault(host, HostClock()).answered(asked_at, remote_time, heard)
+        self._clocks.setdefault(host, HostClock()).answered(asked_at, remote_time, heard_at)
 
-    def records(self, rank: int, data: bytes) -> None:
+    def records(self, rank: int, pipe_bytes: bytes) -> None:
         """Write the records from an instance's pipe, on this host or another."""
         if rank not in self._current or self.problem:
             return
         if self._packets is None:
             self.open()
-        stream = self._streams.get(rank)
-        if stream is None:
-            stream = self._streams[rank] = InstanceRecords()
-        uuid, host = self._current[rank]
-        known = self._clocks.get(host)
-        offset = known.offset if known else 0
-        latest = self._now() + (known.error or 0 if known else 0)
-        pieces = stream.feed(data)
+        instance_records = self._streams.get(rank)
+        if instance_records is None:
+            instance_records = self._streams[rank] = InstanceRecords()
+        track_uuid, host = self._current[rank]
+        host_clock = self._clocks.get(host)
+        clock_offset = host_clock.offset if host_clock else 0
+        latest_ns = self._now() + (host_clock.error or 0 if host_clock else 0)
+        record_pieces = instance_records.feed(pipe_bytes)
         if self._used.get(rank, 0) > self._share:
-            self._left_out[rank] = self._left_out.get(rank, 0) + sum(map(len, pieces))
+            self._left_out[rank] = self._left_out.get(rank, 0) + sum(map(len, record_pieces))
             return
-        if not pieces or self._said is None:
+        if not record_pieces or self._said is None:
             return
-        since = self._last.get(uuid, 0)
-        out, self._last[uuid], lost = self._said.of(
-            pieces, (uuid, rank), (offset, latest), since, self._attempt
+        earliest_ns = self._last.get(track_uuid, 0)
+        packet_bytes, self._last[track_uuid], lost_records = self._said.of(
+            record_pieces, (track_uuid, rank), (clock_offset, latest_ns), earliest_ns, self._attempt
         )
-        if lost:
-            self._left_out[rank] = self._left_out.get(rank, 0) + lost
-        self._used[rank] = self._used.get(rank, 0) + len(out)
-        self._write(out)
+        if lost_records:
+            self._left_out[rank] = self._left_out.get(rank, 0) + lost_records
+        self._used[rank] = self._used.get(rank, 0) + len(packet_bytes)
+        self._write(packet_bytes)
 
     # Tracks
 
-    def _latest(self, rank: int) -> int:
-        tracks = [uuid for (track_rank, _), uuid in self._tracks.items() if track_rank == rank]
-        return tracks[-1] if tracks else LAUNCH
+    def _latest_track(self, rank: int) -> int:
+        rank_tracks = [
+            track_uuid for (track_rank, _), track_uuid in self._tracks.items() if track_rank == rank
+        ]
+        return rank_tracks[-1] if rank_tracks else LAUNCH
 
     def _track(self, rank: int, host: str) -> int:
         if host not in self._hosts:
             self._hosts[host] = _HOSTS + len(self._hosts)
             self._put("track", self._hosts[host], f"host {host}", 0, self._hosts[host])
-        uuid = self._tracks.get((rank, host))
-        if uuid is None:
-            uuid = self._tracks[rank, host] = _INSTANCES + len(self._tracks)
-            self._put("track", uuid, f"instance {rank}", self._hosts[host], rank)
-        return uuid
+        track_uuid = self._tracks.get((rank, host))
+        if track_uuid is None:
+            track_uuid = self._tracks[rank, host] = _FIRST_INSTANCE_TRACK + len(self._tracks)
+            self._put("track", track_uuid, f"instance {rank}", self._hosts[host], rank)
+        return track_uuid
 
     # Writing
 
     def _event(
         self,
-        kind: str,
-        uuid: int,
-        name: str,
+        event_type: str,
+        track_uuid: int,
+        event_name: str,
         category: str,
         annotations: Mapping[str, Told],
-        time: int | None = None,
+        event_time: int | None = None,
     ) -> None:
-        time = max(self._now() if time is None else time, self._last.get(uuid, 0))
-        if kind != "INSTANT":
-            self._last[uuid] = time
-        self._put("event", kind, uuid, name, category, dict(annotations), time)
+        event_time = max(
+            self._now() if event_time is None else event_time, self._last.get(track_uuid, 0)
+        )
+        if event_type != "INSTANT":
+            self._last[track_uuid] = event_time
+        self._put(
+            "event", event_type, track_uuid, event_name, category, dict(annotations), event_time
+        )
 
-    def _put(self, phase: str, *values: Any) -> None:
+    def _put(self, packet_kind: str, *packet_values: Any) -> None:
         if self.problem:
             return
         if self._packets is None:
-            self._queue.append((phase, *values))
-        elif phase == "track":
-            self._write(self._packets.track(*values))
+            self._queue.append((packet_kind, *packet_values))
+        elif packet_kind == "track":
+            self._write(self._packets.track(*packet_values))
         else:
-            kind, uuid, name, category, annotations, time = values
-            fields = self._packets.event(
-                getattr(self._packets, kind), uuid, name, category, annotations
+            event_type, track_uuid, event_name, category, annotations, event_time = packet_values
+            event_fields = self._packets.event(
+                getattr(self._packets, event_type), track_uuid, event_name, category, annotations
             )
-            self._write(self._packets.packet(fields + self._packets.stamp(time)))
+            self._write(self._packets.packet(event_fields + self._packets.stamp(event_time)))
 
     def open(self) -> None:
         """Load the module that writes packets, and write all events so far."""
@@ -286,16 +298,20 @@ class TraceWriter:
             return
         self._packets, self._said = packets, InstancePackets(COLLECTIVES)
         self._write(packets.opening(self._now(), time.time_ns()))
-        for uuid, name in ((LAUNCH, "launch"), (START, "start"), (COLLECTIVES, "collectives")):
-            self._write(packets.track(uuid, name, 0, uuid))
-        queue, self._queue = self._queue, []
-        for kind, *values in queue:
-            self._put(kind, *values)
+        for track_uuid, track_name in (
+            (LAUNCH, "launch"),
+            (START, "start"),
+            (COLLECTIVES, "collectives"),
+        ):
+            self._write(packets.track(track_uuid, track_name, 0, track_uuid))
+        queued_events, self._queue = self._queue, []
+        for packet_kind, *packet_values in queued_events:
+            self._put(packet_kind, *packet_values)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, packet_bytes: bytes) -> None:
         try:
-            while data:
-                data = data[os.write(self.handle, data) :]
+            while packet_bytes:
+                packet_bytes = packet_bytes[os.write(self.handle, packet_bytes) :]
         except OSError as error:
             self.problem = error.strerror or str(error)
 
@@ -304,15 +320,15 @@ class TraceWriter:
         if not self.on:
             return
         self.open()
-        for host, known in self._clocks.items():
-            if known.error is not None:
-                self.happened("clock", host=host, offset=known.offset, error=known.error)
-        for rank, count in sorted(self._left_out.items()):
-            self.happened("left out", rank=rank, records=count)
+        for host, host_clock in self._clocks.items():
+            if host_clock.error is not None:
+                self.happened("clock", host=host, offset=host_clock.offset, error=host_clock.error)
+        for rank, record_count in sorted(self._left_out.items()):
+            self.happened("left out", rank=rank, records=record_count)
         self.started()
         for rank in list(self._current):
-            uuid, _ = self._current.pop(rank)
-            self._event("END", uuid, "", "", {})
+            track_uuid, _ = self._current.pop(rank)
+            self._event("END", track_uuid, "", "", {})
         self.end_to(1)
         self.end(None, **annotations)
         os.close(self.handle)

@@ -52,9 +52,9 @@ async def test_the_same_is_explained_once() -> None:
     asked = look._explained
     calls: list[tuple[str, ...]] = []
 
-    def counted(words: tuple[str, ...]) -> str:
-        calls.append(words)
-        return asked(words)
+    def counted(request_options: tuple[str, ...]) -> str:
+        calls.append(request_options)
+        return asked(request_options)
 
     look._explained = counted  # type: ignore[method-assign]
     await look.topics()

@@ -34,7 +34,7 @@ def _configure(arguments: SetupOptions) -> int:
     else:
         site = chosen_site(arguments)
         trusted = trusted_uids(arguments.slurm_user, site)
-        plan = setup.native(places, site, trusted=trusted)
+        plan = setup.native(places, site, trusted_uids=trusted)
     print(as_diff(plan) if arguments.diff else summary(plan), end="")
     if not (arguments.undo or arguments.write):
         lines = "" if arguments.diff else " --diff shows each line;"

@@ -99,7 +99,7 @@ def _run(arguments: _ExplainRequestOptions) -> int:
     show_result(
         arguments.json,
         requests.explained_json(request, explanation, known),
-        lambda: requests.explained_text(request, explanation, known, steps=arguments.steps),
+        lambda: requests.explained_text(request, explanation, known, with_steps=arguments.steps),
     )
     if isinstance(answer, requests.SlurmRefusal):
         return 3 if answer.stage == "unknown" else 1

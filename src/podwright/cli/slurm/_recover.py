@@ -45,7 +45,7 @@ async def _recover(arguments: _RecoverOptions) -> int:
             print(f"{result.step.target}: {outcome}", flush=True)
 
     if not arguments.json:
-        print(plan_text(plan, acts=arguments.yes), flush=True)
+        print(plan_text(plan, runs_now=arguments.yes), flush=True)
     succeeded = await carry_out(plan, slurm, report) if arguments.yes else not plan.steps
     if arguments.json:
         import json

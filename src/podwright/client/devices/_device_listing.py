@@ -10,171 +10,210 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.client.devices._device_users import ShownUse, Use, is_listed
+from podwright.client.devices._device_users import DeviceUse, ShownUse, is_listed
 from podwright.fabric import IPU
 from podwright.tables import printable, table
 from podwright.wire import ReadyState, device_sets
 
 
-def title(use: ShownUse, *, counted: bool = False) -> str:
+def title(partition_use: ShownUse, *, counted: bool = False) -> str:
     """Return `Partition: p1 [active]`, and its errors. counted: add the devices' number and their
     owner.
     """
-    info = use.info
-    text = f"Partition: {info.name} [{info.ready_state.value.lower()}]"
+    partition_info = partition_use.info
+    title_line = f"Partition: {partition_info.name} [{partition_info.ready_state.value.lower()}]"
     if counted:
-        kind = "reconfigurable " if info.reconfigurable else ""
-        text += f" has {info.size} {kind}{use.noun}{'s' if info.size > 1 else ''}"
-        text += f" in {info.num_gcds} GCDs" if info.num_gcds > 1 else ""
-        text += f", of {info.owner}" if info.owner else ""
-        text += f", job {info.job}" if info.job else ""
-    lines = [text, *(f" !   {error}" for error in info.errors)]
-    if info.ready_state is ReadyState.ERROR:
-        lines.append(f" !   no program can attach to it; try: vipu reset partition {info.name}")
-    return "\n".join(map(printable, lines))
+        kind_prefix = "reconfigurable " if partition_info.reconfigurable else ""
+        title_line += (
+            f" has {partition_info.size} "
+            f"{kind_prefix}{partition_use.noun}{'s' if partition_info.size > 1 else ''}"
+        )
+        title_line += f" in {partition_info.num_gcds} GCDs" if partition_info.num_gcds > 1 else ""
+        title_line += f", of {partition_info.owner}" if partition_info.owner else ""
+        title_line += f", job {partition_info.job}" if partition_info.job else ""
+    title_lines = [title_line, *(f" !   {error}" for error in partition_info.errors)]
+    if partition_info.ready_state is ReadyState.ERROR:
+        title_lines.append(
+            f" !   no program can attach to it; try: vipu reset partition {partition_info.name}"
+        )
+    return "\n".join(map(printable, title_lines))
 
 
-def listing(uses: Sequence[ShownUse]) -> str:
+def listing(partition_uses: Sequence[ShownUse]) -> str:
     """Return `gc-info -l`: the devices to which programs attach, by number."""
-    return "\n\n".join("\n".join((title(use), *_lines(use))) for use in uses)
+    return "\n\n".join(
+        "\n".join((title(partition_use), *_lines(partition_use)))
+        for partition_use in partition_uses
+    )
 
 
-def _lines(device_use: ShownUse) -> list[str]:
-    lines: list[str] = []
-    if not is_listed(device_use.info):
-        return lines
-    routed = "DNC Id" if device_use.family is IPU else "Routing Id"
-    several = device_use.info.num_gcds > 1
-    for device_set in device_sets(device_use.info):
-        number = f"-+- Id: [{device_use.first + device_set.id}]"
-        gcd = f", GCD: [{device_set.gcd}]" if several else ""
-        uses = [device_use.uses[place] for place in device_set.routing]
-        if len(uses) == 1:
-            lines.append(
-                f"{number}, target: [{device_use.target}]{gcd}, {_place(device_use, uses[0])}"
+def _lines(partition_use: ShownUse) -> list[str]:
+    device_lines: list[str] = []
+    if not is_listed(partition_use.info):
+        return device_lines
+    routing_label = "DNC Id" if partition_use.family is IPU else "Routing Id"
+    several_gcds = partition_use.info.num_gcds > 1
+    for device_set in device_sets(partition_use.info):
+        id_text = f"-+- Id: [{partition_use.first + device_set.id}]"
+        gcd_text = f", GCD: [{device_set.gcd}]" if several_gcds else ""
+        member_uses = [partition_use.uses[routing_index] for routing_index in device_set.routing]
+        if len(member_uses) == 1:
+            device_lines.append(
+                f"{id_text}, target: [{partition_use.target}]{gcd_text}, "
+                f"{_place(partition_use, member_uses[0])}"
             )
             continue
-        lines.append(f"{number}, target: [Multi {device_use.noun}]{gcd}")
-        lines += [
-            f" |--- {routed}: [{place}], {_place(device_use, use)}"
-            for place, use in enumerate(uses)
+        device_lines.append(f"{id_text}, target: [Multi {partition_use.noun}]{gcd_text}")
+        device_lines += [
+            f" |--- {routing_label}: [{routing_index}], {_place(partition_use, member_use)}"
+            for routing_index, member_use in enumerate(member_uses)
         ]
-    return lines
+    return device_lines
 
 
-def _place(device_use: ShownUse, use: Use) -> str:
-    device = use.device
-    host = f", host: [{device.ip}]" if device.ip else ""
-    state = "" if use.state in ("used", "free") else f", state: [{use.state}]"
-    return f"machine: [{device.machine or '-'}]{host}, {device_use.noun}#: [{device.index}]{state}"
+def _place(partition_use: ShownUse, member_use: DeviceUse) -> str:
+    device = member_use.device
+    host_text = f", host: [{device.ip}]" if device.ip else ""
+    state_text = "" if member_use.state in ("used", "free") else f", state: [{member_use.state}]"
+    return (
+        f"machine: [{device.machine or '-'}]{host_text}, {partition_use.noun}#: "
+        f"[{device.index}]{state_text}"
+    )
 
 
-def monitor(uses: Sequence[ShownUse]) -> str:
+def monitor(partition_uses: Sequence[ShownUse]) -> str:
     """Return `gc-monitor`: a row for each device, and one more for each further program on it."""
-    return "\n\n".join(f"{title(use, counted=True)}\n{_monitor(use)}" for use in uses)
+    return "\n\n".join(
+        f"{title(partition_use, counted=True)}\n{_monitor(partition_use)}"
+        for partition_use in partition_uses
+    )
 
 
-def _monitor(device_use: ShownUse) -> str:
-    header = (
-        "Id", "GCD", "Machine", device_use.noun, "Address", "State", "User", "Host", "PID",
+def _monitor(partition_use: ShownUse) -> str:
+    column_titles = (
+        "Id", "GCD", "Machine", partition_use.noun, "Address", "State", "User", "Host", "PID",
         "Program", "Lease",
     )  # fmt: skip
-    rows: list[tuple[object, ...]] = []
-    for use in sorted(device_use.uses, key=lambda use: (use.id, use.routing)):
-        device = use.device
-        address = f"{device.ip}:{device.server_port}" if device.server_port else device.ip
-        place = (use.id, use.gcd, device.machine, device.index, address, use.state)
-        rows += [(*place, u.user, u.host, u.pid or "", u.program, u.lease) for u in use.users] or [
-            (*place, "", "", "", "", "")
-        ]
-    return table(header, rows)
+    table_rows: list[tuple[object, ...]] = []
+    for member_use in sorted(
+        partition_use.uses, key=lambda member_use: (member_use.id, member_use.routing)
+    ):
+        device = member_use.device
+        device_address = f"{device.ip}:{device.server_port}" if device.server_port else device.ip
+        device_cells = (
+            member_use.id,
+            member_use.gcd,
+            device.machine,
+            device.index,
+            device_address,
+            member_use.state,
+        )
+        table_rows += [
+            (
+                *device_cells,
+                device_user.user,
+                device_user.host,
+                device_user.pid or "",
+                device_user.program,
+                device_user.lease,
+            )
+            for device_user in member_use.users
+        ] or [(*device_cells, "", "", "", "", "")]
+    return table(column_titles, table_rows)
 
 
-def described(device_use: ShownUse, uses: Sequence[Use]) -> list[tuple[str, object]]:
+def described(
+    partition_use: ShownUse, member_uses: Sequence[DeviceUse]
+) -> list[tuple[str, object]]:
     """Return `gc-info --device-info`: the attributes of a device, or of the first of several."""
-    info, use = device_use.info, uses[0]
+    partition_info, first_use = partition_use.info, member_uses[0]
     return [
-        (f"number of {device_use.noun}s", len(uses)),
-        (f"{device_use.noun} index", use.device.index),
-        ("machine", use.device.machine),
-        ("chip id", use.device.chip_id),
-        ("ipuof host", use.device.ip),
-        ("ipuof partition id", info.name),
-        ("ipuof gcd id", use.gcd),
-        ("ipuof routing id", use.routing),
-        ("ipuof routing type", info.routing.value),
-        ("ipuof server version", info.server_version),
-        ("number of replicas", info.num_replicas),
-        ("partition sync type", info.sync_type.value),
-        ("reconfigurable partition", str(info.reconfigurable).lower()),
-        ("state", use.state),
-        *sorted(device_use.attributes[use.routing].items()),
+        (f"number of {partition_use.noun}s", len(member_uses)),
+        (f"{partition_use.noun} index", first_use.device.index),
+        ("machine", first_use.device.machine),
+        ("chip id", first_use.device.chip_id),
+        ("ipuof host", first_use.device.ip),
+        ("ipuof partition id", partition_info.name),
+        ("ipuof gcd id", first_use.gcd),
+        ("ipuof routing id", first_use.routing),
+        ("ipuof routing type", partition_info.routing.value),
+        ("ipuof server version", partition_info.server_version),
+        ("number of replicas", partition_info.num_replicas),
+        ("partition sync type", partition_info.sync_type.value),
+        ("reconfigurable partition", str(partition_info.reconfigurable).lower()),
+        ("state", first_use.state),
+        *sorted(partition_use.attributes[first_use.routing].items()),
     ]
 
 
-def listing_json(uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
+def listing_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
     """Return the listing as data: each partition with its devices by number."""
 
-    def devices(use: ShownUse) -> list[dict[str, Any]]:
-        if not is_listed(use.info):
+    def devices(partition_use: ShownUse) -> list[dict[str, Any]]:
+        if not is_listed(partition_use.info):
             return []
         return [
             {
-                "id": use.first + device_set.id,
+                "id": partition_use.first + device_set.id,
                 "gcd": device_set.gcd,
-                "members": [_member(use.uses[place]) for place in device_set.routing],
+                "members": [
+                    _member(partition_use.uses[routing_index])
+                    for routing_index in device_set.routing
+                ],
             }
-            for device_set in device_sets(use.info)
+            for device_set in device_sets(partition_use.info)
         ]
 
-    return [_partition(use, devices) for use in uses]
+    return [_partition(partition_use, devices) for partition_use in partition_uses]
 
 
-def monitor_json(uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
+def monitor_json(partition_uses: Sequence[ShownUse]) -> list[dict[str, Any]]:
     """Return the monitor as data: each partition with its devices and their users."""
 
-    def devices(device_use: ShownUse) -> list[dict[str, Any]]:
+    def devices(partition_use: ShownUse) -> list[dict[str, Any]]:
         return [
             {
-                "id": use.id,
-                "gcd": use.gcd,
-                **_member(use),
-                "users": [user._asdict() for user in use.users],
+                "id": member_use.id,
+                "gcd": member_use.gcd,
+                **_member(member_use),
+                "users": [device_user._asdict() for device_user in member_use.users],
             }
-            for use in sorted(device_use.uses, key=lambda use: (use.id, use.routing))
+            for member_use in sorted(
+                partition_use.uses, key=lambda member_use: (member_use.id, member_use.routing)
+            )
         ]
 
-    return [_partition(use, devices) for use in uses]
+    return [_partition(partition_use, devices) for partition_use in partition_uses]
 
 
 def _partition(
-    use: ShownUse, devices: Callable[[ShownUse], list[dict[str, Any]]]
+    partition_use: ShownUse, describe_devices: Callable[[ShownUse], list[dict[str, Any]]]
 ) -> dict[str, Any]:
-    info = use.info
+    partition_info = partition_use.info
     return {
-        "partition": info.name,
-        "cluster": info.cluster,
-        "allocation": info.allocation,
-        "state": info.ready_state.value,
-        "errors": info.errors,
-        "owner": info.owner,
-        "job": info.job,
-        "family": use.family.name,
-        "reconfigurable": info.reconfigurable,
-        "size": info.size,
-        "num_gcds": info.num_gcds,
-        "devices": devices(use),
+        "partition": partition_info.name,
+        "cluster": partition_info.cluster,
+        "allocation": partition_info.allocation,
+        "state": partition_info.ready_state.value,
+        "errors": partition_info.errors,
+        "owner": partition_info.owner,
+        "job": partition_info.job,
+        "family": partition_use.family.name,
+        "reconfigurable": partition_info.reconfigurable,
+        "size": partition_info.size,
+        "num_gcds": partition_info.num_gcds,
+        "devices": describe_devices(partition_use),
     }
 
 
-def _member(use: Use) -> dict[str, Any]:
-    device = use.device
+def _member(member_use: DeviceUse) -> dict[str, Any]:
+    device = member_use.device
     return {
-        "routing_id": use.routing,
+        "routing_id": member_use.routing,
         "machine": device.machine,
         "index": device.index,
         "ip": device.ip,
         "port": device.server_port,
         "chip_id": device.chip_id,
-        "state": use.state,
+        "state": member_use.state,
     }

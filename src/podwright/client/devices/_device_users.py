@@ -34,7 +34,7 @@ class User(NamedTuple):
     expires_in: float
 
 
-class Use(NamedTuple):
+class DeviceUse(NamedTuple):
     """One device of a partition.
 
     id: the number to which a program attaches: in a reconfigurable partition that of the device
@@ -58,7 +58,7 @@ class ShownUse(NamedTuple):
 
     info: PartitionInfo
     family: Family
-    uses: tuple[Use, ...]
+    uses: tuple[DeviceUse, ...]
     attributes: tuple[dict[str, str], ...]
     first: int = 0
 
@@ -74,7 +74,7 @@ class ShownUse(NamedTuple):
 
 
 def read_device_uses(
-    client: Client, me: ServerInfo, *, partition: str = "", list_all: bool = False
+    client: Client, server_info: ServerInfo, *, partition: str = "", list_all: bool = False
 ) -> list[ShownUse]:
     """Return the partitions to show, with the users of their devices.
 
@@ -84,67 +84,99 @@ def read_device_uses(
     """
     partitions = client.list_partitions()
     if partition:
-        chosen = [info for info in partitions if info.name == partition]
-        if not chosen:
-            names = ", ".join(info.name for info in partitions[:8]) or "none"
-            raise NotFound(f"there is no partition {partition!r}", would_work=f"there are: {names}")
-    else:
-        chosen = [
-            info for info in partitions if list_all or me.caller in (info.owner, info.creator)
+        chosen_partitions = [
+            partition_info for partition_info in partitions if partition_info.name == partition
         ]
-    families = _families(client) if chosen and "podwright.v1" in me.apis else {}
-    states: dict[tuple[str, int, int], DeviceInfo] = {}
-    for cluster, allocation in sorted({(info.cluster, info.allocation) for info in chosen}):
+        if not chosen_partitions:
+            existing_names = (
+                ", ".join(partition_info.name for partition_info in partitions[:8]) or "none"
+            )
+            raise NotFound(
+                f"there is no partition {partition!r}", would_work=f"there are: {existing_names}"
+            )
+    else:
+        chosen_partitions = [
+            partition_info
+            for partition_info in partitions
+            if list_all or server_info.caller in (partition_info.owner, partition_info.creator)
+        ]
+    families_by_cluster = (
+        _families(client) if chosen_partitions and "podwright.v1" in server_info.apis else {}
+    )
+    device_infos: dict[tuple[str, int, int], DeviceInfo] = {}
+    for cluster, allocation in sorted(
+        {
+            (partition_info.cluster, partition_info.allocation)
+            for partition_info in chosen_partitions
+        }
+    ):
         for device in (
-            client.list_devices(cluster=cluster, allocation=allocation) if families else ()
+            client.list_devices(cluster=cluster, allocation=allocation)
+            if families_by_cluster
+            else ()
         ):
-            states[cluster, device.device.domain, device.device.offset] = device
-    uses, first_number = [], 0
-    for info in chosen:
-        one_shown = _device_use(info, families.get(info.cluster, IPU), states, first_number)
-        uses.append(one_shown)
-        first_number += len(device_sets(info)) if is_listed(info) else 0
-    return uses
+            device_infos[cluster, device.device.domain, device.device.offset] = device
+    partition_uses, first_number = [], 0
+    for partition_info in chosen_partitions:
+        partition_use = _listed_partition(
+            partition_info,
+            families_by_cluster.get(partition_info.cluster, IPU),
+            device_infos,
+            first_number,
+        )
+        partition_uses.append(partition_use)
+        first_number += len(device_sets(partition_info)) if is_listed(partition_info) else 0
+    return partition_uses
 
 
-def is_listed(info: PartitionInfo) -> bool:
+def is_listed(partition_info: PartitionInfo) -> bool:
     """Return whether programs can attach to the partition's devices."""
-    return info.ready_state is ReadyState.ACTIVE
+    return partition_info.ready_state is ReadyState.ACTIVE
 
 
 def _families(client: Client) -> dict[str, Family]:
-    return {c.name: family_named(c.family) or IPU for c in client.list_clusters()}
+    return {cluster.name: family_named(cluster.family) or IPU for cluster in client.list_clusters()}
 
 
-def _device_use(
-    info: PartitionInfo,
+def _listed_partition(
+    partition_info: PartitionInfo,
     family: Family,
-    states: dict[tuple[str, int, int], DeviceInfo],
-    first: int,
+    device_infos: dict[tuple[str, int, int], DeviceInfo],
+    first_number: int,
 ) -> ShownUse:
-    numbers = {s.routing[0]: s.id for s in device_sets(info) if len(s.routing) == 1}
-    uses: list[Use] = []
+    ids_by_routing = {
+        device_set.routing[0]: device_set.id
+        for device_set in device_sets(partition_info)
+        if len(device_set.routing) == 1
+    }
+    member_uses: list[DeviceUse] = []
     attributes: list[dict[str, str]] = []
-    for gcd, devices in enumerate(info.gcds):
-        for device in devices:
-            routing = len(uses)
-            known = states.get((info.cluster, device.domain, device.offset))
-            users = tuple(_user(lease) for lease in _holding(info.leases, routing))
-            state = known.state if known else "IN_USE"
-            word = ("used" if users else "free") if state == "IN_USE" else state.lower()
-            number = first + (numbers[routing] if info.reconfigurable else gcd)
-            uses.append(Use(number, gcd, routing, device, word, users))
-            attributes.append(dict(known.attributes) if known else {})
-    return ShownUse(info, family, tuple(uses), tuple(attributes), first)
+    for gcd_index, gcd_devices in enumerate(partition_info.gcds):
+        for device in gcd_devices:
+            routing_index = len(member_uses)
+            device_info = device_infos.get((partition_info.cluster, device.domain, device.offset))
+            users = tuple(_user(lease) for lease in _holding(partition_info.leases, routing_index))
+            state = device_info.state if device_info else "IN_USE"
+            state_word = ("used" if users else "free") if state == "IN_USE" else state.lower()
+            shown_number = first_number + (
+                ids_by_routing[routing_index] if partition_info.reconfigurable else gcd_index
+            )
+            member_uses.append(
+                DeviceUse(shown_number, gcd_index, routing_index, device, state_word, users)
+            )
+            attributes.append(dict(device_info.attributes) if device_info else {})
+    return ShownUse(partition_info, family, tuple(member_uses), tuple(attributes), first_number)
 
 
-def _holding(leases: list[LeaseInfo], routing: int) -> list[LeaseInfo]:
+def _holding(leases: list[LeaseInfo], routing_index: int) -> list[LeaseInfo]:
     """Return the leases that cover a device. Of a job's lease and one within it, only the inner one
     counts.
     """
-    covering = [lease for lease in leases if not lease.devices or routing in lease.devices]
-    outer = {lease.parent for lease in covering}
-    return [lease for lease in covering if lease.id not in outer]
+    covering_leases = [
+        lease for lease in leases if not lease.devices or routing_index in lease.devices
+    ]
+    outer_lease_ids = {lease.parent for lease in covering_leases}
+    return [lease for lease in covering_leases if lease.id not in outer_lease_ids]
 
 
 def _user(lease: LeaseInfo) -> User:
@@ -152,15 +184,19 @@ def _user(lease: LeaseInfo) -> User:
     return User(lease.owner, holder.host, holder.pid, holder.program, lease.id, lease.expires_in)
 
 
-def device_of(uses: list[ShownUse], number: int) -> tuple[ShownUse, tuple[Use, ...]]:
+def device_of(
+    partition_uses: list[ShownUse], device_number: int
+) -> tuple[ShownUse, tuple[DeviceUse, ...]]:
     """Return the partition and the devices that a number of the listing stands for.
 
     Raises InvalidRequest.
     """
-    for use in uses:
-        for device_set in device_sets(use.info) if is_listed(use.info) else ():
-            if use.first + device_set.id == number:
-                return use, tuple(use.uses[place] for place in device_set.routing)
+    for partition_use in partition_uses:
+        for device_set in device_sets(partition_use.info) if is_listed(partition_use.info) else ():
+            if partition_use.first + device_set.id == device_number:
+                return partition_use, tuple(
+                    partition_use.uses[routing_index] for routing_index in device_set.routing
+                )
     raise InvalidRequest(
-        f"there is no device {number}", would_work="gc-info -l lists those that there are"
+        f"there is no device {device_number}", would_work="gc-info -l lists those that there are"
     )

@@ -106,7 +106,7 @@ def applied(
     if draft.leaving in cluster.drained:
         changes.append(Delete(machines.DRAIN, draft.leaving))
     state.lift(cluster)
-    restore_cluster, was_down = cluster.as_it_was(), state.down & {draft.leaving}
+    restore_cluster, was_down = cluster.make_restore(), state.down & {draft.leaving}
     for quarantined in dropped_quarantines:
         del state.quarantine[quarantined.key]
     cluster.redefine(draft.layout, draft.index, draft.machines)

@@ -16,7 +16,7 @@ import msgspec
 
 from podwright.controller.state._caller import ANONYMOUS, Caller, Role
 from podwright.controller.state._cluster_index import IndexedCluster
-from podwright.controller.state._sight import Sight, belongs
+from podwright.controller.state._sight import Visibility, belongs_to_caller
 from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.wire import (
     AcquireReply,
@@ -33,7 +33,7 @@ from podwright.wire import (
 
 if TYPE_CHECKING:
     from podwright.controller.state._controller_state import ControllerState
-    from podwright.controller.state._partition_index import Entry
+    from podwright.controller.state._partition_index import PartitionEntry
 
 _V = TypeVar("_V", bound=Value)
 #: What can be private: others' partitions (and who is in the way), leases, places in line, whose
@@ -87,7 +87,7 @@ class Privacy:
         self._granted = granted
         self.kinds = visible.private or frozenset()
         self._anonymous_endpoints = visible.anonymous_endpoints
-        state.sight = Sight(self.kinds)
+        state.sight = Visibility(self.kinds)
 
     def hides_agents(self, caller: Caller) -> bool:
         """Whether agents are hidden from a caller."""
@@ -192,8 +192,8 @@ class Privacy:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _may_attach(self, caller: Caller, partition_entry: Entry) -> bool:
-        if belongs(caller, partition_entry):
+    def _may_attach(self, caller: Caller, partition_entry: PartitionEntry) -> bool:
+        if belongs_to_caller(caller, partition_entry):
             return True
         return self._anonymous_endpoints and caller.name == ANONYMOUS
 

@@ -19,7 +19,7 @@ from podwright.controller.moves._launch_moves import LaunchMoves
 from podwright.controller.queue._reported_queues import ReportedQueues
 from podwright.controller.queue._waiting import Waiting
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._request_ids import Requests
 from podwright.controller.state._shielded import shielded
 from podwright.wire import PartitionInfo
@@ -57,7 +57,7 @@ class Services:
         """Run work to its end, even if its caller disconnects."""
         return await shielded(self.state.spawn(work))
 
-    def info(self, entry: Entry) -> PartitionInfo:
+    def info(self, entry: PartitionEntry) -> PartitionInfo:
         """A partition as callers see it."""
         return views.partition_info(self.state, entry, entry.known, self.version)
 

@@ -8,7 +8,7 @@ from podwright.controller.partitions import _acquire as acquiring
 from podwright.controller.partitions import _lease_expiry as expiry
 from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._leases import to_info
+from podwright.controller.state._leases import lease_info_of
 from podwright.controller.state._request_ids import Remembered, RequestId
 from podwright.wire import (
     AcquireReply,
@@ -34,7 +34,7 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
     async def take() -> AcquireReply:
         acquisition = await acquiring.acquire(state, caller, request)
         return AcquireReply(
-            lease=to_info(acquisition.lease, acquisition.record.size, state.now()),
+            lease=lease_info_of(acquisition.lease, acquisition.record.size, state.now()),
             partition=views.partition_info(
                 state, acquisition.entry, acquisition.record, services.version
             ),
@@ -47,7 +47,7 @@ async def acquire(services: Services, caller: Caller, request: AcquireRequest) -
             return None
         entry, lease = earlier_acquisition
         return AcquireReply(
-            lease=to_info(lease, entry.known.size, state.now()),
+            lease=lease_info_of(lease, entry.known.size, state.now()),
             partition=services.info(entry),
             created=earlier_request.created,
         )

@@ -12,7 +12,7 @@ from podwright.controller.partitions import _repeated_requests as repeats
 from podwright.controller.requests._reserve import guest_key
 from podwright.controller.requests._spec import CheckedSpec, described
 from podwright.controller.state._caller import Caller, Role, in_name_of
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._request_ids import Remembered, RequestId
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.wire import CreateRequest, Empty, PartitionInfo, RemoveRequest, ResetRequest
@@ -115,7 +115,10 @@ def _made_before(
 
 
 async def _info_when_finished(
-    services: Services, entry: Entry, finish_coroutine: Coroutine[Any, Any, None], wait: bool
+    services: Services,
+    entry: PartitionEntry,
+    finish_coroutine: Coroutine[Any, Any, None],
+    wait: bool,
 ) -> PartitionInfo:
     """The partition once its second step is done, or at once without `wait`."""
     if wait:

@@ -16,7 +16,7 @@ from podwright.controller.moves._move_planner import MoveStep, movable, movers, 
 from podwright.controller.requests._spec import blocks_of
 from podwright.controller.state._caller import Caller, Role, check_change
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import PartitionRecord
 from podwright.errors import NotFound
@@ -104,7 +104,7 @@ async def call_off_move(services: Services, caller: Caller, request: CallOffMove
 
 def _of_job(
     state: ControllerState, caller: Caller, partition_name: str, job_id: str, action: str
-) -> tuple[Entry, PartitionRecord]:
+) -> tuple[PartitionEntry, PartitionRecord]:
     entry = state.find(caller, partition_name)
     if entry is None or entry.record is None:
         raise state.missing(partition_name, action, caller)

@@ -11,7 +11,7 @@ from podwright.controller.calls._done_once import done_once, gone_before, remove
 from podwright.controller.calls._list_pages import ListPage
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._request_ids import Remembered
-from podwright.controller.state._shielded import to_its_end
+from podwright.controller.state._shielded import uninterruptible
 from podwright.errors import WrongState
 from podwright.wire import (
     Empty,
@@ -94,7 +94,7 @@ async def remove_user(services: Services, caller: Caller, request: Named) -> Emp
     return Empty()
 
 
-@to_its_end
+@uninterruptible
 async def revoke_certificate(
     services: Services, caller: Caller, request: RevokeRequest
 ) -> UserInfo:

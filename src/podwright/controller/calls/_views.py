@@ -15,8 +15,8 @@ from podwright.controller.state._caller import Caller
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import AUTO_RESETS, ControllerState
 from podwright.controller.state._cutoff import waits_for
-from podwright.controller.state._leases import HeldLease, mask_of, to_info
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._leases import HeldLease, lease_info_of, mask_of
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import FenceRecord, PartitionRecord
 from podwright.wire import (
     AllocationInfo,
@@ -43,7 +43,7 @@ _shared: Final = attrgetter(*_SHARED)
 
 
 def partition_info(
-    state: ControllerState, entry: Entry, record: PartitionRecord, version: str
+    state: ControllerState, entry: PartitionEntry, record: PartitionRecord, version: str
 ) -> PartitionInfo:
     """The full description of a partition."""
     cluster = entry.cluster
@@ -69,7 +69,7 @@ def partition_info(
         auto_reset_max=AUTO_RESETS if record.auto_reset else 0,
         auto_reset_last=record.auto_reset_at,
         leases=[
-            *(to_info(lease, record.size, now) for lease in entry.leases.values()),
+            *(lease_info_of(lease, record.size, now) for lease in entry.leases.values()),
             *(_fenced(state, entry, fence, record.size) for fence in entry.fences.values()),
         ],
         server_version=version,
@@ -128,20 +128,20 @@ def leases(state: ControllerState, request: ListRequest, caller: Caller) -> Leas
         if page.full:
             break
         if lease is not None:
-            page.add(lease_id, to_info(lease, record.size, now))
+            page.add(lease_id, lease_info_of(lease, record.size, now))
         else:
             page.add(lease_id, _fenced(state, entry, entry.fences[lease_id], record.size))
     return LeaseList(leases=page.items, next_page_token=page.token)
 
 
 def _fenced(
-    state: ControllerState, entry: Entry, fence: FenceRecord, partition_size: int
+    state: ControllerState, entry: PartitionEntry, fence: FenceRecord, partition_size: int
 ) -> LeaseInfo:
     """An ended lease, and what its devices wait for."""
     host_texts = [f"host {host}" for host in fence.hosts if host]
     if len(host_texts) < len(fence.hosts):
         host_texts.append("its hosts")
-    lease_info = to_info(HeldLease(fence.lease, 0.0), partition_size, 0.0)
+    lease_info = lease_info_of(HeldLease(fence.lease, 0.0), partition_size, 0.0)
     machine_texts = [f"machine {machine}" for machine in waits_for(state, entry, fence)]
     return msgspec.structs.replace(
         lease_info, state="FENCING", waits_for=[*host_texts, *machine_texts]

@@ -11,7 +11,7 @@ from podwright.controller.calls._list_pages import ListPage, bad_page_token
 from podwright.controller.partitions import _lease_expiry as ends
 from podwright.controller.queue._waiter import Order
 from podwright.controller.state._caller import Caller
-from podwright.controller.state._leases import to_info
+from podwright.controller.state._leases import lease_info_of
 from podwright.controller.state._request_ids import Remembered, RequestId
 from podwright.errors import InvalidRequest
 from podwright.wire import (
@@ -53,7 +53,7 @@ async def wait(services: Services, caller: Caller, request: WaitRequest) -> Wait
     return WaitReply(
         waiter=waiter_info,
         partition=services.info(entry),
-        lease=to_info(lease, entry.known.size, services.state.now()) if lease else None,
+        lease=lease_info_of(lease, entry.known.size, services.state.now()) if lease else None,
         created=waiter.created,
     )
 

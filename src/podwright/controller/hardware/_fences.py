@@ -26,7 +26,7 @@ from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._cutoff import can_cut_off, in_words, waits_for
 from podwright.controller.state._leases import HeldLease, ending
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import FenceRecord, drop_fence, put, put_fence
 from podwright.errors import Held
 from podwright.store import Change
@@ -34,7 +34,7 @@ from podwright.store import Change
 
 async def end(
     state: ControllerState,
-    partition_entry: Entry,
+    partition_entry: PartitionEntry,
     ended_leases: Sequence[HeldLease],
     *,
     released_hosts: Collection[str] = (),
@@ -65,7 +65,9 @@ async def end(
             )
 
 
-async def settle(state: ControllerState, partition_entry: Entry, *, keep: bool = False) -> None:
+async def settle(
+    state: ControllerState, partition_entry: PartitionEntry, *, keep: bool = False
+) -> None:
     """Cut old epochs off where that is possible, and lift the fences that wait no more.
 
     A transient partition without leases is then removed. keep: it stays.
@@ -89,7 +91,10 @@ async def settle(state: ControllerState, partition_entry: Entry, *, keep: bool =
 
 
 async def confirm(
-    state: ControllerState, partition_entry: Entry, lease_id: str, clean_hosts: Collection[str]
+    state: ControllerState,
+    partition_entry: PartitionEntry,
+    lease_id: str,
+    clean_hosts: Collection[str],
 ) -> None:
     """Note that nothing of an ended lease runs on these hosts; on all of them if none is named."""
     fence = partition_entry.fences[lease_id]
@@ -104,7 +109,7 @@ async def confirm(
 
 
 async def lift(
-    state: ControllerState, partition_entry: Entry, lifted_fences: Sequence[FenceRecord]
+    state: ControllerState, partition_entry: PartitionEntry, lifted_fences: Sequence[FenceRecord]
 ) -> None:
     """Remove fences. Devices that all machines of a fence have reset become clean."""
     if not lifted_fences:
@@ -132,7 +137,7 @@ async def lift(
 
 
 async def end_all_leases(
-    state: ControllerState, caller: Caller, partition_entry: Entry, action: str
+    state: ControllerState, caller: Caller, partition_entry: PartitionEntry, action: str
 ) -> None:
     """End all leases on a partition by force. Raises Held where fences stand in the way.
 
@@ -147,7 +152,7 @@ async def end_all_leases(
     await force(state, caller, partition_entry, list(partition_entry.fences.values()))
 
 
-def refusal(state: ControllerState, fenced_partition: Entry, action: str) -> Held:
+def refusal(state: ControllerState, fenced_partition: PartitionEntry, action: str) -> Held:
     """The error for a partition that nobody holds and that is still fenced."""
     reasons = [
         in_words(state, fenced_partition, fence) for fence in fenced_partition.fences.values()
@@ -158,7 +163,7 @@ def refusal(state: ControllerState, fenced_partition: Entry, action: str) -> Hel
 async def force(
     state: ControllerState,
     caller: Caller,
-    partition_entry: Entry,
+    partition_entry: PartitionEntry,
     lifted_fences: Sequence[FenceRecord],
 ) -> None:
     """Lift fences at once: the caller knows that nothing of their leases runs."""
@@ -169,7 +174,7 @@ async def force(
     await lift(state, partition_entry, lifted_fences)
 
 
-def overrides(caller: Caller, partition_entry: Entry) -> bool:
+def overrides(caller: Caller, partition_entry: PartitionEntry) -> bool:
     """Whether a caller may confirm that nothing of a partition's leases runs."""
     is_creator = caller.role is Role.SCHEDULER and partition_entry.known.creator == caller.name
     return caller.role is Role.ADMINISTRATOR or is_creator
@@ -185,7 +190,7 @@ def _fence(ended_lease: HeldLease, released_hosts: Collection[str], now: float) 
 
 
 async def _cut_off_old_epochs(
-    state: ControllerState, partition_entry: Entry, fence: FenceRecord
+    state: ControllerState, partition_entry: PartitionEntry, fence: FenceRecord
 ) -> None:
     devices_by_machine = partition_entry.parts(fence.lease.mask)
     fencing_machines = {
@@ -204,7 +209,7 @@ async def _cut_off_old_epochs(
 
 def _gone_from_own_host(
     state: ControllerState,
-    partition_entry: Entry,
+    partition_entry: PartitionEntry,
     fence: FenceRecord,
     waited_machines: Sequence[str],
 ) -> bool:
@@ -220,7 +225,7 @@ def _gone_from_own_host(
     )
 
 
-def _only_faulty_machines_left(state: ControllerState, partition_entry: Entry) -> bool:
+def _only_faulty_machines_left(state: ControllerState, partition_entry: PartitionEntry) -> bool:
     """Whether all that is not cut off is on machines that can do so, and failed to."""
     return all(
         can_cut_off(state, machine, fence.lease)

@@ -18,7 +18,7 @@ from podwright.controller.hardware import _steps as steps
 from podwright.controller.hardware._registry import Registry
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._machine_calls import MachineFault
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.errors import PodwrightError, Unauthenticated, Unavailable, WrongState
 from podwright.wire import OperationState, ReadyState
 
@@ -155,7 +155,7 @@ class Heartbeats:
             )
         )
 
-    async def _settle(self, partition_entry: Entry, machine: str, reason: str) -> None:
+    async def _settle(self, partition_entry: PartitionEntry, machine: str, reason: str) -> None:
         with suppress(PodwrightError):
             await partition_entry.lock.acquire()
             try:
@@ -187,7 +187,9 @@ class Heartbeats:
                         )
 
 
-def _has_lost_configuration(partition_entry: Entry, machine: str, report: MachineReport) -> bool:
+def _has_lost_configuration(
+    partition_entry: PartitionEntry, machine: str, report: MachineReport
+) -> bool:
     partition_record = partition_entry.record
     return (
         partition_record is not None

@@ -15,14 +15,14 @@ from podwright.controller.hardware import _machines as machines
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._machine_calls import MachineFault
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import (
     FENCE,
     LEASE,
     META,
     PARTITION,
     QUARANTINE,
-    SCHEMA,
+    SCHEMA_VERSION,
     FenceRecord,
     LeaseRecord,
     MetaRecord,
@@ -133,7 +133,9 @@ async def release_strays(state: ControllerState, machine: str, report: MachineRe
     return True
 
 
-async def verify(state: ControllerState, partition_entry: Entry, reports: MachineReports) -> None:
+async def verify(
+    state: ControllerState, partition_entry: PartitionEntry, reports: MachineReports
+) -> None:
     """Join devices again that their machine has forgotten, as after a power cut.
 
     Under the partition's own epoch: nothing new is being done, so no intent is written.
@@ -162,13 +164,14 @@ async def _load(state: ControllerState, opened_store: Opened) -> None:
     if schema_record is None:
         if state.journal.full is None:
             await state.journal.commit([put_meta()])
-    elif (schema_version := decode(MetaRecord, schema_record).version) > SCHEMA:
+    elif (schema_version := decode(MetaRecord, schema_record).version) > SCHEMA_VERSION:
         raise Unavailable(
-            f"the store was written by a newer Podwright (schema {schema_version}, not {SCHEMA})",
+            f"the store was written by a newer Podwright (schema {schema_version}, not "
+            f"{SCHEMA_VERSION})",
             would_work="start the newer one",
         )
     machines.load(state, opened_store.records)
-    broken_partitions: list[Entry] = []
+    broken_partitions: list[PartitionEntry] = []
     for (record_kind, _), record_body in sorted(opened_store.records.items()):
         if record_kind == PARTITION:
             partition_record = decode(PartitionRecord, record_body)
@@ -178,7 +181,7 @@ async def _load(state: ControllerState, opened_store: Opened) -> None:
                     cluster.index.take(partition_record.placement)
             except (ValueError, IndexError):
                 cluster = None  # the cluster or its allocations were defined anew
-            partition_entry = Entry(partition_record.name, cluster, partition_record)
+            partition_entry = PartitionEntry(partition_record.name, cluster, partition_record)
             state.partitions.add(partition_entry)
             state.set(partition_entry, partition_record)
             if cluster is None:
@@ -224,7 +227,9 @@ def _take_quarantine(state: ControllerState, quarantine_record: QuarantineRecord
     state.quarantine[quarantine_record.key] = quarantine_record
 
 
-async def _settle(state: ControllerState, partition_entry: Entry, reports: MachineReports) -> None:
+async def _settle(
+    state: ControllerState, partition_entry: PartitionEntry, reports: MachineReports
+) -> None:
     """Finish or undo one partition's step."""
     await partition_entry.lock.acquire()
     try:
@@ -261,7 +266,7 @@ async def _settle(state: ControllerState, partition_entry: Entry, reports: Machi
 
 
 def _done(
-    partition_entry: Entry, partition_record: PartitionRecord, reports: MachineReports
+    partition_entry: PartitionEntry, partition_record: PartitionRecord, reports: MachineReports
 ) -> bool:
     """Whether the machines have finished the step that the record announces."""
     device_mask = None
@@ -276,7 +281,7 @@ def _done(
 
 
 async def _repeat_step(
-    state: ControllerState, partition_entry: Entry, partition_record: PartitionRecord
+    state: ControllerState, partition_entry: PartitionEntry, partition_record: PartitionRecord
 ) -> None:
     """The step once more, under a new epoch."""
     repeated_record = move(partition_record, state_of(partition_record), epoch=state.epochs.next())
@@ -291,7 +296,7 @@ async def _repeat_step(
 
 
 async def _remove(
-    state: ControllerState, partition_entry: Entry, silent_machines: list[str]
+    state: ControllerState, partition_entry: PartitionEntry, silent_machines: list[str]
 ) -> None:
     if state_of(partition_entry.known) != REMOVING:
         await steps.remove(state, partition_entry, force=True)

@@ -16,8 +16,8 @@ from podwright.controller.hardware._gcd_division import Division
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, ending, mask_of
-from podwright.controller.state._machine_calls import MachineFault, Parts
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._machine_calls import DevicesByMachine, MachineFault
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import (
     LeaseRecord,
     PartitionRecord,
@@ -43,7 +43,7 @@ from podwright.wire import ReadyState
 
 async def begin_create(
     state: ControllerState,
-    partition_entry: Entry,
+    partition_entry: PartitionEntry,
     partition_record: PartitionRecord,
     first_lease: LeaseRecord | None = None,
 ) -> None:
@@ -58,7 +58,10 @@ async def begin_create(
 
 
 async def join(
-    state: ControllerState, partition_entry: Entry, epoch: int, devices_by_machine: Parts
+    state: ControllerState,
+    partition_entry: PartitionEntry,
+    epoch: int,
+    devices_by_machine: DevicesByMachine,
 ) -> list[MachineFault]:
     """Join devices of a partition, those of a pool at their hosts."""
     return await state.hardware.configure(
@@ -70,7 +73,9 @@ async def join(
     )
 
 
-async def finish_create(state: ControllerState, partition_entry: Entry) -> list[MachineFault]:
+async def finish_create(
+    state: ControllerState, partition_entry: PartitionEntry
+) -> list[MachineFault]:
     """Join the devices of a partition that is CREATING."""
     partition_record = partition_entry.known
     machine_faults = await join(
@@ -85,7 +90,7 @@ async def finish_create(state: ControllerState, partition_entry: Entry) -> list[
 
 async def reset(
     state: ControllerState,
-    partition_entry: Entry,
+    partition_entry: PartitionEntry,
     *,
     mask: int | None = None,
     lease: LeaseRecord | None = None,
@@ -128,7 +133,7 @@ async def reset(
 
 
 async def finish_reset(
-    state: ControllerState, partition_entry: Entry, *, joins_anew: bool
+    state: ControllerState, partition_entry: PartitionEntry, *, joins_anew: bool
 ) -> list[MachineFault]:
     """Reset what is dirty in a partition that is RESETTING, and join all anew if need be.
 
@@ -150,7 +155,7 @@ async def finish_reset(
 
 
 async def remove(
-    state: ControllerState, partition_entry: Entry, *, force: bool
+    state: ControllerState, partition_entry: PartitionEntry, *, force: bool
 ) -> list[MachineFault]:
     """Remove a partition and end all leases on it.
 
@@ -176,13 +181,15 @@ async def remove(
     return machine_faults
 
 
-async def release_devices(state: ControllerState, partition_entry: Entry) -> list[MachineFault]:
+async def release_devices(
+    state: ControllerState, partition_entry: PartitionEntry
+) -> list[MachineFault]:
     """Reset the devices of a partition that is REMOVING and take them out of it."""
     return await state.hardware.release(partition_entry.known.epoch, partition_entry.parts())
 
 
 async def finish_remove(
-    state: ControllerState, partition_entry: Entry, machine_faults: Sequence[MachineFault]
+    state: ControllerState, partition_entry: PartitionEntry, machine_faults: Sequence[MachineFault]
 ) -> None:
     """A partition is gone; devices of faulty machines are kept from everybody."""
     new_quarantines = quarantines(partition_entry, machine_faults)
@@ -199,7 +206,10 @@ async def finish_remove(
 
 
 async def take_without_reset(
-    state: ControllerState, partition_entry: Entry, new_lease: LeaseRecord, division: Division
+    state: ControllerState,
+    partition_entry: PartitionEntry,
+    new_lease: LeaseRecord,
+    division: Division,
 ) -> list[MachineFault]:
     """A lease begins on devices as they are.
 
@@ -227,7 +237,7 @@ async def take_without_reset(
 
 
 async def break_down(
-    state: ControllerState, partition_entry: Entry, machine_faults: Sequence[MachineFault]
+    state: ControllerState, partition_entry: PartitionEntry, machine_faults: Sequence[MachineFault]
 ) -> None:
     """A step failed: ERROR, with the reasons."""
     broken_record = move(
@@ -241,7 +251,7 @@ async def break_down(
 
 
 async def end_leases(
-    state: ControllerState, partition_entry: Entry, ended_leases: Sequence[HeldLease]
+    state: ControllerState, partition_entry: PartitionEntry, ended_leases: Sequence[HeldLease]
 ) -> None:
     """Leases end whose instances are gone: a partition that came with them goes, or their devices
     become dirty."""
@@ -279,7 +289,7 @@ def without_leases(
 
 
 def quarantines(
-    partition_entry: Entry, machine_faults: Sequence[MachineFault]
+    partition_entry: PartitionEntry, machine_faults: Sequence[MachineFault]
 ) -> list[QuarantineRecord]:
     """The devices of a partition that lie in faulty machines."""
     if partition_entry.cluster is None or not machine_faults:
@@ -319,7 +329,7 @@ def left_behind_quarantines(
 
 
 def _settled(
-    state: ControllerState, partition_entry: Entry, partition_record: PartitionRecord
+    state: ControllerState, partition_entry: PartitionEntry, partition_record: PartitionRecord
 ) -> None:
     state.set(partition_entry, partition_record)
     state.journal.later(put(partition_record))

@@ -31,7 +31,7 @@ from podwright.controller.queue._waiter import Waiter
 from podwright.controller.state._caller import Caller
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import META
 from podwright.controller.state._reservation import Reservation
@@ -93,7 +93,7 @@ class LaunchMoves:
         for move_step in on_drained(state, movable_leases):
             self.ask(move_step, None)
 
-    async def move(self, caller: Caller, request: MoveRequest) -> Entry:
+    async def move(self, caller: Caller, request: MoveRequest) -> PartitionEntry:
         """Give the partition of a launch that has ended its instances the devices reserved for it.
 
         Nothing moves if the move was called off. Raises Fenced, Denied.
@@ -136,7 +136,7 @@ class LaunchMoves:
             ]
             undo(move_steps)
             planned_room.lift()
-            reservation.absorb()
+            reservation.reserve_free_blocks()
         return MoveTable(
             allowed=self.allowed,
             moves=move_rows,
@@ -203,9 +203,11 @@ class LaunchMoves:
             now,
         )
         beneficiary = move.waiter or room_for
-        if planned_room is not None and not state.sight.waiter_to(move.owner, planned_room.owner):
+        if planned_room is not None and not state.sight.user_sees_waiter(
+            move.owner, planned_room.owner
+        ):
             beneficiary = "another who waits"
-        elif room_for and not state.sight.waiter_to(move.owner, ""):
+        elif room_for and not state.sight.user_sees_waiter(move.owner, ""):
             beneficiary = "a job"  # the scheduler does not say whose it is
         reason = f"to make room for {beneficiary}" if beneficiary else "its machine is drained"
         state.record_event(

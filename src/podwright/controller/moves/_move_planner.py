@@ -18,14 +18,14 @@ from podwright.placement.move_plans import InTheWay, cheapest_places, may_be_ask
 if TYPE_CHECKING:
     from podwright.controller.state._controller_state import ControllerState
     from podwright.controller.state._leases import HeldLease
-    from podwright.controller.state._partition_index import Entry
+    from podwright.controller.state._partition_index import PartitionEntry
     from podwright.wire import PartitionSpec
 
 
 class MoveStep(NamedTuple):
     """A launch and the target of its partition, which the index has taken."""
 
-    entry: Entry
+    entry: PartitionEntry
     lease: HeldLease
     target: Placement
 
@@ -37,7 +37,7 @@ def shape_of(record: PartitionRecord) -> Request:
 
 
 def movable(
-    state: ControllerState, entry: Entry, now: float, *, job: bool = False
+    state: ControllerState, entry: PartitionEntry, now: float, *, job: bool = False
 ) -> HeldLease | None:
     """The lease of a launch that can be moved now; None: it cannot.
 
@@ -133,7 +133,7 @@ def plan_room(
         if move_steps:
             return planned_room, move_steps
         planned_room.lift()
-        reservation.absorb()
+        reservation.reserve_free_blocks()
     return None
 
 
@@ -145,7 +145,7 @@ def _time_free_without_moves(state: ControllerState, goal: Goal, owner: str, now
         if partition_name in state.partitions
     ]
     end_times = [
-        end_of(record, now, seen=state.sight.partition_to(owner, record))[0]
+        end_of(record, now, seen=state.sight.user_sees_partition(owner, record))[0]
         for record in records
         if record is not None
     ]

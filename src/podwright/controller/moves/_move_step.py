@@ -20,7 +20,7 @@ from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._machine_calls import MachineFault
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import (
     QuarantineRecord,
@@ -31,7 +31,7 @@ from podwright.controller.state._records import (
 
 
 async def shift(
-    state: ControllerState, entry: Entry, pending_move: PendingMove
+    state: ControllerState, entry: PartitionEntry, pending_move: PendingMove
 ) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
     record, cluster, target_placement = entry.known, pending_move.cluster, pending_move.target

@@ -18,14 +18,14 @@ from podwright.controller.state._controller_state import AUTO_RESETS, Controller
 from podwright.controller.state._cutoff import would_cut_off
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import ending
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import drop_lease, put, put_quarantine
 from podwright.controller.state._states import BROKEN, CREATING, move, state_of
 
 AGAIN = 5.0  #: seconds until room is looked for again
 
 
-def may_move(state: ControllerState, entry: Entry, now: float) -> bool:
+def may_move(state: ControllerState, entry: PartitionEntry, now: float) -> bool:
     """Whether a partition should move, since resetting its devices does not help."""
     record = entry.record
     return (
@@ -41,7 +41,7 @@ def may_move(state: ControllerState, entry: Entry, now: float) -> bool:
     )
 
 
-async def relocate(state: ControllerState, entry: Entry) -> bool:
+async def relocate(state: ControllerState, entry: PartitionEntry) -> bool:
     """Move a partition whose lock is held. Returns False if there was no room for it."""
     record, cluster = entry.known, entry.cluster
     assert cluster is not None

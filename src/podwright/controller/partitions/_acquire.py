@@ -33,7 +33,7 @@ from podwright.controller.state._caller import (
 )
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease, ancestors, free_subset, mask_of
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.errors import Held, InvalidRequest, WrongState
@@ -73,7 +73,7 @@ class Acquired(NamedTuple):
     """A granted lease. record: the partition after the lease was taken. created: the
     partition is new."""
 
-    entry: Entry
+    entry: PartitionEntry
     record: PartitionRecord
     lease: HeldLease
     created: bool
@@ -201,7 +201,7 @@ async def _create(wanted: Acquisition, name: str, claim: DeviceClaim | None = No
         entry.lock.release()
 
 
-async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
+async def _hold(wanted: Acquisition, entry: PartitionEntry) -> Acquired:
     """Take a lease on an existing partition whose lock is held."""
     state, request, action = wanted.state, wanted.request, wanted.action
     record = entry.known
@@ -262,7 +262,7 @@ async def _hold(wanted: Acquisition, entry: Entry) -> Acquired:
     return Acquired(entry, entry.known, lease, created=False)
 
 
-def _must_go(wanted: Acquisition, entry: Entry) -> bool:
+def _must_go(wanted: Acquisition, entry: PartitionEntry) -> bool:
     """Whether a partition does not fit and may be replaced. Raises if it may not."""
     request, action, record = wanted.request, wanted.action, entry.known
     # Who holds a lease may use what it covers: `_check` saw whose it is.
@@ -281,7 +281,7 @@ def _must_go(wanted: Acquisition, entry: Entry) -> bool:
     return bool(mismatches)
 
 
-def _share(wanted: Acquisition, entry: Entry) -> LeaseShare:
+def _share(wanted: Acquisition, entry: PartitionEntry) -> LeaseShare:
     """Which devices of a fitting partition the lease gets. Raises Held or InvalidRequest."""
     state, record, parent = wanted.state, entry.known, wanted.request.parent
     above = ancestors(parent, state.leases)
@@ -328,7 +328,10 @@ _LATER = "try again when it is released, or name another partition"
 
 
 def _choose(
-    wanted: Acquisition, entry: Entry, parent: HeldLease | None, other_leases: list[HeldLease]
+    wanted: Acquisition,
+    entry: PartitionEntry,
+    parent: HeldLease | None,
+    other_leases: list[HeldLease],
 ) -> tuple[int, int]:
     """The first device that a lease gets, and how many. Raises Held or InvalidRequest."""
     state, spec, action, record = wanted.state, wanted.spec, wanted.action, entry.known

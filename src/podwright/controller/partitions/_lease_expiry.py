@@ -10,8 +10,8 @@ from podwright.controller.hardware import _fences as fences
 from podwright.controller.hardware import _steps as steps
 from podwright.controller.state._caller import Caller, Role, check_change
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._leases import HeldLease, descendants, to_info
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._leases import HeldLease, descendants, lease_info_of
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import put_lease
 from podwright.errors import Denied, Fenced, InvalidRequest
 from podwright.wire import LeaseInfo, LeaseRequest
@@ -55,7 +55,7 @@ async def renew(state: ControllerState, caller: Caller, request: LeaseRequest) -
         await state.journal.commit([put_lease(changed)])
         lease.record = changed
     record = state.partitions[lease.record.partition].known
-    info = to_info(lease, record.size, state.now())
+    info = lease_info_of(lease, record.size, state.now())
     if state.journal.full is not None:  # whoever ended now could not move
         info = msgspec.structs.replace(info, move="", move_within=0.0)
     return info
@@ -102,7 +102,11 @@ def _all_gone(lease: HeldLease, hosts: Sequence[str]) -> bool:
 
 
 async def _say_more(
-    state: ControllerState, caller: Caller, entry: Entry, request: LeaseRequest, action: str
+    state: ControllerState,
+    caller: Caller,
+    entry: PartitionEntry,
+    request: LeaseRequest,
+    action: str,
 ) -> None:
     fence = entry.fences[request.id]
     if fence.lease.epoch != request.epoch:
@@ -138,7 +142,7 @@ async def expire(state: ControllerState, lease: HeldLease) -> None:
         entry.lock.release()
 
 
-def _goes_on(state: ControllerState, entry: Entry, lease: HeldLease) -> bool:
+def _goes_on(state: ControllerState, entry: PartitionEntry, lease: HeldLease) -> bool:
     """Whether a job's lease, or its partition, decides, which the job's scheduler keeps."""
     parent = state.leases.get(lease.record.parent)
     return bool(entry.known.job) or (parent is not None and not parent.ending)

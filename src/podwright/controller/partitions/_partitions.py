@@ -23,7 +23,7 @@ from podwright.controller.state._caller import (
 )
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import LeaseRecord, PartitionRecord
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.controller.state._states import CREATING
@@ -160,7 +160,7 @@ def _admitted(
     except NoCapacity:
         cluster.index.release(placement)
         for reservation in state.reservations.values():
-            reservation.absorb()
+            reservation.reserve_free_blocks()
         raise
     return DeviceClaim(cluster, placement, admitted, routing)
 
@@ -232,7 +232,7 @@ async def begin_create(
     guest: str = "",
     claim: DeviceClaim | None = None,
     duration: float = 0.0,
-) -> Entry:
+) -> PartitionEntry:
     """Decide and write down a new partition; its lock is held on return.
 
     lease_for: a lease on all of it that begins with it; partition, epoch and count are filled
@@ -247,7 +247,7 @@ async def begin_create(
         give_back(state, claim)
         raise
     name = checked.spec.name
-    entry = Entry(name, claim.cluster, makers=(caller.name, creator))
+    entry = PartitionEntry(name, claim.cluster, makers=(caller.name, creator))
     state.partitions.add(entry)
     try:
         await entry.lock.acquire()  # nobody else knows it yet: this does not wait
@@ -305,7 +305,7 @@ def untake(state: ControllerState, claim: DeviceClaim) -> None:
     state.admitted.discard(claim.admitted)
     claim.cluster.index.release(claim.placement)
     for reservation in state.reservations.values():
-        reservation.absorb()
+        reservation.reserve_free_blocks()
 
 
 def give_back(state: ControllerState, claim: DeviceClaim | None) -> None:
@@ -328,7 +328,7 @@ def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
     )
 
 
-async def finish_create(state: ControllerState, entry: Entry) -> None:
+async def finish_create(state: ControllerState, entry: PartitionEntry) -> None:
     """Configure the hardware of a new partition and release its lock."""
     try:
         await steps.finish_create(state, entry)
@@ -336,7 +336,9 @@ async def finish_create(state: ControllerState, entry: Entry) -> None:
         entry.lock.release()
 
 
-async def begin_reset(state: ControllerState, caller: Caller, request: ResetRequest) -> Entry:
+async def begin_reset(
+    state: ControllerState, caller: Caller, request: ResetRequest
+) -> PartitionEntry:
     """Check that a reset is allowed; the partition's lock is held on return."""
     action = f"reset partition {request.name}"
     entry = await state.lock(request.name, action, caller)
@@ -349,7 +351,7 @@ async def begin_reset(state: ControllerState, caller: Caller, request: ResetRequ
 
 
 async def finish_reset(
-    state: ControllerState, caller: Caller, entry: Entry, *, relocatable: bool
+    state: ControllerState, caller: Caller, entry: PartitionEntry, *, relocatable: bool
 ) -> None:
     """Reset a partition, ending leases on it, and let go of its lock. Raises Held for fences.
 
@@ -365,7 +367,7 @@ async def finish_reset(
 
 async def begin_remove(
     state: ControllerState, caller: Caller, name: str, *, force: bool, job: str = ""
-) -> Entry:
+) -> PartitionEntry:
     """Check that a removal may be; the partition's lock is held on return. job: see
     RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
     action = f"remove partition {name}"
@@ -382,7 +384,7 @@ async def begin_remove(
 
 
 async def finish_remove(
-    state: ControllerState, caller: Caller, entry: Entry, *, force: bool
+    state: ControllerState, caller: Caller, entry: PartitionEntry, *, force: bool
 ) -> None:
     """Remove a partition and let go of its lock. Raises WrongState when machines do not answer,
     Held while what a lease left on it is not gone."""
@@ -401,7 +403,9 @@ async def finish_remove(
         )
 
 
-def _check(state: ControllerState, caller: Caller, entry: Entry, action: str, force: bool) -> None:
+def _check(
+    state: ControllerState, caller: Caller, entry: PartitionEntry, action: str, force: bool
+) -> None:
     """Who may reset or remove: owner and administrator; while it is held, only by force.
 
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.

@@ -6,13 +6,13 @@ from podwright.controller.hardware import _steps as steps
 from podwright.controller.requests._refusals import failed
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._request_ids import Remembered
 from podwright.errors import NotFound
 from podwright.wire import Empty, ReadyState
 
 
-async def made_before(state: ControllerState, known: Remembered, *, wait: bool) -> Entry:
+async def made_before(state: ControllerState, known: Remembered, *, wait: bool) -> PartitionEntry:
     """The partition that was created or reset. Raises NotFound when it has gone since."""
     entry = state.partitions.get(known.name)
     if entry is not None and wait:
@@ -40,7 +40,7 @@ async def removed_before(state: ControllerState, known: Remembered, *, wait: boo
 
 async def acquired_before(
     state: ControllerState, known: Remembered
-) -> tuple[Entry, HeldLease] | None:
+) -> tuple[PartitionEntry, HeldLease] | None:
     """The lease that was given, as nobody else may have its devices; None when it is over.
 
     Raises WrongState when the devices broke meanwhile; then the lease is over, too.
@@ -68,7 +68,7 @@ async def acquired_before(
         entry.lock.release()
 
 
-async def _settled(entry: Entry) -> None:
+async def _settled(entry: PartitionEntry) -> None:
     """Wait for the step that the partition is in."""
     await entry.lock.acquire()
     entry.lock.release()

@@ -18,7 +18,7 @@ from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._journal import unless_written
 from podwright.controller.state._leases import HeldLease
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import LeaseRecord, put
 from podwright.controller.state._reservation import DeviceClaim
 from podwright.controller.state._states import REMOVING, move
@@ -36,7 +36,7 @@ class Successor:
     transient: bool
 
 
-async def replace(state: ControllerState, entry: Entry, new: Successor) -> HeldLease:
+async def replace(state: ControllerState, entry: PartitionEntry, new: Successor) -> HeldLease:
     """The lease on the new partition. The entry's lock is held, and nobody has a lease on it.
 
     Raises as creation does; then the old partition stands as it did, unless its machines
@@ -58,7 +58,7 @@ async def replace(state: ControllerState, entry: Entry, new: Successor) -> HeldL
 
 
 async def _exchange(
-    state: ControllerState, entry: Entry, new: Successor, claim: DeviceClaim
+    state: ControllerState, entry: PartitionEntry, new: Successor, claim: DeviceClaim
 ) -> HeldLease:
     old, old_cluster, action = entry.known, entry.cluster, new.checked.action
     cluster, placement = claim.cluster, claim.placement

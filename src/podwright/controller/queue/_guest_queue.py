@@ -374,7 +374,7 @@ class GuestQueue:
                 del state.reservations[pool]
             return
         for reservation in reservations:
-            reservation.absorb()
+            reservation.reserve_free_blocks()
 
     def _fits(self, first_job: FirstJob) -> bool:
         """Whether devices for each need are free that are kept for nobody. It costs far less than

@@ -22,7 +22,7 @@ from podwright.controller.requests._reserve import guest_key, reservations_lent_
 from podwright.controller.requests._spec import CheckedSpec
 from podwright.controller.state._caller import Caller, Role
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._reservation import DeviceClaim, Reservation
 from podwright.fabric import Cluster
 from podwright.placement import Block
@@ -191,7 +191,7 @@ class PodRehearsal:
         duration_s: float,
     ) -> None:
         state, partition_name = self._state, checked_spec.spec.name
-        partition_entry = Entry(partition_name, claim.cluster)
+        partition_entry = PartitionEntry(partition_name, claim.cluster)
         state.partitions.add(partition_entry)
         state.set(
             partition_entry,

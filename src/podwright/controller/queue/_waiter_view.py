@@ -81,7 +81,7 @@ def _needs(state: ControllerState, waiter: Waiter, reservation: Reservation) -> 
     visible_names = [
         record.name
         for record in blocking_partitions
-        if state.sight.partition_to(waiter.record.name, record)
+        if state.sight.user_sees_partition(waiter.record.name, record)
     ]
     names_text = " and ".join(visible_names[:5]) or (
         "other partitions" if blocking_partitions else "devices that are being reset"

@@ -30,10 +30,10 @@ from podwright.controller.state._audit_intents import intended
 from podwright.controller.state._caller import Caller, Role, check_change, check_creator
 from podwright.controller.state._controller_state import ControllerState
 from podwright.controller.state._leases import HeldLease
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._records import WAITER, decode
 from podwright.controller.state._request_ids import (
-    REQUEST,
+    REQUEST_KIND,
     Remembered,
     RequestId,
     Requests,
@@ -178,7 +178,7 @@ class Waiting:
         """
         if not waiter.refused and waiter.id in self._waiters:
             await self._state.journal.commit(
-                [Delete(WAITER, waiter.id), Delete(REQUEST, self._mark(waiter))]
+                [Delete(WAITER, waiter.id), Delete(REQUEST_KIND, self._mark(waiter))]
             )
             waiter.refused = True
 
@@ -333,7 +333,7 @@ class Waiting:
         else:
             self.unacknowledged.add(waiter)
 
-    async def _create(self, waiter: Waiter, claim: DeviceClaim | None) -> Entry:
+    async def _create(self, waiter: Waiter, claim: DeviceClaim | None) -> PartitionEntry:
         request = waiter.record.create
         assert request is not None
         partition_entry = await partitions.begin_create(
@@ -347,7 +347,9 @@ class Waiting:
         waiter.created = True
         return partition_entry
 
-    async def _acquire(self, waiter: Waiter, claim: DeviceClaim | None) -> tuple[Entry, HeldLease]:
+    async def _acquire(
+        self, waiter: Waiter, claim: DeviceClaim | None
+    ) -> tuple[PartitionEntry, HeldLease]:
         request = waiter.record.acquire
         assert request is not None
         acquired = await acquiring.acquire(self._state, waiter.caller, request, claim)

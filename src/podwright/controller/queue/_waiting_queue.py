@@ -89,7 +89,7 @@ class WaitingQueue:
             if not blocks and not partition_name:
                 reservation.planned_at = 0.0  # machines or quotas changed: think it over
             if reservation.goal.cluster is cluster and overlap(reservation.goal.blocks, blocks):
-                reservation.absorb()
+                reservation.reserve_free_blocks()
         if partition_name in self._named:
             self._look_at(partition_name)
         if self._shapes or self.guest_queue:
@@ -210,7 +210,7 @@ class WaitingQueue:
             return None
         finally:
             if reservation is not None and is_free:
-                reservation.absorb()
+                reservation.reserve_free_blocks()
 
     def _over_quota(self, waiter: Waiter) -> bool:
         spec = waiter.spec

@@ -13,7 +13,7 @@ import msgspec
 from podwright.controller.state._caller import Caller, Role, may_change
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._controller_state import ControllerState
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.errors import Denied, InvalidRequest
 from podwright.placement import Placement
 from podwright.wire import (
@@ -108,7 +108,7 @@ def guard(cluster: IndexedCluster, spec: PartitionSpec, placement: Placement) ->
         raise _denied(spec, cluster, placement.allocation)
 
 
-def may_lend(caller: Caller, entry: Entry) -> bool:
+def may_lend(caller: Caller, entry: PartitionEntry) -> bool:
     """Whether a scheduler may lease a partition to others: it made it, or it is among its own."""
     if caller.role is not Role.SCHEDULER:
         return False

@@ -22,7 +22,7 @@ from podwright.wire import Explanation, PartitionSpec, ReadyState, Standing
 
 if TYPE_CHECKING:
     from podwright.controller.state._controller_state import ControllerState
-    from podwright.controller.state._partition_index import Entry
+    from podwright.controller.state._partition_index import PartitionEntry
     from podwright.controller.state._records import PartitionRecord
 
 SHOWN: Final = 5  #: partitions that a refusal names, the largest first
@@ -50,7 +50,9 @@ def in_the_way(
     ]
     obstructing_entries.sort(key=lambda entry: (-entry.known.size, entry.name))
     named_entries = [
-        entry for entry in obstructing_entries if state.sight.partition_to(owner, entry.known)
+        entry
+        for entry in obstructing_entries
+        if state.sight.user_sees_partition(owner, entry.known)
     ][:SHOWN]
     allocation_machines = [
         machine for machine in cluster.machines() if _is_in(cluster, machine, spec.allocation)
@@ -78,10 +80,11 @@ def in_the_way(
         "kept_for": sorted(
             reservation.waiter
             for reservation in reservations
-            if state.sight.waiter_to(owner, reservation.owner)
+            if state.sight.user_sees_waiter(owner, reservation.owner)
         ),
         "kept_for_others": sum(
-            not state.sight.waiter_to(owner, reservation.owner) for reservation in reservations
+            not state.sight.user_sees_waiter(owner, reservation.owner)
+            for reservation in reservations
         ),
         "nearest": msgspec.to_builtins(nearest_spec) if nearest_spec else None,
     }
@@ -206,7 +209,7 @@ def other_waiters(count: int) -> str:
     return "another who waits" if count == 1 else f"{count} others who wait"
 
 
-def of_partition(state: ControllerState, entry: Entry, caller: Caller) -> Explanation:
+def of_partition(state: ControllerState, entry: PartitionEntry, caller: Caller) -> Explanation:
     """How a partition stands: who holds it, who waits for it, and what is wrong with it."""
     record = entry.known
     sentences = [f"it is {record.ready.value}, and {record.operation.value}"]
@@ -266,7 +269,7 @@ def of_partition(state: ControllerState, entry: Entry, caller: Caller) -> Explan
     return Explanation(asked=f"partition {entry.name}", lines=sentences, starts_now=starts_now)
 
 
-def _standing(state: ControllerState, entry: Entry) -> dict[str, Any]:
+def _standing(state: ControllerState, entry: PartitionEntry) -> dict[str, Any]:
     record: PartitionRecord = entry.known
     end_time, end_is_announced = end_of(record, state.now())
     return {

@@ -170,7 +170,7 @@ def reservations_lent_to(state: ControllerState, guest: str) -> Iterator[None]:
         yield
     finally:
         for reservation in own_reservations:
-            reservation.absorb()
+            reservation.reserve_free_blocks()
 
 
 def _occupied(
@@ -186,7 +186,7 @@ def _occupied(
     for record in state.partitions.records():
         if record.cluster == cluster.layout.name and record.allocation == allocation:
             end_time, is_announced = end_of(
-                record, now, seen=state.sight.partition_to(owner, record)
+                record, now, seen=state.sight.user_sees_partition(owner, record)
             )
             if now < end_times.get(record.name, 0.0):
                 end_time, is_announced = end_times[record.name], False
@@ -295,7 +295,7 @@ def backfill_reserved(
                 cluster.index.take(placement)
                 return placement
         finally:
-            reservation.absorb()
+            reservation.reserve_free_blocks()
     return None
 
 

@@ -29,13 +29,13 @@ class Intent:
 
     def __init__(
         self,
-        write: Callable[[Intent], Put],
+        make_put: Callable[[Intent], Put],
         caller: Caller,
         action: str,
         about: str,
         owner: str,
     ) -> None:
-        self._write = write
+        self._write = make_put
         self.caller, self.action, self.about, self.owner = caller, action, about, owner
         self.number = 0
         self.closed = False
@@ -60,8 +60,8 @@ def with_intent(changes: Sequence[Change]) -> Sequence[Change]:
 @contextmanager
 def intended(intent: Intent) -> Iterator[Intent]:
     """What is committed inside, by this task or one that it starts, is the intent's effect."""
-    token = CURRENT.set(intent)
+    context_token = CURRENT.set(intent)
     try:
         yield intent
     finally:
-        CURRENT.reset(token)
+        CURRENT.reset(context_token)

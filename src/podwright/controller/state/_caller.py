@@ -84,11 +84,11 @@ def in_name_of(caller: Caller, owner: str, uid: int, job: str, action: str) -> C
 def check_job(caller: Caller, job: str, action: str) -> None:
     """Raises Denied where a scheduler made it for a job, which alone decides how long it stays."""
     if job and caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
-        number = job.partition("/")[0].partition(" ")[0].rstrip(",")
+        job_id = job.partition("/")[0].partition(" ")[0].rstrip(",")
         raise Denied(
-            f"it belongs to job {number} and goes when that ends",
+            f"it belongs to job {job_id} and goes when that ends",
             operation=action,
-            would_work=f"scancel {number}, or leave the partition as it is",
+            would_work=f"scancel {job_id}, or leave the partition as it is",
             job=job,
         )
 

@@ -22,12 +22,12 @@ class IndexedCluster:
         self.layout = layout
         self.index = index_of(layout)
         self.allocations: dict[str, list[str]] = {}
-        for name, machines in allocations.items():
-            self.index.define_allocation(name, machines)
-            self.allocations[name] = list(machines)
+        for allocation_name, machine_names in allocations.items():
+            self.index.define_allocation(allocation_name, machine_names)
+            self.allocations[allocation_name] = list(machine_names)
         if not self.allocations:
             self.allocations[layout.name] = self.machines()
-        self._per_machine = layout.family.devices_per_machine
+        self._devices_per_machine = layout.family.devices_per_machine
         self.drained: set[str] = set()
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
@@ -35,80 +35,90 @@ class IndexedCluster:
         self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
         #: What its last test found of its cables: machine and problem.
         self.miscabled: list[tuple[str, str]] = []
-        self._lay_out()
+        self._lay_out_devices()
 
-    def _lay_out(self) -> None:
+    def _lay_out_devices(self) -> None:
         """Names and places of machines, and devices of which nothing is known yet."""
         layout = self.layout
-        self._names = [[m.name for m in d.machines] for d in layout.domains]
+        self._names = [[machine.name for machine in domain.machines] for domain in layout.domains]
         self.places = {
-            name: (d, i) for d, names in enumerate(self._names) for i, name in enumerate(names)
+            machine_name: (domain, machine_index)
+            for domain, machine_names in enumerate(self._names)
+            for machine_index, machine_name in enumerate(machine_names)
         }
         self.refs = [
             [
                 DeviceRef(
-                    domain=d,
+                    domain=domain,
                     offset=offset,
-                    machine=self._names[d][offset // self._per_machine],
-                    index=offset % self._per_machine,
+                    machine=self._names[domain][offset // self._devices_per_machine],
+                    index=offset % self._devices_per_machine,
                 )
-                for offset in range(layout.domain_size(d))
+                for offset in range(layout.domain_size(domain))
             ]
-            for d in range(len(layout.domains))
+            for domain in range(len(layout.domains))
         ]
 
     def redefined(
-        self, layout: Cluster, machines: Mapping[str, Sequence[str]]
+        self, layout: Cluster, machines_by_allocation: Mapping[str, Sequence[str]]
     ) -> NodeIndex | Index:
         """An index of the cluster as it is to be, in which all is taken that is taken now.
 
-        machines: of each allocation; none: one for all. Raises ValueError for what has no place
-        there.
+        machines_by_allocation: of each allocation; none: one for all. Raises ValueError for what
+        has no place there.
         """
-        index = index_of(layout)
-        for name, machine_names in machines.items():
-            index.define_allocation(name, machine_names)
+        new_index = index_of(layout)
+        for allocation_name, machine_names in machines_by_allocation.items():
+            new_index.define_allocation(allocation_name, machine_names)
         for placement in self.index.placements():
-            index.take(placement)
-        return index
+            new_index.take(placement)
+        return new_index
 
     def redefine(
-        self, layout: Cluster, index: NodeIndex | Index, machines: Mapping[str, Sequence[str]]
+        self,
+        layout: Cluster,
+        new_index: NodeIndex | Index,
+        machines_by_allocation: Mapping[str, Sequence[str]],
     ) -> None:
         """Replace the cluster; machines that stay keep their place."""
-        before = {
-            name: self.refs[d][i * self._per_machine :] for name, (d, i) in self.places.items()
+        previous_refs = {
+            name: self.refs[domain_index][machine_index * self._devices_per_machine :]
+            for name, (domain_index, machine_index) in self.places.items()
         }
-        self.layout, self.index = layout, index
-        self._lay_out()
-        for name, (domain, place) in self.places.items():
-            first = place * self._per_machine
-            if name in before:
-                self.refs[domain][first : first + self._per_machine] = before[name][
-                    : self._per_machine
-                ]
+        self.layout, self.index = layout, new_index
+        self._lay_out_devices()
+        for name, (domain, machine_position) in self.places.items():
+            first_offset = machine_position * self._devices_per_machine
+            if name in previous_refs:
+                self.refs[domain][first_offset : first_offset + self._devices_per_machine] = (
+                    previous_refs[name][: self._devices_per_machine]
+                )
         self.allocations = {
-            name: list(machine_names) for name, machine_names in machines.items()
+            name: list(machine_names) for name, machine_names in machines_by_allocation.items()
         } or {layout.name: self.machines()}
-        for table in (self.attributes, self.unhealthy):
-            for name in table.keys() - self.places.keys():
-                del table[name]
+        for machine_table in (self.attributes, self.unhealthy):
+            for name in machine_table.keys() - self.places.keys():
+                del machine_table[name]
         self.drained &= self.places.keys()
         for name in self.attributes:
             self._shape(name)
 
-    def as_it_was(self) -> Callable[[], None]:
+    def make_restore(self) -> Callable[[], None]:
         """A function that restores the cluster as it is now, with the devices taken by then."""
-        own = {name: copy(attribute) for name, attribute in vars(self).items() if name != "index"}
+        saved_fields = {
+            field_name: copy(field_value)
+            for field_name, field_value in vars(self).items()
+            if field_name != "index"
+        }
         machines_by_allocation = (
             {} if list(self.allocations) == [self.layout.name] else dict(self.allocations)
         )
 
         def restore() -> None:
-            self.index = self.redefined(own["layout"], machines_by_allocation)
-            vars(self).update(own)
-            for name in self.attributes:
-                self._shape(name)
+            self.index = self.redefined(saved_fields["layout"], machines_by_allocation)
+            vars(self).update(saved_fields)
+            for machine_name in self.attributes:
+                self._shape(machine_name)
 
         return restore
 
@@ -116,22 +126,28 @@ class IndexedCluster:
         """Tell the index which devices of a machine are unhealthy, and which are slices."""
         if isinstance(self.index, NodeIndex):
             self.index.avoid(machine, self.unhealthy[machine])
-            numbered = enumerate(self.attributes[machine])
-            profiles = {i: about.get("profile", "") for i, about in numbered}
-            self.index.cut(machine, {i: profile for i, profile in profiles.items() if profile})
+            numbered_attributes = enumerate(self.attributes[machine])
+            profiles = {
+                device_index: attributes.get("profile", "")
+                for device_index, attributes in numbered_attributes
+            }
+            self.index.cut(
+                machine,
+                {device_index: profile for device_index, profile in profiles.items() if profile},
+            )
 
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""
-        return [m.name for d in self.layout.domains for m in d.machines]
+        return [machine.name for domain in self.layout.domains for machine in domain.machines]
 
-    def learn(self, machine: str, report: MachineReport) -> None:
+    def learn(self, machine: str, machine_report: MachineReport) -> None:
         """Take over what a machine reports of its devices."""
-        domain, place = self.places[machine]
-        first = place * self._per_machine
-        for device in report.devices[: self._per_machine]:
-            self.refs[domain][first + device.index] = DeviceRef(
+        domain, machine_position = self.places[machine]
+        first_offset = machine_position * self._devices_per_machine
+        for device in machine_report.devices[: self._devices_per_machine]:
+            self.refs[domain][first_offset + device.index] = DeviceRef(
                 domain=domain,
-                offset=first + device.index,
+                offset=first_offset + device.index,
                 machine=machine,
                 index=device.index,
                 ip=device.ip,
@@ -140,52 +156,60 @@ class IndexedCluster:
                 arch_id=device.arch_id,
                 chip_id=device.chip_id,
             )
-        self.attributes[machine] = tuple(device.attributes for device in report.devices)
-        self.unhealthy[machine] = frozenset(d.index for d in report.devices if not d.healthy)
+        self.attributes[machine] = tuple(device.attributes for device in machine_report.devices)
+        self.unhealthy[machine] = frozenset(
+            reported_device.index
+            for reported_device in machine_report.devices
+            if not reported_device.healthy
+        )
         self._shape(machine)
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
         """Blocks as indices of devices in each machine."""
-        per = self._per_machine
-        out: dict[str, list[int]] = {}
+        machine_size = self._devices_per_machine
+        indices_by_machine: dict[str, list[int]] = {}
         for domain, offset, size in blocks:
-            names, end = self._names[domain], offset + size
-            while offset < end:
-                place, first = divmod(offset, per)
-                count = min(per - first, end - offset)
-                out.setdefault(names[place], []).extend(range(first, first + count))
-                offset += count
-        return out
+            machine_names, end_offset = self._names[domain], offset + size
+            while offset < end_offset:
+                machine_index, first_index = divmod(offset, machine_size)
+                device_count = min(machine_size - first_index, end_offset - offset)
+                indices_by_machine.setdefault(machine_names[machine_index], []).extend(
+                    range(first_index, first_index + device_count)
+                )
+                offset += device_count
+        return indices_by_machine
 
     def blocks_by_machine(self, blocks: Sequence[Block]) -> list[tuple[str, Block]]:
         """Blocks cut at the edges of machines."""
-        per = self._per_machine
-        out = []
+        machine_size = self._devices_per_machine
+        machine_blocks = []
         for domain, offset, size in blocks:
-            end = offset + size
-            while offset < end:
-                place, first = divmod(offset, per)
-                count = min(per - first, end - offset)
-                out.append((self._names[domain][place], Block(domain, offset, count)))
-                offset += count
-        return out
-
-    def span(self, gcds: Sequence[Block], mask: int) -> list[Block]:
-        """The devices of a partition whose bits are set in `mask`, in routing order."""
-        out: list[Block] = []
-        offset = 0
-        for block in gcds:
-            bits = mask >> offset & ((1 << block.size) - 1)
-            if bits == (1 << block.size) - 1:
-                out.append(block)
-            elif bits:
-                out.extend(
-                    Block(block.domain, block.offset + i, 1)
-                    for i in range(block.size)
-                    if bits >> i & 1
+            end_offset = offset + size
+            while offset < end_offset:
+                machine_index, first_index = divmod(offset, machine_size)
+                device_count = min(machine_size - first_index, end_offset - offset)
+                machine_blocks.append(
+                    (self._names[domain][machine_index], Block(domain, offset, device_count))
                 )
-            offset += block.size
-        return out
+                offset += device_count
+        return machine_blocks
+
+    def span(self, gcd_blocks: Sequence[Block], device_mask: int) -> list[Block]:
+        """The devices of a partition whose bits are set in `device_mask`, in routing order."""
+        covered_blocks: list[Block] = []
+        routing_offset = 0
+        for gcd_block in gcd_blocks:
+            block_mask = device_mask >> routing_offset & ((1 << gcd_block.size) - 1)
+            if block_mask == (1 << gcd_block.size) - 1:
+                covered_blocks.append(gcd_block)
+            elif block_mask:
+                covered_blocks.extend(
+                    Block(gcd_block.domain, gcd_block.offset + bit_index, 1)
+                    for bit_index in range(gcd_block.size)
+                    if block_mask >> bit_index & 1
+                )
+            routing_offset += gcd_block.size
+        return covered_blocks
 
 
 class ClusterIndex:
@@ -196,9 +220,14 @@ class ClusterIndex:
         clusters: Sequence[Cluster],
         allocations: Mapping[str, Mapping[str, Sequence[str]]],
     ) -> None:
-        self.clusters = {c.name: IndexedCluster(c, allocations.get(c.name, {})) for c in clusters}
+        self.clusters = {
+            layout.name: IndexedCluster(layout, allocations.get(layout.name, {}))
+            for layout in clusters
+        }
         self.by_machine = {
-            name: cluster for cluster in self.clusters.values() for name in cluster.places
+            machine_name: cluster
+            for cluster in self.clusters.values()
+            for machine_name in cluster.places
         }
 
     @property
@@ -217,26 +246,34 @@ class ClusterIndex:
                 would_work=f"use {_names(list(self.clusters))}",
                 cluster=cluster_name,
             )
-        clusters = [self.clusters[cluster_name]] if cluster_name else list(self.clusters.values())
+        candidate_clusters = (
+            [self.clusters[cluster_name]] if cluster_name else list(self.clusters.values())
+        )
         if allocation:
-            known = [name for cluster in clusters for name in cluster.allocations]
-            clusters = [cluster for cluster in clusters if allocation in cluster.allocations]
-            if not clusters:
+            allocation_names = [
+                allocation_name
+                for cluster in candidate_clusters
+                for allocation_name in cluster.allocations
+            ]
+            candidate_clusters = [
+                cluster for cluster in candidate_clusters if allocation in cluster.allocations
+            ]
+            if not candidate_clusters:
                 raise NotFound(
                     f"there is no allocation {allocation}"
                     + (f" in cluster {cluster_name}" if cluster_name else ""),
                     operation=action,
-                    would_work=f"use {_names(known)}",
+                    would_work=f"use {_names(allocation_names)}",
                     allocation=allocation,
                 )
-        if not clusters:
+        if not candidate_clusters:
             raise InvalidRequest(
                 "this server has no cluster", operation=action, would_work="define one"
             )
-        return clusters
+        return candidate_clusters
 
 
-def _names(names: Sequence[str]) -> str:
-    listed = list(names[:5])
-    more = f" (and {len(names) - 5} more)" if len(names) > 5 else ""
-    return (" or ".join(listed) or "another server") + more
+def _names(object_names: Sequence[str]) -> str:
+    listed_names = list(object_names[:5])
+    more_suffix = f" (and {len(object_names) - 5} more)" if len(object_names) > 5 else ""
+    return (" or ".join(listed_names) or "another server") + more_suffix

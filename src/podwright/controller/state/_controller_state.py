@@ -18,7 +18,7 @@ from podwright.controller.state._fence_index import FenceIndex
 from podwright.controller.state._journal import Journal
 from podwright.controller.state._leases import HeldLease, LeaseIndex
 from podwright.controller.state._machine_calls import MachineCalls
-from podwright.controller.state._partition_index import Entry, PartitionIndex
+from podwright.controller.state._partition_index import PartitionEntry, PartitionIndex
 from podwright.controller.state._pending_move import PendingMove
 from podwright.controller.state._records import (
     LeaseRecord,
@@ -27,7 +27,7 @@ from podwright.controller.state._records import (
     QuotaRecord,
 )
 from podwright.controller.state._reservation import Reservation
-from podwright.controller.state._sight import Sight
+from podwright.controller.state._sight import Visibility
 from podwright.errors import NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block
@@ -55,7 +55,7 @@ class ControllerState:
         self.store = store
         self.journal = Journal(store)
         self.inventory = ClusterIndex(clusters, allocations)
-        self.hardware = MachineCalls(drivers, timeout=driver_timeout, silence=self.mark_down)
+        self.hardware = MachineCalls(drivers, timeout=driver_timeout, on_silence=self.mark_down)
         self.partitions = PartitionIndex()
         self.leases = LeaseIndex()
         self.fences = FenceIndex()
@@ -78,7 +78,7 @@ class ControllerState:
         #: Told of devices that are free, and of the partition whose lease ended or that is gone.
         self.freed: Callable[[IndexedCluster | None, Sequence[Block], str], None] = lambda *_: None
         #: Who may know of what.
-        self.sight = Sight()
+        self.sight = Visibility()
 
     # -- time and tasks ----------------------------------------------------------------------
 
@@ -99,100 +99,126 @@ class ControllerState:
 
     # -- partitions --------------------------------------------------------------------------
 
-    def set(self, entry: Entry, record: PartitionRecord) -> None:
+    def set(self, partition_entry: PartitionEntry, new_record: PartitionRecord) -> None:
         """A new record, durable or derivable from what is."""
-        old = entry.record
-        self.partitions.set_record(entry, record)
-        divided = old is not None and old.gcds != record.gcds and old.blocks == record.blocks
-        if old is not None and divided and entry.cluster is not None:
-            entry.cluster.index.release(old.placement)
-            entry.cluster.index.take(record.placement)
-        if record.ready is ReadyState.ERROR:
-            entry.retry_at = self.now() + (2 << min(record.auto_resets, 8))
+        old_record = partition_entry.record
+        self.partitions.set_record(partition_entry, new_record)
+        redivided = (
+            old_record is not None
+            and old_record.gcds != new_record.gcds
+            and old_record.blocks == new_record.blocks
+        )
+        if old_record is not None and redivided and partition_entry.cluster is not None:
+            partition_entry.cluster.index.release(old_record.placement)
+            partition_entry.cluster.index.take(new_record.placement)
+        if new_record.ready is ReadyState.ERROR:
+            partition_entry.retry_at = self.now() + (2 << min(new_record.auto_resets, 8))
 
-    def forget(self, entry: Entry, left: Sequence[QuarantineRecord] = ()) -> None:
+    def forget(
+        self, partition_entry: PartitionEntry, new_quarantines: Sequence[QuarantineRecord] = ()
+    ) -> None:
         """Forget a removed partition; its devices are free except those in quarantine."""
-        record = entry.known
-        if entry.cluster is not None:
-            entry.cluster.index.release(record.placement)
-            for quarantined in left:
-                entry.cluster.index.take(quarantined.placement)
-                self.quarantine[quarantined.key] = quarantined
-        self.drop_entry(entry)
-        self.freed(entry.cluster, record.blocks, entry.name)
+        record = partition_entry.known
+        if partition_entry.cluster is not None:
+            partition_entry.cluster.index.release(record.placement)
+            for quarantine_record in new_quarantines:
+                partition_entry.cluster.index.take(quarantine_record.placement)
+                self.quarantine[quarantine_record.key] = quarantine_record
+        self.drop_entry(partition_entry)
+        self.freed(partition_entry.cluster, record.blocks, partition_entry.name)
 
-    def drop_entry(self, entry: Entry) -> None:
+    def drop_entry(self, partition_entry: PartitionEntry) -> None:
         """Remove a partition from memory, and leave its devices as they are."""
-        self.partitions.remove(entry)
-        self.fences.remove(entry, list(entry.fences))
+        self.partitions.remove(partition_entry)
+        self.fences.remove(partition_entry, list(partition_entry.fences))
 
-    def find(self, caller: Caller, name: str) -> Entry | None:
+    def find(self, caller: Caller, name: str) -> PartitionEntry | None:
         """The partition of this name, if there is one that the caller may know of."""
-        entry = self.partitions.get(name)
-        return entry if entry is not None and self.sight.partition(caller, entry) else None
+        partition_entry = self.partitions.get(name)
+        return (
+            partition_entry
+            if partition_entry is not None and self.sight.partition(caller, partition_entry)
+            else None
+        )
 
-    def find_lease(self, caller: Caller, name: str) -> HeldLease | None:
+    def find_lease(self, caller: Caller, lease_id: str) -> HeldLease | None:
         """The live lease of this id, if there is one that the caller may know of."""
-        lease = self.leases.get(name)
+        lease = self.leases.get(lease_id)
         if lease is None:
             return None
-        entry = self.partitions.get(lease.record.partition)
-        return lease if entry is not None and self.sight.leases(caller, entry) else None
+        partition_entry = self.partitions.get(lease.record.partition)
+        return (
+            lease
+            if partition_entry is not None and self.sight.leases(caller, partition_entry)
+            else None
+        )
 
-    def find_fenced(self, caller: Caller, name: str) -> Entry | None:
+    def find_fenced(self, caller: Caller, lease_id: str) -> PartitionEntry | None:
         """The partition on which the lease of this id left a fence that the caller may know of."""
-        entry = self.fences.get(name)
-        return entry if entry is not None and self.sight.leases(caller, entry) else None
+        partition_entry = self.fences.get(lease_id)
+        return (
+            partition_entry
+            if partition_entry is not None and self.sight.leases(caller, partition_entry)
+            else None
+        )
 
-    async def lock(self, name: str, action: str, caller: Caller) -> Entry:
+    async def lock(self, partition_name: str, action: str, caller: Caller) -> PartitionEntry:
         """A partition with its lock held, which the caller releases.
 
         Raises NotFound, at once for one that the caller may not know of.
         """
-        while (entry := self.find(caller, name)) is not None:
-            await entry.lock.acquire()
-            if not entry.removed and self.find(caller, name) is entry:
-                return entry
-            entry.lock.release()
-        raise self.missing(name, action, caller)
+        while (partition_entry := self.find(caller, partition_name)) is not None:
+            await partition_entry.lock.acquire()
+            if not partition_entry.removed and self.find(caller, partition_name) is partition_entry:
+                return partition_entry
+            partition_entry.lock.release()
+        raise self.missing(partition_name, action, caller)
 
-    def missing(self, name: str, action: str, caller: Caller, would_work: str = "") -> NotFound:
+    def missing(
+        self, partition_name: str, action: str, caller: Caller, would_work: str = ""
+    ) -> NotFound:
         """The error for a partition that the caller does not know of; it names those that exist."""
         if not would_work:
-            known = sorted(
-                entry.name
-                for entry in self.partitions.values()
-                if entry.record is not None and self.sight.partition(caller, entry)
+            known_names = sorted(
+                partition_entry.name
+                for partition_entry in self.partitions.values()
+                if partition_entry.record is not None
+                and self.sight.partition(caller, partition_entry)
             )
-            listed = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
-            would_work = f"there are: {listed}" if known else "there are none yet"
+            listed_names = ", ".join(known_names[:5]) + (
+                f" and {len(known_names) - 5} more" if known_names[5:] else ""
+            )
+            would_work = f"there are: {listed_names}" if known_names else "there are none yet"
         return NotFound(
-            f"there is no partition {name}", operation=action, would_work=would_work, partition=name
+            f"there is no partition {partition_name}",
+            operation=action,
+            would_work=would_work,
+            partition=partition_name,
         )
 
     # -- leases ------------------------------------------------------------------------------
 
-    def add_lease(self, entry: Entry, record: LeaseRecord) -> HeldLease:
+    def add_lease(self, partition_entry: PartitionEntry, record: LeaseRecord) -> HeldLease:
         """Add a lease that expires a full ttl from now."""
         lease = HeldLease(record, self.now() + record.ttl)
-        entry.leases[record.id] = lease
+        partition_entry.leases[record.id] = lease
         self.leases.add(lease)
         return lease
 
-    def drop_leases(self, entry: Entry, leases: Iterable[HeldLease]) -> None:
+    def drop_leases(self, partition_entry: PartitionEntry, leases: Iterable[HeldLease]) -> None:
         """Forget leases of a partition; whoever waits for it may try."""
-        lease_count = len(entry.leases)
+        lease_count = len(partition_entry.leases)
         for lease in leases:
             lease.ending = True
-            entry.leases.pop(lease.record.id, None)
+            partition_entry.leases.pop(lease.record.id, None)
             self.leases.remove(lease.record.id)
-        if len(entry.leases) < lease_count:
-            self.freed(None, (), entry.name)
+        if len(partition_entry.leases) < lease_count:
+            self.freed(None, (), partition_entry.name)
 
-    def drop_fences(self, entry: Entry, ids: Iterable[str]) -> None:
+    def drop_fences(self, partition_entry: PartitionEntry, lease_ids: Iterable[str]) -> None:
         """Forget fences of a partition."""
-        self.fences.remove(entry, ids)
-        self.freed(None, (), entry.name)
+        self.fences.remove(partition_entry, lease_ids)
+        self.freed(None, (), partition_entry.name)
 
     # -- machines ----------------------------------------------------------------------------
 
@@ -222,13 +248,13 @@ class ControllerState:
     def lift(self, cluster: IndexedCluster) -> None:
         """Keep nothing of a cluster for waiters, nor for launches that were to move, before its
         allocations change. `freed` follows."""
-        for name, pending in list(self.moves.items()):
-            if pending.cluster is cluster:
-                cluster.index.release(pending.target)
-                del self.moves[name]
-                if (lease := self.leases.get(name)) is not None:
+        for lease_id, pending_move in list(self.moves.items()):
+            if pending_move.cluster is cluster:
+                cluster.index.release(pending_move.target)
+                del self.moves[lease_id]
+                if (lease := self.leases.get(lease_id)) is not None:
                     lease.move = ""
-        for pool, reservation in list(self.reservations.items()):
+        for allocation_key, reservation in list(self.reservations.items()):
             if reservation.goal.cluster is cluster:
                 reservation.lift()
-                del self.reservations[pool]
+                del self.reservations[allocation_key]

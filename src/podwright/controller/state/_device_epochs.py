@@ -33,14 +33,14 @@ class DeviceEpochs:
         """Begin the counter of this start of the server. `floor` has been read before."""
         self._last = (server_epoch << EPOCH_SHIFT) + self.floor
 
-    def exceeded_by(self, seen: int) -> bool:
+    def exceeded_by(self, seen_epoch: int) -> bool:
         """Return whether devices that have seen this epoch would refuse the next one."""
-        return seen >= self._last
+        return seen_epoch >= self._last
 
-    def raise_floor(self, seen: int) -> None:
+    def raise_floor(self, seen_epoch: int) -> None:
         """Give out only epochs above this one, which is written down as the floor."""
-        self._last += seen - self.floor
-        self.floor = seen
+        self._last += seen_epoch - self.floor
+        self.floor = seen_epoch
 
     def next(self) -> int:
         """A device epoch higher than all before."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from podwright.controller.state._partition_index import Entry
+from podwright.controller.state._partition_index import PartitionEntry
 from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import FenceRecord
 
 
-class FenceIndex(ReadOnlyMapping[Entry]):
+class FenceIndex(ReadOnlyMapping[PartitionEntry]):
     """The partition of each fence, by the id of the lease that left it.
 
     Whoever adds or removes a fence, or waits for a machine to cut one off, holds the lock of the
@@ -23,21 +23,21 @@ class FenceIndex(ReadOnlyMapping[Entry]):
         super().__init__()
         self._cut: dict[str, set[str]] = {}
 
-    def cut(self, fence: str) -> AbstractSet[str]:
+    def cut(self, fence_id: str) -> AbstractSet[str]:
         """The machines that have cut off the old epoch of a fence."""
-        return self._cut[fence]
+        return self._cut[fence_id]
 
-    def note_cut(self, fence: str, machines: Iterable[str]) -> None:
+    def note_cut(self, fence_id: str, machines: Iterable[str]) -> None:
         """Note that these machines have cut off the old epoch of a fence."""
-        self._cut[fence].update(machines)
+        self._cut[fence_id].update(machines)
 
-    def add(self, entry: Entry, fence: FenceRecord) -> None:
+    def add(self, entry: PartitionEntry, fence: FenceRecord) -> None:
         """Add the fence of an ended lease; nobody gets its devices yet."""
         entry.fences[fence.id] = fence
         self._by_name[fence.id] = entry
         self._cut[fence.id] = set()
 
-    def remove(self, entry: Entry, fences: Iterable[str]) -> None:
+    def remove(self, entry: PartitionEntry, fence_ids: Iterable[str]) -> None:
         """Forget fences of a partition, by their ids."""
-        for name in fences:
-            del entry.fences[name], self._by_name[name], self._cut[name]
+        for fence_id in fence_ids:
+            del entry.fences[fence_id], self._by_name[fence_id], self._cut[fence_id]

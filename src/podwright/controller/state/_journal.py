@@ -35,13 +35,13 @@ def unless_written(undo: Callable[[], None]) -> Iterator[None]:
 class Journal:
     """Writes changes to the store. linger: seconds that one may wait, to be written with others."""
 
-    def __init__(self, store: Store, *, linger: float = 0.02) -> None:
+    def __init__(self, store: Store, *, linger_seconds: float = 0.02) -> None:
         self._store = store
-        self._linger = linger
+        self._linger_seconds = linger_seconds
         self._waiting: dict[tuple[str, str], Change] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  #: by the loop's clock: when what waits is written, whoever comes or not
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._flush_tasks: set[asyncio.Task[None]] = set()
         #: Grows with every change that is written, or will be.
         self.changes = 0
         #: Why nothing can be written any more, or None.
@@ -56,16 +56,16 @@ class Journal:
         if changes:  # what waits was counted by `later`
             self.changes += 1
         changes = with_intent(with_request(changes))
-        waiting = self._waiting
-        if waiting:
+        waiting_changes = self._waiting
+        if waiting_changes:
             for change in changes:
-                waiting.pop((change.kind, change.key), None)
-            changes = [*waiting.values(), *changes]
+                waiting_changes.pop((change.kind, change.key), None)
+            changes = [*waiting_changes.values(), *changes]
             self._waiting = {}
         try:
             await self._store.commit(changes)
-        except BaseException as error:
-            self._fail(error)
+        except BaseException as commit_error:
+            self._fail(commit_error)
             raise
 
     def later(self, change: Change) -> None:
@@ -73,7 +73,7 @@ class Journal:
         self.changes += 1
         if not self._waiting:
             loop = asyncio.get_running_loop()
-            self._due = loop.time() + self._linger
+            self._due = loop.time() + self._linger_seconds
             if self._timer is None:
                 self._timer = loop.call_at(self._due, self._start_flush)
         self._waiting[change.kind, change.key] = change
@@ -82,8 +82,8 @@ class Journal:
         """Commit the waiting changes now."""
         if self._waiting:
             await self.commit(())
-        while self._flushes:
-            await asyncio.gather(*self._flushes, return_exceptions=True)
+        while self._flush_tasks:
+            await asyncio.gather(*self._flush_tasks, return_exceptions=True)
 
     def check(self) -> None:
         """Raise wire.Unavailable once a commit has failed."""
@@ -123,12 +123,12 @@ class Journal:
         loop = asyncio.get_running_loop()
         # What waits may have come later than what the timer was set for. Loops round their timers,
         # so one that is early by a little is in time.
-        if loop.time() + self._linger / 10 < self._due:
+        if loop.time() + self._linger_seconds / 10 < self._due:
             self._timer = loop.call_at(self._due, self._start_flush)
         else:
-            task = loop.create_task(self._flush_alone())
-            self._flushes.add(task)
-            task.add_done_callback(self._flushes.discard)
+            flush_task = loop.create_task(self._flush_alone())
+            self._flush_tasks.add(flush_task)
+            flush_task.add_done_callback(self._flush_tasks.discard)
 
     async def _flush_alone(self) -> None:
         try:

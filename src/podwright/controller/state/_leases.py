@@ -51,7 +51,7 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
     heap are such: a lease may be given for an hour and end in a moment.
     """
 
-    SPARE = 64  #: released ones that are not worth a look
+    STALE_ALLOWANCE = 64  #: released ones that are not worth a look
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,94 +73,98 @@ class LeaseIndex(ReadOnlyMapping[HeldLease]):
 
     def watch(self, lease: HeldLease) -> None:
         """Watch for the end of a lease, as it is now."""
-        if len(self._heap) > 2 * len(self) + self.SPARE:
-            self._heap = [entry for entry in self._heap if entry[1] in self._by_name]
+        if len(self._heap) > 2 * len(self) + self.STALE_ALLOWANCE:
+            self._heap = [heap_entry for heap_entry in self._heap if heap_entry[1] in self._by_name]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (lease.expires, lease.record.id))
 
     def due(self, now: float) -> list[HeldLease]:
         """The leases that have expired; each is returned once, unless it is watched again."""
-        out = []
+        expired_leases = []
         while self._heap and self._heap[0][0] <= now:
-            _, name = heapq.heappop(self._heap)
-            lease = self._by_name.get(name)
+            _, lease_id = heapq.heappop(self._heap)
+            lease = self._by_name.get(lease_id)
             if lease is None or lease.ending:
                 continue
             if lease.expires > now:
-                heapq.heappush(self._heap, (lease.expires, name))
+                heapq.heappush(self._heap, (lease.expires, lease_id))
             else:
-                out.append(lease)
-        return out
+                expired_leases.append(lease)
+        return expired_leases
 
 
 @contextmanager
-def ending(leases: Sequence[HeldLease]) -> Iterator[None]:
+def ending(ending_leases: Sequence[HeldLease]) -> Iterator[None]:
     """A context for the commit that ends leases: renewals fail. If it fails, the leases go on."""
-    for lease in leases:
+    for lease in ending_leases:
         lease.ending = True
     try:
         yield
     except BaseException:
-        for lease in leases:
+        for lease in ending_leases:
             lease.ending = False
         raise
 
 
-def mask_of(first: int, count: int) -> int:
-    """Bits of `count` devices from `first` on, in routing order."""
-    return ((1 << count) - 1) << first
+def mask_of(first_index: int, device_count: int) -> int:
+    """Bits of `device_count` devices from `first_index` on, in routing order."""
+    return ((1 << device_count) - 1) << first_index
 
 
-def ancestors(lease: str, leases: Mapping[str, HeldLease]) -> set[str]:
+def ancestors(lease_id: str, leases_by_id: Mapping[str, HeldLease]) -> set[str]:
     """The lease and those it lies in."""
-    out: set[str] = set()
-    while lease and lease not in out:
-        out.add(lease)
-        parent = leases.get(lease)
-        lease = parent.record.parent if parent else ""
-    return out
+    ancestor_ids: set[str] = set()
+    while lease_id and lease_id not in ancestor_ids:
+        ancestor_ids.add(lease_id)
+        held_lease = leases_by_id.get(lease_id)
+        lease_id = held_lease.record.parent if held_lease else ""
+    return ancestor_ids
 
 
-def descendants(lease: str, leases: Iterable[HeldLease]) -> list[HeldLease]:
+def descendants(lease_id: str, candidate_leases: Iterable[HeldLease]) -> list[HeldLease]:
     """The lease and those that lie in it, parents first."""
     lease_tree: list[HeldLease] = []
-    wanted = {lease}
+    tree_ids = {lease_id}
     # Ids are given in order of time and a child is younger than its parent.
-    for candidate in sorted(leases, key=lambda x: x.record.epoch):
-        if candidate.record.id in wanted or candidate.record.parent in wanted:
-            wanted.add(candidate.record.id)
-            lease_tree.append(candidate)
+    for candidate_lease in sorted(candidate_leases, key=lambda held_lease: held_lease.record.epoch):
+        if candidate_lease.record.id in tree_ids or candidate_lease.record.parent in tree_ids:
+            tree_ids.add(candidate_lease.record.id)
+            lease_tree.append(candidate_lease)
     return lease_tree
 
 
-def free_subset(first: int, count: int, wanted: int, occupied: int) -> int | None:
-    """Where `wanted` devices (a power of two, aligned) are free within [first, first+count).
+def free_subset(
+    first_index: int, device_count: int, subset_size: int, occupied_mask: int
+) -> int | None:
+    """Where `subset_size` devices (a power of two, aligned) are free within [first, first+count).
 
     The tightest hole is taken, so that larger subsets stay whole; the lowest of equals.
     """
-    best: tuple[int, int] | None = None
-    for start_candidate in range(first, first + count, wanted):
-        if start_candidate + wanted > first + count or occupied & mask_of(start_candidate, wanted):
+    best_hole: tuple[int, int] | None = None
+    for subset_start in range(first_index, first_index + device_count, subset_size):
+        if subset_start + subset_size > first_index + device_count or occupied_mask & mask_of(
+            subset_start, subset_size
+        ):
             continue
-        hole, start = wanted, start_candidate
-        while hole * 2 <= count:
-            buddy_start = start - (start % (hole * 2))
+        hole_size, hole_start = subset_size, subset_start
+        while hole_size * 2 <= device_count:
+            buddy_start = hole_start - (hole_start % (hole_size * 2))
             if (
-                buddy_start < first
-                or buddy_start + hole * 2 > first + count
-                or occupied & mask_of(buddy_start, hole * 2)
+                buddy_start < first_index
+                or buddy_start + hole_size * 2 > first_index + device_count
+                or occupied_mask & mask_of(buddy_start, hole_size * 2)
             ):
                 break
-            hole, start = hole * 2, buddy_start
-        if best is None or hole < best[0]:
-            best = (hole, start_candidate)
-    return best[1] if best else None
+            hole_size, hole_start = hole_size * 2, buddy_start
+        if best_hole is None or hole_size < best_hole[0]:
+            best_hole = (hole_size, subset_start)
+    return best_hole[1] if best_hole else None
 
 
-def to_info(lease: HeldLease, size: int, now: float) -> LeaseInfo:
-    """The lease as callers see it. size: the number of devices of its partition."""
+def lease_info_of(lease: HeldLease, partition_size: int, now: float) -> LeaseInfo:
+    """The lease as callers see it. partition_size: the number of devices of its partition."""
     record = lease.record
-    whole_partition = record.count == size
+    whole_partition = record.count == partition_size
     return LeaseInfo(
         id=record.id,
         partition=record.partition,

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from podwright.agents import Driver, FabricDriver, MachineReport, OwnedDriver
 from podwright.errors import PodwrightError, Unavailable, WrongState
 
-Parts = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
+DevicesByMachine = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
 
 
 class MachineFault(NamedTuple):
@@ -20,7 +20,7 @@ class MachineFault(NamedTuple):
     silent: bool
 
 
-class Cut(NamedTuple):
+class CutoffMeans(NamedTuple):
     """What keeps an old epoch from a machine's devices (agents.MachineReport)."""
 
     by: str
@@ -34,7 +34,7 @@ class MachineCalls:
     """
 
     def __init__(
-        self, drivers: Mapping[str, Driver], *, timeout: float, silence: Callable[[str], None]
+        self, drivers: Mapping[str, Driver], *, timeout: float, on_silence: Callable[[str], None]
     ) -> None:
         self._drivers = dict(drivers)
         self._timeout = timeout
@@ -42,10 +42,10 @@ class MachineCalls:
         self.fabric: FabricDriver | None = None
         #: Seconds in which a machine must say what it has.
         self.patience = timeout
-        self._silence = silence
+        self._on_silence = on_silence
         self._under_way: dict[str, dict[asyncio.Timeout, str]] = {}
         #: What each machine last said that it can keep from its devices, and under which account.
-        self.cuts: dict[str, Cut] = {}
+        self.cuts: dict[str, CutoffMeans] = {}
         #: By machine: why its agent and this server do not understand each other.
         self.foreign: dict[str, str] = {}
         #: Called with each report; raises PodwrightError for a machine that must not serve.
@@ -63,12 +63,12 @@ class MachineCalls:
         """Whether a machine has real devices, whose health can change by itself."""
         return hasattr(self._drivers.get(machine), "configure_for")
 
-    def give_up(self, machine: str, reason: str) -> None:
+    def give_up(self, machine: str, abort_reason: str) -> None:
         """Abort the calls to a machine: they end as if they had timed out."""
-        for scope in (scopes := self._under_way.get(machine, {})):
-            scopes[scope] = reason
-            if not scope.expired():
-                scope.reschedule(asyncio.get_running_loop().time())
+        for timeout_scope in (timeout_scopes := self._under_way.get(machine, {})):
+            timeout_scopes[timeout_scope] = abort_reason
+            if not timeout_scope.expired():
+                timeout_scope.reschedule(asyncio.get_running_loop().time())
 
     @property
     def pool_hosts(self) -> tuple[str, ...]:
@@ -79,10 +79,10 @@ class MachineCalls:
         self,
         partition: str,
         epoch: int,
-        parts: Parts,
+        devices_by_machine: DevicesByMachine,
         *,
         owner: str = "",
-        joins: Mapping[str, Parts] | None = None,
+        joins: Mapping[str, DevicesByMachine] | None = None,
     ) -> list[MachineFault]:
         """Join devices into a partition of its owner. Returns the machines that failed.
 
@@ -90,41 +90,56 @@ class MachineCalls:
         fabric has it under its own name.
         """
 
-        async def join(driver: Driver, devices: Sequence[int]) -> None:
+        async def join(driver: Driver, device_indices: Sequence[int]) -> None:
             # An attribute is asked for, since this is on the way of every creation.
             if hasattr(driver, "configure_for"):
-                await cast(OwnedDriver, driver).configure_for(owner, partition, epoch, devices)
+                await cast(OwnedDriver, driver).configure_for(
+                    owner, partition, epoch, device_indices
+                )
             else:
-                await driver.configure(partition, epoch, devices)
+                await driver.configure(partition, epoch, device_indices)
 
         if self.fabric is not None:
-            for name, joined in (joins or {partition: parts}).items():
-                call = self.fabric.join(name, epoch, joined)
-                if faults := await self._fabric_call(call, parts):
+            for fabric_name, joined_devices in (joins or {partition: devices_by_machine}).items():
+                fabric_call = self.fabric.join(fabric_name, epoch, joined_devices)
+                if faults := await self._fabric_call(fabric_call, devices_by_machine):
                     return faults
-        return await self._each(parts, join)
+        return await self._each(devices_by_machine, join)
 
-    async def reset(self, epoch: int, parts: Parts) -> list[MachineFault]:
+    async def reset(self, epoch: int, devices_by_machine: DevicesByMachine) -> list[MachineFault]:
         """Reset devices. Returns the machines that failed."""
-        return await self._each(parts, lambda driver, devs: driver.reset(epoch, devs))
+        return await self._each(
+            devices_by_machine, lambda driver, device_indices: driver.reset(epoch, device_indices)
+        )
 
-    async def fence(self, epoch: int, parts: Parts, *, run: str = "") -> list[MachineFault]:
+    async def fence(
+        self, epoch: int, devices_by_machine: DevicesByMachine, *, run: str = ""
+    ) -> list[MachineFault]:
         """Cut older epochs off from devices, and reset them. Returns the machines that did not.
 
         run: what marks the processes of the launch whose they were.
         """
-        return await self._each(parts, lambda driver, devs: driver.fence(epoch, devs, run))
+        return await self._each(
+            devices_by_machine,
+            lambda driver, device_indices: driver.fence(epoch, device_indices, run),
+        )
 
-    async def release(self, epoch: int, parts: Parts) -> list[MachineFault]:
+    async def release(self, epoch: int, devices_by_machine: DevicesByMachine) -> list[MachineFault]:
         """Reset devices and take them out of their partition. Returns the machines that did
         not."""
         if self.fabric is not None and (
-            faults := await self._fabric_call(self.fabric.leave(epoch, parts), parts)
+            faults := await self._fabric_call(
+                self.fabric.leave(epoch, devices_by_machine), devices_by_machine
+            )
         ):
             return faults
-        return await self._each(parts, lambda driver, devs: driver.release(epoch, devs))
+        return await self._each(
+            devices_by_machine, lambda driver, device_indices: driver.release(epoch, device_indices)
+        )
 
-    async def _fabric_call(self, call: Awaitable[None], parts: Parts) -> list[MachineFault]:
+    async def _fabric_call(
+        self, fabric_call: Awaitable[None], devices_by_machine: DevicesByMachine
+    ) -> list[MachineFault]:
         """One call for all machines: when it fails, none of them has done its part.
 
         It comes before theirs: what a machine says of itself after a crash tells whether a step
@@ -132,7 +147,7 @@ class MachineCalls:
         """
         try:
             async with asyncio.timeout(self._timeout):
-                await call
+                await fabric_call
         except TimeoutError:
             reason = f"the fabric between machines does not answer within {self._timeout:g} s"
         except PodwrightError as error:
@@ -141,7 +156,7 @@ class MachineCalls:
             reason = f"the fabric between machines failed: {error!r}"
         else:
             return []
-        return [MachineFault(machine, reason, False) for machine in parts]
+        return [MachineFault(machine, reason, False) for machine in devices_by_machine]
 
     async def describe(self, machine: str) -> MachineReport:
         """What a machine has. Raises wire.Unavailable when it does not answer in time."""
@@ -158,39 +173,46 @@ class MachineCalls:
                 self.foreign[machine] = error.problem
             raise
         self.foreign.pop(machine, None)
-        self.cuts[machine] = Cut(report.cuts_off, report.uid)
+        self.cuts[machine] = CutoffMeans(report.cuts_off, report.uid)
         self.accept(machine, report)
         return report
 
     async def _each(
-        self, parts: Parts, call: Callable[[Driver, Sequence[int]], Awaitable[None]]
+        self,
+        devices_by_machine: DevicesByMachine,
+        machine_call: Callable[[Driver, Sequence[int]], Awaitable[None]],
     ) -> list[MachineFault]:
-        if len(parts) == 1:  # the common case needs no task
-            for machine, devices in parts.items():
-                fault = await self._one_machine(machine, devices, call)
+        if len(devices_by_machine) == 1:  # the common case needs no task
+            for machine, machine_devices in devices_by_machine.items():
+                fault = await self._call_machine(machine, machine_devices, machine_call)
                 return [fault] if fault else []
-        answers = await asyncio.gather(
-            *(self._one_machine(m, driver, call) for m, driver in parts.items())
+        fault_results = await asyncio.gather(
+            *(
+                self._call_machine(machine_name, device_indices, machine_call)
+                for machine_name, device_indices in devices_by_machine.items()
+            )
         )
-        return [fault for fault in answers if fault]
+        return [fault for fault in fault_results if fault]
 
-    async def _one_machine(
+    async def _call_machine(
         self,
         machine: str,
-        devices: Sequence[int],
-        call: Callable[[Driver, Sequence[int]], Awaitable[None]],
+        device_indices: Sequence[int],
+        machine_call: Callable[[Driver, Sequence[int]], Awaitable[None]],
     ) -> MachineFault | None:
         driver = self._drivers.get(machine)
         if driver is None:
             return MachineFault(machine, f"machine {machine} has no driver", True)
-        scopes = self._under_way.setdefault(machine, {})
-        scope = asyncio.timeout(self._timeout)
-        scopes[scope] = ""
+        timeout_scopes = self._under_way.setdefault(machine, {})
+        timeout_scope = asyncio.timeout(self._timeout)
+        timeout_scopes[timeout_scope] = ""
         try:
-            async with scope:
-                await call(driver, devices)
+            async with timeout_scope:
+                await machine_call(driver, device_indices)
         except TimeoutError:
-            fault = MachineFault(machine, scopes[scope] or self._late(machine, self._timeout), True)
+            fault = MachineFault(
+                machine, timeout_scopes[timeout_scope] or self._late(machine, self._timeout), True
+            )
         except PodwrightError as error:
             fault = MachineFault(machine, error.message.rstrip("."), isinstance(error, Unavailable))
         except Exception as error:  # a driver's own fault must not take the controller down
@@ -198,10 +220,10 @@ class MachineCalls:
         else:
             return None
         finally:
-            del scopes[scope]
+            del timeout_scopes[timeout_scope]
         if fault.silent:
-            self._silence(machine)
+            self._on_silence(machine)
         return fault
 
-    def _late(self, machine: str, seconds: float) -> str:
-        return f"machine {machine} does not answer within {seconds:g} s"
+    def _late(self, machine: str, timeout_seconds: float) -> str:
+        return f"machine {machine} does not answer within {timeout_seconds:g} s"

@@ -9,13 +9,13 @@ from collections.abc import Set as AbstractSet
 from podwright.agents import attached_name
 from podwright.controller.state._cluster_index import IndexedCluster
 from podwright.controller.state._leases import HeldLease
-from podwright.controller.state._machine_calls import Parts
+from podwright.controller.state._machine_calls import DevicesByMachine
 from podwright.controller.state._read_only_mapping import ReadOnlyMapping
 from podwright.controller.state._records import FenceRecord, PartitionRecord
 from podwright.wire import ReadyState
 
 
-class Entry:
+class PartitionEntry:
     """A partition in memory. `lock` is held by whoever takes it through a step.
 
     record: None until it is durable, and again when it is gone. retry_at: when the server may
@@ -53,16 +53,16 @@ class Entry:
         assert self.record is not None
         return self.record
 
-    def parts(self, mask: int | None = None) -> dict[str, list[int]]:
+    def parts(self, device_mask: int | None = None) -> dict[str, list[int]]:
         """Its devices by machine: all of them, or those in a mask over the routing order."""
         if self.cluster is None:
             return {}
         record = self.known
-        if mask is None:
+        if device_mask is None:
             return self.cluster.parts(record.blocks)
-        return self.cluster.parts(self.cluster.span(record.gcds, mask))
+        return self.cluster.parts(self.cluster.span(record.gcds, device_mask))
 
-    def joins(self, parts: Parts) -> dict[str, Parts]:
+    def joins(self, devices_by_machine: DevicesByMachine) -> dict[str, DevicesByMachine]:
         """Some of its devices as the fabric joins them: by the fabric's name of the partition.
 
         Devices of a pool are joined for each host apart, since two hosts in one zone would reach
@@ -70,21 +70,29 @@ class Entry:
         """
         hosts = self.known.hosts
         if not hosts:
-            return {self.name: parts}
-        share = self.known.size // len(hosts)
-        joins: dict[str, Parts] = {}
-        for place, host in enumerate(hosts):
-            attached = self.parts(((1 << share) - 1) << place * share)
-            chosen = {
-                machine: [index for index in indices if index in parts.get(machine, ())]
-                for machine, indices in attached.items()
+            return {self.name: devices_by_machine}
+        host_share = self.known.size // len(hosts)
+        joins_by_name: dict[str, DevicesByMachine] = {}
+        for host_index, host in enumerate(hosts):
+            attached_devices = self.parts(((1 << host_share) - 1) << host_index * host_share)
+            chosen_devices = {
+                machine: [
+                    device_index
+                    for device_index in device_indices
+                    if device_index in devices_by_machine.get(machine, ())
+                ]
+                for machine, device_indices in attached_devices.items()
             }
-            if own := {machine: indices for machine, indices in chosen.items() if indices}:
-                joins[attached_name(self.name, host)] = own
-        return joins
+            if host_devices := {
+                machine: device_indices
+                for machine, device_indices in chosen_devices.items()
+                if device_indices
+            }:
+                joins_by_name[attached_name(self.name, host)] = host_devices
+        return joins_by_name
 
 
-class PartitionIndex(ReadOnlyMapping[Entry]):
+class PartitionIndex(ReadOnlyMapping[PartitionEntry]):
     """All partitions by name, also those whose first record is being written down.
 
     `on`, `owners` and `broken` follow from the records. Only `set_record` and `remove` change a
@@ -95,7 +103,7 @@ class PartitionIndex(ReadOnlyMapping[Entry]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._on: dict[str, dict[Entry, None]] = {}
+        self._on: dict[str, dict[PartitionEntry, None]] = {}
         self._broken: set[str] = set()
 
     @property
@@ -105,9 +113,13 @@ class PartitionIndex(ReadOnlyMapping[Entry]):
 
     def records(self) -> Iterable[PartitionRecord]:
         """All partitions that are durable."""
-        return (entry.record for entry in self.values() if entry.record is not None)
+        return (
+            partition_entry.record
+            for partition_entry in self.values()
+            if partition_entry.record is not None
+        )
 
-    def on(self, machine: str) -> list[Entry]:
+    def on(self, machine: str) -> list[PartitionEntry]:
         """The partitions that have devices in a machine. It costs what they are, not what all
         are: every machine is looked at again and again."""
         return list(self._on.get(machine, ()))
@@ -115,37 +127,41 @@ class PartitionIndex(ReadOnlyMapping[Entry]):
     def owners(self, machine: str) -> dict[int, str]:
         """Index -> partition, for all devices of a machine that a partition has."""
         return {
-            index: entry.name
-            for entry in self._on.get(machine, ())
-            for index in entry.parts().get(machine, ())
+            device_index: partition_entry.name
+            for partition_entry in self._on.get(machine, ())
+            for device_index in partition_entry.parts().get(machine, ())
         }
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: PartitionEntry) -> None:
         """Give a partition its name. One that is being removed may have had it."""
         self._by_name[entry.name] = entry
 
-    def set_record(self, entry: Entry, record: PartitionRecord) -> None:
+    def set_record(self, partition_entry: PartitionEntry, record: PartitionRecord) -> None:
         """Replace a partition's record, which is durable or derivable from what is."""
-        old, entry.record = entry.record, record
-        if old is None or not entry.machines or old.blocks is not record.blocks:
-            self._put_on(entry, tuple(entry.parts()))
+        old_record, partition_entry.record = partition_entry.record, record
+        if (
+            old_record is None
+            or not partition_entry.machines
+            or old_record.blocks is not record.blocks
+        ):
+            self._move_to_machines(partition_entry, tuple(partition_entry.parts()))
         if record.ready is ReadyState.ERROR:
-            self._broken.add(entry.name)
+            self._broken.add(partition_entry.name)
         elif self._broken:
-            self._broken.discard(entry.name)
+            self._broken.discard(partition_entry.name)
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: PartitionEntry) -> None:
         """Remove a partition. Another that has its name by now stays."""
-        self._put_on(entry, ())
+        self._move_to_machines(entry, ())
         entry.record = None
         entry.removed = True
         self._broken.discard(entry.name)
         if self._by_name.get(entry.name) is entry:
             del self._by_name[entry.name]
 
-    def _put_on(self, entry: Entry, machines: tuple[str, ...]) -> None:
-        for machine in entry.machines:
-            del self._on[machine][entry]
+    def _move_to_machines(self, partition_entry: PartitionEntry, machines: tuple[str, ...]) -> None:
+        for machine in partition_entry.machines:
+            del self._on[machine][partition_entry]
         for machine in machines:
-            self._on.setdefault(machine, {})[entry] = None
-        entry.machines = machines
+            self._on.setdefault(machine, {})[partition_entry] = None
+        partition_entry.machines = machines

@@ -15,7 +15,7 @@ from podwright.placement import Block, Placement
 from podwright.store import Delete, Put
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
 
-SCHEMA: Final = 1
+SCHEMA_VERSION: Final = 1
 
 PARTITION: Final = "partition"
 LEASE: Final = "lease"
@@ -175,9 +175,9 @@ _encode = msgspec.json.Encoder().encode
 _T = TypeVar("_T", bound=Record)
 
 
-def put(record: PartitionRecord) -> Put:
+def put(partition_record: PartitionRecord) -> Put:
     """The change that writes a partition."""
-    return Put(PARTITION, record.name, _encode(record))
+    return Put(PARTITION, partition_record.name, _encode(partition_record))
 
 
 def put_lease(record: LeaseRecord) -> Put:
@@ -197,22 +197,22 @@ def put_quarantine(record: QuarantineRecord) -> Put:
 
 def put_meta() -> Put:
     """The change that writes the schema's version."""
-    return Put(META, "schema", _encode(MetaRecord(version=SCHEMA)))
+    return Put(META, "schema", _encode(MetaRecord(version=SCHEMA_VERSION)))
 
 
-def drop(name: str) -> Delete:
+def drop(partition_name: str) -> Delete:
     """The change that forgets a partition."""
-    return Delete(PARTITION, name)
+    return Delete(PARTITION, partition_name)
 
 
-def drop_lease(lease: str) -> Delete:
+def drop_lease(lease_id: str) -> Delete:
     """The change that forgets a lease."""
-    return Delete(LEASE, lease)
+    return Delete(LEASE, lease_id)
 
 
-def drop_fence(lease: str) -> Delete:
+def drop_fence(lease_id: str) -> Delete:
     """The change that ends a fence."""
-    return Delete(FENCE, lease)
+    return Delete(FENCE, lease_id)
 
 
 def drop_quarantine(record: QuarantineRecord) -> Delete:
@@ -220,9 +220,9 @@ def drop_quarantine(record: QuarantineRecord) -> Delete:
     return Delete(QUARANTINE, record.key)
 
 
-def decode(kind: type[_T], body: bytes) -> _T:
+def decode(record_type: type[_T], record_json: bytes) -> _T:
     """A record from its JSON. Raises msgspec.ValidationError or DecodeError."""
-    return msgspec.json.decode(body, type=kind, dec_hook=rule_of)
+    return msgspec.json.decode(record_json, type=record_type, dec_hook=rule_of)
 
 
 NO_LIMIT: Final = -1

@@ -36,7 +36,7 @@ from podwright.errors import InvalidRequest
 from podwright.store import Change, Delete, Put
 from podwright.wire import OperationState
 
-REQUEST: Final = "request"
+REQUEST_KIND: Final = "request"
 KEEP: Final = 300.0  #: seconds that an id is remembered; clients ask again within ten
 MOST: Final = 50_000  #: ids remembered at once; then the oldest goes
 LONGEST: Final = 64  #: characters of an id
@@ -48,7 +48,7 @@ _STEPS: Final[Mapping[str, OperationState]] = {
     "RemovePartition": OperationState.REMOVING,
 }
 #: By method: the kind of record that is its effect. That of every other method is its first commit.
-_EFFECTS: Final[Mapping[str, str]] = {
+_EFFECT_KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(_STEPS, PARTITION),
     "Acquire": LEASE,
     "Wait": WAITER,
@@ -115,54 +115,61 @@ class _PendingRequest:
 
     def added(self, changes: Sequence[Change]) -> Sequence[Change]:
         """See `Pending`."""
-        effect = None if self.done else next(filter(self._is_effect, changes), None)
-        if effect is None:
+        effect_change = None if self.done else next(filter(self._is_effect, changes), None)
+        if effect_change is None:
             return changes
         self.done = True
-        known = self._outcome(changes, effect)
-        self.requests.remember(self.request.key, known)
-        return [*changes, Put(REQUEST, self.request.key, msgspec.json.encode(known))]
+        remembered = self._outcome(changes, effect_change)
+        self.requests.remember(self.request.key, remembered)
+        return [*changes, Put(REQUEST_KIND, self.request.key, msgspec.json.encode(remembered))]
 
     def _is_effect(self, change: Change) -> bool:
         method = self.request.method
-        kind = _EFFECTS.get(method)
-        if kind is None:
+        effect_kind = _EFFECT_KINDS.get(method)
+        if effect_kind is None:
             return True
-        if not isinstance(change, Put) or change.kind != kind:
+        if not isinstance(change, Put) or change.kind != effect_kind:
             return False
-        if kind != PARTITION:
+        if effect_kind != PARTITION:
             return True
-        step = decode(PartitionRecord, change.body).operation
-        return change.key == self.request.name and step is _STEPS[method]
+        operation_state = decode(PartitionRecord, change.body).operation
+        return change.key == self.request.name and operation_state is _STEPS[method]
 
-    def _outcome(self, changes: Sequence[Change], effect: Change) -> Remembered:
+    def _outcome(self, changes: Sequence[Change], effect_change: Change) -> Remembered:
         method, now = self.request.method, self.requests.now()
         if method == "Wait":
-            return Remembered(method=method, name=effect.key, at=now)
-        lease = effect.key if method == "Acquire" else ""
-        if method not in _EFFECTS:
+            return Remembered(method=method, name=effect_change.key, at=now)
+        lease_id = effect_change.key if method == "Acquire" else ""
+        if method not in _EFFECT_KINDS:
             created_at = (
-                decode(_Stamped, effect.body).created_at if isinstance(effect, Put) else 0.0
+                decode(_Stamped, effect_change.body).created_at
+                if isinstance(effect_change, Put)
+                else 0.0
             )
             return Remembered(method=method, name=self.request.name, at=now, created_at=created_at)
-        partition = partition_in(changes, "" if lease else self.request.name)
+        partition_record = partition_in(changes, "" if lease_id else self.request.name)
         return Remembered(
             method=method,
-            name=partition.name if partition else self.request.name,
+            name=partition_record.name if partition_record else self.request.name,
             at=now,
-            created_at=partition.created_at if partition else 0.0,
-            lease=lease,
-            created=partition is not None and partition.operation is OperationState.CREATING,
+            created_at=partition_record.created_at if partition_record else 0.0,
+            lease=lease_id,
+            created=partition_record is not None
+            and partition_record.operation is OperationState.CREATING,
         )
 
 
-def partition_in(changes: Sequence[Change], name: str = "") -> PartitionRecord | None:
-    """The last record of a partition among changes. name: of this one alone."""
-    latest = None
+def partition_in(changes: Sequence[Change], partition_name: str = "") -> PartitionRecord | None:
+    """The last record of a partition among changes. partition_name: of this one alone."""
+    latest_record = None
     for change in changes:
-        if isinstance(change, Put) and change.kind == PARTITION and name in ("", change.key):
-            latest = decode(PartitionRecord, change.body)
-    return latest
+        if (
+            isinstance(change, Put)
+            and change.kind == PARTITION
+            and partition_name in ("", change.key)
+        ):
+            latest_record = decode(PartitionRecord, change.body)
+    return latest_record
 
 
 _current: ContextVar[Pending | None] = ContextVar("request", default=None)
@@ -170,8 +177,8 @@ _current: ContextVar[Pending | None] = ContextVar("request", default=None)
 
 def with_request(changes: Sequence[Change]) -> Sequence[Change]:
     """The changes, and with them what records that they are the effect of a request."""
-    pending = _current.get()
-    return changes if pending is None else pending.added(changes)
+    pending_request = _current.get()
+    return changes if pending_request is None else pending_request.added(changes)
 
 
 def carried_by(pending: Pending) -> None:
@@ -186,80 +193,88 @@ class Requests:
     """
 
     def __init__(
-        self, later: Callable[[Change], None], now: Callable[[], float], spawn: Spawn
+        self, write_later: Callable[[Change], None], now: Callable[[], float], spawn: Spawn
     ) -> None:
-        self._later, self.now, self._spawn = later, now, spawn
+        self._later, self.now, self._spawn = write_later, now, spawn
         self._done: dict[str, Remembered] = {}
         self._under_way: dict[str, asyncio.Task[Any]] = {}
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Load the requests that were done before."""
-        remembered = [
-            (key, decode(Remembered, body))
-            for (kind, key), body in records.items()
-            if kind == REQUEST
+        remembered_pairs = [
+            (request_key, decode(Remembered, record_json))
+            for (record_kind, request_key), record_json in records.items()
+            if record_kind == REQUEST_KIND
         ]
-        self._done = dict(sorted(remembered, key=lambda entry: entry[1].at))
+        self._done = dict(sorted(remembered_pairs, key=lambda key_and_record: key_and_record[1].at))
 
-    def remember(self, key: str, known: Remembered) -> None:
+    def remember(self, request_key: str, remembered: Remembered) -> None:
         """Remember that a request was done, and forget those that are too old."""
-        self._done[key] = known
-        for old, entry in list(_first(self._done, 2)):
-            if old != key and (known.at - entry.at > KEEP or len(self._done) > MOST):
-                del self._done[old]
-                self._later(Delete(REQUEST, old))
+        self._done[request_key] = remembered
+        for old_key, old_record in list(_first(self._done, 2)):
+            if old_key != request_key and (
+                remembered.at - old_record.at > KEEP or len(self._done) > MOST
+            ):
+                del self._done[old_key]
+                self._later(Delete(REQUEST_KIND, old_key))
 
-    def forget(self, key: str) -> None:
+    def forget(self, request_key: str) -> None:
         """Forget a request that had no effect; repeated, it is carried out."""
-        self._done.pop(key, None)
+        self._done.pop(request_key, None)
 
     async def once(
         self,
         request: RequestId,
-        work: Callable[[], Coroutine[Any, Any, _T]],
-        repeat: Callable[[Remembered], Awaitable[_T | None]],
+        start_work: Callable[[], Coroutine[Any, Any, _T]],
+        repeat_answer: Callable[[Remembered], Awaitable[_T | None]],
     ) -> _T:
-        """Do `work` once, however often it is requested under one id; without an id, always do it.
+        """Do `start_work` once, however often it is requested under one id; without an id, always
+        do it.
 
-        The work goes on if the caller disconnects. repeat: returns the answer of work that was done
-        before, or None if its effect is gone; the work is then done again. Raises
+        The work goes on if the caller disconnects. repeat_answer: returns the answer of work that
+        was done before, or None if its effect is gone; the work is then done again. Raises
         wire.InvalidRequest for a malformed id, and for one that belongs to another request.
         """
         if not request.id:
-            return await shielded(self._spawn(work()))
+            return await shielded(self._spawn(start_work()))
         if len(request.id) > LONGEST or not request.id.isprintable():
             raise InvalidRequest(
                 "the request's id is too long or not printable",
                 operation=request.method,
                 would_work=f"use at most {LONGEST} printable characters, drawn at random",
             )
-        key = request.key
-        if (task := self._under_way.get(key)) is None:
-            task = self._spawn(self._begin(request, work, repeat))
-            self._under_way[key] = task
-            task.add_done_callback(lambda _: self._under_way.pop(key, None))
-        return await shielded(task)
+        request_key = request.key
+        if (request_task := self._under_way.get(request_key)) is None:
+            request_task = self._spawn(self._begin(request, start_work, repeat_answer))
+            self._under_way[request_key] = request_task
+            request_task.add_done_callback(lambda _: self._under_way.pop(request_key, None))
+        return await shielded(request_task)
 
     async def _begin(
         self,
         request: RequestId,
-        work: Callable[[], Coroutine[Any, Any, _T]],
-        repeat: Callable[[Remembered], Awaitable[_T | None]],
+        start_work: Callable[[], Coroutine[Any, Any, _T]],
+        repeat_answer: Callable[[Remembered], Awaitable[_T | None]],
     ) -> _T:
-        known = self._done.get(request.key)
-        if known is not None:
-            if known.method != request.method or (request.name and known.name != request.name):
+        remembered = self._done.get(request.key)
+        if remembered is not None:
+            if remembered.method != request.method or (
+                request.name and remembered.name != request.name
+            ):
                 raise InvalidRequest(
                     "this request's id was another request's",
                     operation=request.method,
                     would_work="draw a new one for each request",
                 )
-            outcome = await repeat(known)
-            if outcome is not None:
-                return outcome
+            repeated_outcome = await repeat_answer(remembered)
+            if repeated_outcome is not None:
+                return repeated_outcome
         carried_by(_PendingRequest(self, request))
-        return await work()
+        return await start_work()
 
 
-def _first(entries: Mapping[str, Remembered], count: int) -> list[tuple[str, Remembered]]:
-    return [entry for entry, _ in zip(entries.items(), range(count), strict=False)]
+def _first(remembered_by_key: Mapping[str, Remembered], limit: int) -> list[tuple[str, Remembered]]:
+    return [
+        key_and_record
+        for key_and_record, _ in zip(remembered_by_key.items(), range(limit), strict=False)
+    ]

@@ -68,33 +68,35 @@ class Reservation:
 
     def __post_init__(self) -> None:
         self.missing = list(self.goal.blocks)
-        self.absorb()
+        self.reserve_free_blocks()
 
     @property
     def reserved(self) -> int:
         """The number of devices that are reserved."""
         return sum(placement.size for placement in self.placements)
 
-    def absorb(self) -> None:
+    def reserve_free_blocks(self) -> None:
         """Reserve all devices of the goal that are free."""
-        index, todo, self.missing = self.goal.cluster.index, self.missing, []
-        while todo:
-            block = todo.pop()
-            piece = Placement(self.goal.allocation, (block,), (block,))
+        placement_index, remaining_blocks, self.missing = self.goal.cluster.index, self.missing, []
+        while remaining_blocks:
+            block = remaining_blocks.pop()
+            block_placement = Placement(self.goal.allocation, (block,), (block,))
             try:
-                index.take(piece)
+                placement_index.take(block_placement)
             except ValueError:
                 if block.size == 1:
                     self.missing.append(block)
                     continue
-                half = block.size // 2
-                todo.append(Block(block.domain, block.offset, half))
-                todo.append(Block(block.domain, block.offset + half, block.size - half))
+                half_size = block.size // 2
+                remaining_blocks.append(Block(block.domain, block.offset, half_size))
+                remaining_blocks.append(
+                    Block(block.domain, block.offset + half_size, block.size - half_size)
+                )
             else:
-                self.placements.append(piece)
+                self.placements.append(block_placement)
 
     def lift(self) -> None:
         """Release all reserved devices."""
-        for piece in self.placements:
-            self.goal.cluster.index.release(piece)
+        for placement in self.placements:
+            self.goal.cluster.index.release(placement)
         self.placements, self.missing = [], list(self.goal.blocks)

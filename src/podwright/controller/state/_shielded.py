@@ -32,12 +32,12 @@ _R = TypeVar("_R")
 _Call = Callable[[_S, "Caller", _R], Coroutine[Any, Any, _V]]
 
 
-def to_its_end(call: _Call[_S, _R, _V]) -> _Call[_S, _R, _V]:
+def uninterruptible(service_call: _Call[_S, _R, _V]) -> _Call[_S, _R, _V]:
     """The call, as a task of the controller's own."""
 
-    @wraps(call)
+    @wraps(service_call)
     async def uninterrupted(services: _S, caller: Caller, request: _R) -> _V:
-        return await shielded(services.state.spawn(call(services, caller, request)))
+        return await shielded(services.state.spawn(service_call(services, caller, request)))
 
     return uninterrupted
 
@@ -54,5 +54,5 @@ async def shielded(task: asyncio.Task[_V]) -> _V:
 def _log_failure(task: asyncio.Task[Any]) -> None:
     """Nobody waits for this one any more: how it failed is said here."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        fault = None if isinstance(error, PodwrightError) else error
-        _log.warning("%s, after its caller had gone", error, exc_info=fault)
+        unexpected_error = None if isinstance(error, PodwrightError) else error
+        _log.warning("%s, after its caller had gone", error, exc_info=unexpected_error)

@@ -17,7 +17,7 @@ from podwright.controller.state._leases import HeldLease
 from podwright.controller.state._records import FenceRecord, PartitionRecord
 
 
-class PartitionEntry(Protocol):
+class VisiblePartition(Protocol):
     """What is known of a partition in memory (`ControllerState.Entry`)."""
 
     makers: tuple[str, ...]
@@ -27,60 +27,71 @@ class PartitionEntry(Protocol):
     fences: dict[str, FenceRecord]
 
 
-def belongs(caller: Caller, entry: PartitionEntry) -> bool:
+def belongs_to_caller(caller: Caller, partition_entry: VisiblePartition) -> bool:
     """Whether a partition is the caller's: its owner or creator, who has a lease on it, the
     scheduler of its allocation, an administrator."""
-    record = entry.record
+    record = partition_entry.record
     if caller.role is Role.ADMINISTRATOR:
         return True
     if record is None:  # it is being made
-        return caller.name in entry.makers
+        return caller.name in partition_entry.makers
     if caller.name in (record.owner, record.creator):
         return True
-    if entry.cluster is not None and entry.cluster.closed.get(record.allocation) == caller.name:
+    if (
+        partition_entry.cluster is not None
+        and partition_entry.cluster.closed.get(record.allocation) == caller.name
+    ):
         return caller.role is Role.SCHEDULER
-    leases = [lease.record for lease in entry.leases.values()]
-    leases += [fence.lease for fence in entry.fences.values()]
-    return any(caller.name in (lease.owner, lease.creator) for lease in leases)
+    lease_records = [lease.record for lease in partition_entry.leases.values()]
+    lease_records += [fence.lease for fence in partition_entry.fences.values()]
+    return any(caller.name in (lease.owner, lease.creator) for lease in lease_records)
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """What callers may know of. private: the kinds of `_privacy.KINDS` that each sees only of its
     own."""
 
     private: frozenset[str] = frozenset()
 
-    def partition(self, caller: Caller, entry: PartitionEntry) -> bool:
+    def partition(self, caller: Caller, partition_entry: VisiblePartition) -> bool:
         """Whether a caller may know of a partition."""
-        return "partitions" not in self.private or belongs(caller, entry)
+        return "partitions" not in self.private or belongs_to_caller(caller, partition_entry)
 
-    def leases(self, caller: Caller, entry: PartitionEntry) -> bool:
+    def leases(self, caller: Caller, partition_entry: VisiblePartition) -> bool:
         """Whether a caller may know of the leases and fences on a partition."""
-        return self.private.isdisjoint(("partitions", "leases")) or belongs(caller, entry)
+        return self.private.isdisjoint(("partitions", "leases")) or belongs_to_caller(
+            caller, partition_entry
+        )
 
     def waiter(self, caller: Caller, owner: str) -> bool:
         """Whether a caller may know of a waiter of this owner's."""
         if caller.role is Role.ADMINISTRATOR:
             return True
-        return self.waiter_to(caller.name, owner)
+        return self.user_sees_waiter(caller.name, owner)
 
-    def waiter_to(self, user: str, owner: str) -> bool:
+    def user_sees_waiter(self, user: str, owner: str) -> bool:
         """Whether a user may be told of a waiter of this owner's."""
         return "waiters" not in self.private or user == owner
 
-    def partition_to(self, user: str, record: PartitionRecord) -> bool:
+    def user_sees_partition(self, user: str, record: PartitionRecord) -> bool:
         """Whether a user may be told of a partition, and whether its end counts for his requests:
         the time at which one of his starts would tell it."""
         return "partitions" not in self.private or user in (record.owner, record.creator)
 
     def allocation(
-        self, caller: Caller, cluster: IndexedCluster, name: str, granted: tuple[str, ...]
+        self,
+        caller: Caller,
+        cluster: IndexedCluster,
+        allocation_name: str,
+        granted_allocations: tuple[str, ...],
     ) -> bool:
-        """Whether a caller may know of an allocation. granted: those that it may use; none: all."""
+        """Whether a caller may know of an allocation. granted_allocations: those that it may use;
+        none: all.
+        """
         if caller.role is Role.ADMINISTRATOR or "allocations" not in self.private:
             return True
-        if granted:
-            return name in granted
-        whose = cluster.closed.get(name) or cluster.owned.get(name)
-        return whose in (None, "", caller.name)
+        if granted_allocations:
+            return allocation_name in granted_allocations
+        allocation_user = cluster.closed.get(allocation_name) or cluster.owned.get(allocation_name)
+        return allocation_user in (None, "", caller.name)

@@ -27,7 +27,7 @@ GONE: Final = (ReadyState.REMOVED, OperationState.IDLE)
 
 #: From each state to those that may follow. A step that a crash interrupted is begun again:
 #: that is the move of a state to itself.
-MOVES: Final[dict[State, frozenset[State]]] = {
+LEGAL_MOVES: Final[dict[State, frozenset[State]]] = {
     CREATING: frozenset({CREATING, READY, BROKEN, REMOVING}),
     READY: frozenset({RESETTING, RESETTING_PART, REMOVING, BROKEN}),
     RESETTING: frozenset({RESETTING, READY, BROKEN, REMOVING}),
@@ -43,14 +43,17 @@ def state_of(record: PartitionRecord) -> State:
     return record.ready, record.operation
 
 
-def move(record: PartitionRecord, target: State, **changes: Any) -> PartitionRecord:
+def move(record: PartitionRecord, target_state: State, **field_changes: Any) -> PartitionRecord:
     """The record after a move, with other fields changed on the way.
 
     Raises Internal for a move that the table does not have: that is a fault of ours.
     """
-    if target not in MOVES.get((record.ready, record.operation), ()):
+    if target_state not in LEGAL_MOVES.get((record.ready, record.operation), ()):
         raise Internal(
             f"partition {record.name} cannot go from "
-            f"{record.ready.value}/{record.operation.value} to {target[0].value}/{target[1].value}"
+            f"{record.ready.value}/{record.operation.value} to "
+            f"{target_state[0].value}/{target_state[1].value}"
         )
-    return msgspec.structs.replace(record, ready=target[0], operation=target[1], **changes)
+    return msgspec.structs.replace(
+        record, ready=target_state[0], operation=target_state[1], **field_changes
+    )

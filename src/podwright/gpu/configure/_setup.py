@@ -36,7 +36,7 @@ from podwright.gpu.configure._lines import (
 )
 from podwright.gpu.configure._topology import Topology, plan_topology, topology_notes
 from podwright.slurm.site.changes import FileChanges
-from podwright.slurm.site.edit import WAS, changed, commented, joined, settings, undone
+from podwright.slurm.site.edit import OLD_LINE_MARK, changed, commented, joined, settings, undone
 from podwright.slurm.site.files import read
 from podwright.slurm.site.releases import Version, release_of
 
@@ -155,7 +155,9 @@ def take_back(conf_path: Path) -> FileChanges:
         if not path.exists():
             continue
         text = read(path)
-        if any(line.startswith(WAS) and line.endswith(OURS + "\n") for line in _lines(text)):
+        if any(
+            line.startswith(OLD_LINE_MARK) and line.endswith(OURS + "\n") for line in _lines(text)
+        ):
             raise InvalidRequest(
                 "native mode was set up after the GPUs, and changed the same lines",
                 operation=f"take the GPUs back out of {path}",

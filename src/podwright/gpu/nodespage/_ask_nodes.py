@@ -27,8 +27,8 @@ from podwright.slurm.site.ask import Ask
 from podwright.slurm.site.commands import Slurm
 
 SITE: Final = 60.0  #: seconds for which the site is taken to be as it was
-EXPLAINED: Final = 50  #: waiting jobs, the first in the queue
-QUEUE: Final = 1000  #: that are shown
+EXPLAINED_JOBS: Final = 50  #: waiting jobs, the first in the queue
+SHOWN_WAITING_JOBS: Final = 1000  #: that are shown
 
 
 class Looker:
@@ -51,77 +51,93 @@ class Looker:
         if self._clock() >= self._read + SITE:
             await self._read_site()
         nodes = _nodes.nodes(read_nodes(await self._scontrol(SHOW_NODES)))
-        records = read_jobs(await self._scontrol(SHOW_JOBS))
-        running, waiting = _nodes.running_jobs(records), _nodes.waiting_jobs(records)
-        _nodes.place_jobs(nodes, running)
+        job_records = read_jobs(await self._scontrol(SHOW_JOBS))
+        running_jobs, waiting_jobs = (
+            _nodes.running_jobs(job_records),
+            _nodes.waiting_jobs(job_records),
+        )
+        _nodes.place_jobs(nodes, running_jobs)
         if "nodes" in self._hidden:
             nodes = {}
         if "jobs" in self._hidden or "all" in self._hidden:
             for node in nodes.values():
-                node["gpus"] = [[kind, "?" if job else ""] for kind, job in node["gpus"]]
-            running, waiting = {}, []
+                node["gpus"] = [[gpu_type, "?" if job else ""] for gpu_type, job in node["gpus"]]
+            running_jobs, waiting_jobs = {}, []
         jobs: dict[str, object] = {
-            number: {name: value for name, value in job.items() if name != "on"}
-            for number, job in running.items()
+            job_number: {
+                field_name: field_value
+                for field_name, field_value in job.items()
+                if field_name != "on"
+            }
+            for job_number, job in running_jobs.items()
         }
-        return {"nodes": dict(nodes), "jobs": jobs, "queue": await self._queue(waiting[:QUEUE])}
-
-    async def _queue(self, waiting: Sequence[JobRecord]) -> dict[str, object]:
         return {
-            str(job.number): await self._waiting(place, job) for place, job in enumerate(waiting, 1)
+            "nodes": dict(nodes),
+            "jobs": jobs,
+            "queue": await self._queue(waiting_jobs[:SHOWN_WAITING_JOBS]),
         }
 
-    async def _waiting(self, place: int, job: JobRecord) -> dict[str, object]:
-        words = _nodes.readable(lambda: _nodes.options_of(job))
-        known = isinstance(words, list)
+    async def _queue(self, waiting_jobs: Sequence[JobRecord]) -> dict[str, object]:
         return {
-            "place": place,
+            str(job.number): await self._waiting(queue_place, job)
+            for queue_place, job in enumerate(waiting_jobs, 1)
+        }
+
+    async def _waiting(self, queue_place: int, job: JobRecord) -> dict[str, object]:
+        request_options = _nodes.readable(lambda: _nodes.options_of(job))
+        options_known = isinstance(request_options, list)
+        return {
+            "place": queue_place,
             "user": _nodes.readable(lambda: job.user.name),
             "partition": _nodes.readable(lambda: job.partition),
-            "asked": " ".join(words) if known else words,
+            "asked": " ".join(request_options) if options_known else request_options,
             "reason": _nodes.readable(lambda: job.reason),
-            "why": await self._explanation(tuple(words)) if known and place <= EXPLAINED else "",
+            "why": await self._explanation(tuple(request_options))
+            if options_known and queue_place <= EXPLAINED_JOBS
+            else "",
             "priority": _nodes.readable(lambda: job.priority),
             "since": _nodes.readable(lambda: job.submitted),
             "starts": _nodes.readable(lambda: job.start),
         }
 
-    async def _explanation(self, words: tuple[str, ...]) -> str:
+    async def _explanation(self, request_options: tuple[str, ...]) -> str:
         """Return explain-request's words; empty if it has no answer."""
         if self._site is None:
             return ""
-        if words not in self._explanations:
-            self._explanations[words] = await asyncio.to_thread(self._explained, words)
-        return self._explanations[words]
+        if request_options not in self._explanations:
+            self._explanations[request_options] = await asyncio.to_thread(
+                self._explained, request_options
+            )
+        return self._explanations[request_options]
 
-    def _explained(self, words: tuple[str, ...]) -> str:
+    def _explained(self, request_options: tuple[str, ...]) -> str:
         site = self._site
         if site is None:
             return ""
         try:
-            given, _ = requests.parse_options(list(words), "sbatch")
-            request = requests.read_request(given, "sbatch")
-            answer = requests.count_request(request, site, self._version).answer
-            text = requests.sentence(request, answer)
-            return f"{text} Note: {self._note}." if self._note else text
+            parsed_options, _ = requests.parse_options(list(request_options), "sbatch")
+            request = requests.read_request(parsed_options, "sbatch")
+            counted_answer = requests.count_request(request, site, self._version).answer
+            explanation_text = requests.sentence(request, counted_answer)
+            return f"{explanation_text} Note: {self._note}." if self._note else explanation_text
         except PodwrightError as error:
             return error.problem
 
     async def _read_site(self) -> None:
-        texts = await asyncio.to_thread(requests.live, self._ask)
-        if texts is None:
+        site_texts = await asyncio.to_thread(requests.live, self._ask)
+        if site_texts is None:
             raise Unavailable("Slurm does not answer", would_work="look whether slurmctld runs")
-        site = await asyncio.to_thread(requests.read_site, texts)
+        site = await asyncio.to_thread(requests.read_site, site_texts)
         self._site = site if site.nodes else None
-        config = SlurmConfig(texts.config)
+        config = SlurmConfig(site_texts.config)
         self._version = config.version
         self._hidden = config.hides
         self._note = release_note(self._version)
         self._explanations = {}
         self._read = self._clock()
 
-    async def _scontrol(self, words: Sequence[str]) -> str:
-        reply = await self._slurm.run(*words)
+    async def _scontrol(self, arguments: Sequence[str]) -> str:
+        reply = await self._slurm.run(*arguments)
         if reply.code:
             raise Unavailable(f"scontrol failed: {reply.text[:200]}")
         return reply.out

@@ -13,18 +13,18 @@ from podwright.errors import FieldNotKnown
 from podwright.slurm.reader import JobRecord, SlurmNode
 
 
-def readable(read: Callable[[], Any]) -> Any:
-    """The result of `read`, or words that say which field Slurm does not show."""
+def readable(read_field: Callable[[], Any]) -> Any:
+    """The result of `read_field`, or words that say which field Slurm does not show."""
     try:
-        return read()
+        return read_field()
     except FieldNotKnown as error:
         return f"not known: {error.field}"
 
 
-def nodes(records: Sequence[SlurmNode]) -> dict[str, dict[str, Any]]:
+def nodes(node_records: Sequence[SlurmNode]) -> dict[str, dict[str, Any]]:
     """The nodes with GPUs, by name. Raises FieldNotKnown where it is not known which nodes have
     GPUs."""
-    return {node.name: _node(node) for node in records if node.gpus}
+    return {node.name: _node(node) for node in node_records if node.gpus}
 
 
 def _node(node: SlurmNode) -> dict[str, Any]:
@@ -40,44 +40,44 @@ def _node(node: SlurmNode) -> dict[str, Any]:
     }
 
 
-def running_jobs(records: Sequence[JobRecord]) -> dict[str, dict[str, Any]]:
+def running_jobs(job_records: Sequence[JobRecord]) -> dict[str, dict[str, Any]]:
     """The running jobs with GPUs, by number. `on` maps each node to its GPU indices.
 
     A job whose state or GPUs are not known is listed with that in their place and without GPUs. A
     user whose job is called `JobState=RUNNING` therefore hides nobody else's job.
     """
-    jobs = {str(job.number): _running(job) for job in records}
-    return {number: job for number, job in jobs.items() if job}
+    jobs = {str(job.number): _running(job) for job in job_records}
+    return {job_number: job for job_number, job in jobs.items() if job}
 
 
 def _running(job: JobRecord) -> dict[str, Any]:
     """Return a job that runs on GPUs; empty for any other."""
-    gpus: dict[str, list[int]] = {}
-    unknown = ""
+    gpus_by_node: dict[str, list[int]] = {}
+    unknown_text = ""
     try:
-        gpus = job.gpus if job.placed else {}
+        gpus_by_node = job.gpus if job.placed else {}
     except FieldNotKnown as error:
-        unknown = f"not known: {error.field}"
-    if not gpus and not unknown:
+        unknown_text = f"not known: {error.field}"
+    if not gpus_by_node and not unknown_text:
         return {}
     return {
         "user": readable(lambda: job.user.name),
-        "name": unknown or readable(lambda: job.name[:80]),
+        "name": unknown_text or readable(lambda: job.name[:80]),
         "partition": readable(lambda: job.partition),
-        "gpus": unknown or sum(len(places) for places in gpus.values()),
-        "nodes": unknown or len(gpus),
+        "gpus": unknown_text or sum(len(gpu_indices) for gpu_indices in gpus_by_node.values()),
+        "nodes": unknown_text or len(gpus_by_node),
         "since": readable(lambda: job.start),
         "until": readable(lambda: job.end),
-        "on": gpus,
+        "on": gpus_by_node,
     }
 
 
-def waiting_jobs(records: Sequence[JobRecord]) -> list[JobRecord]:
+def waiting_jobs(job_records: Sequence[JobRecord]) -> list[JobRecord]:
     """The jobs that wait for GPUs, in the order of Slurm's queue.
 
     A job whose request is not known is included. A job whose priority is not known comes last.
     """
-    jobs = [job for job in records if _waits(job)]
+    jobs = [job for job in job_records if _waits(job)]
     return sorted(jobs, key=lambda job: (-_priority(job), job.number))
 
 
@@ -95,25 +95,30 @@ def _priority(job: JobRecord) -> int:
         return 0
 
 
-def place_jobs(nodes: Mapping[str, dict[str, Any]], running: Mapping[str, dict[str, Any]]) -> None:
+def place_jobs(
+    nodes: Mapping[str, dict[str, Any]], jobs_by_number: Mapping[str, dict[str, Any]]
+) -> None:
     """Write the job of each GPU into its node."""
-    for number, job in running.items():
-        for node, indices in job["on"].items():
-            gpus = nodes[node]["gpus"] if node in nodes else []
-            for index in indices:
-                if index < len(gpus):
-                    gpus[index][1] = number
+    for job_number, job in jobs_by_number.items():
+        for node_name, gpu_indices in job["on"].items():
+            node_gpus = nodes[node_name]["gpus"] if node_name in nodes else []
+            for gpu_index in gpu_indices:
+                if gpu_index < len(node_gpus):
+                    node_gpus[gpu_index][1] = job_number
 
 
 def options_of(job: JobRecord) -> list[str]:
     """Return the options of a request like that of a waiting job. Raises FieldNotKnown."""
-    words = [f"{option}={','.join(counts)}" for option, counts in job.gpu_requests.items()]
-    for option, value in (
+    option_arguments = [
+        f"{option_name}={','.join(gpu_counts)}"
+        for option_name, gpu_counts in job.gpu_requests.items()
+    ]
+    for option_name, option_value in (
         ("--ntasks", job.tasks),
         ("--cpus-per-task", job.cpus_per_task),
         ("--partition", job.partition.partition(",")[0]),
         ("--nodes", job.min_nodes),
     ):
-        if value:
-            words.append(f"{option}={value}")
-    return words
+        if option_value:
+            option_arguments.append(f"{option_name}={option_value}")
+    return option_arguments

@@ -27,10 +27,10 @@ _LIMITS: Final = Limits(connections=1024, each=512, idle=15.0, body=0, all_bodie
 class NodesPage:
     """Answers GET requests."""
 
-    def __init__(self, looker: Looker) -> None:
+    def __init__(self, nodes_reader: Looker) -> None:
         self._files = Files("nodes.html", _VIEWS)
-        self._looker = looker
-        self._live = Live(looker.topics, lambda: 0)
+        self._looker = nodes_reader
+        self._live = Live(nodes_reader.topics, lambda: 0)
         self._server = HttpServer(self._answer, _LIMITS)
         self._names: set[str] = set()
 
@@ -72,21 +72,21 @@ class NodesPage:
             404, {"message": "there is no such page"}
         )
 
-    def _json_reply(self, status: int, value: object) -> Reply:
+    def _json_reply(self, status: int, reply_body: object) -> Reply:
         headers = (*self._files.headers, (b"cache-control", b"no-store"))
-        return Reply(status, msgspec.json.encode(value, enc_hook=str), headers=headers)
+        return Reply(status, msgspec.json.encode(reply_body, enc_hook=str), headers=headers)
 
 
-async def serve(looker: Looker, host: str, port: int, ready: Callable[[str], None]) -> None:
+async def serve(nodes_reader: Looker, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. ready: called with the address once the page answers."""
-    page = NodesPage(looker)
-    port = await page.start(host, port)
-    stop = asyncio.Event()
+    nodes_page = NodesPage(nodes_reader)
+    port = await nodes_page.start(host, port)
+    stop_event = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop_event.set)
     try:
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-        await stop.wait()
+        await stop_event.wait()
     finally:
-        await page.stop()
+        await nodes_page.stop()

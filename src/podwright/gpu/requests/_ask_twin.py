@@ -41,9 +41,13 @@ from podwright.slurm.twin import (
 )
 from podwright.slurm.twin_service import TwinAnswer, TwinQuestion, takes_option
 
-_SHOW_USE = (("--details", "show", "job"), ("--details", "show", "node"), ("show", "reservation"))
+_SHOW_USE_COMMANDS = (
+    ("--details", "show", "job"),
+    ("--details", "show", "node"),
+    ("show", "reservation"),
+)
 #: Seconds for which a state of the cluster counts as present.
-_PRESENT = 20.0
+_PRESENT_SECONDS = 20.0
 
 
 class AsksTwins(Protocol):
@@ -69,70 +73,80 @@ class AskedSite:
     described: str = "with this site's files, with its nodes taken as idle"
 
 
-def asked_site(texts: Texts, site: SlurmCluster, *, live: bool) -> AskedSite:
+def asked_site(site_texts: Texts, site: SlurmCluster, *, live: bool) -> AskedSite:
     """Return the site in these texts. live: whether they are of this machine's own Slurm.
 
     A live site also has its present state, if this user may read it.
     """
-    files = SiteFiles(
-        config=texts.config,
-        nodes=texts.nodes,
-        partitions=texts.partitions,
-        gres_conf=texts.gres_conf,
-        topology_conf=texts.topology_conf,
-        topology_yaml=texts.topology_yaml,
+    site_files = SiteFiles(
+        config=site_texts.config,
+        nodes=site_texts.nodes,
+        partitions=site_texts.partitions,
+        gres_conf=site_texts.gres_conf,
+        topology_conf=site_texts.topology_conf,
+        topology_yaml=site_texts.topology_yaml,
     )
-    present = _present(texts) if live else None
-    if present:
-        return AskedSite(site, files, present, "with this site's files, as it stands now")
-    if live and find_slurm(SlurmConfig(texts.config).version):
-        return _as_any_user_sees(site, files)
-    return AskedSite(site, files)
+    present_state = _present(site_texts) if live else None
+    if present_state:
+        return AskedSite(
+            site, site_files, present_state, "with this site's files, as it stands now"
+        )
+    if live and find_slurm(SlurmConfig(site_texts.config).version):
+        return _as_any_user_sees(site, site_files)
+    return AskedSite(site, site_files)
 
 
-def _as_any_user_sees(site: SlurmCluster, files: SiteFiles, ask: Ask = site_command) -> AskedSite:
+def _as_any_user_sees(
+    site: SlurmCluster, site_files: SiteFiles, ask_command: Ask = site_command
+) -> AskedSite:
     """Return the site with placeholders for its jobs, if possible, and with the members of
     AllowGroups.
 
     Only root asks as a user without rights, and that user is in no group.
     """
     if os.getuid():
-        files = replace(files, names=read_names(lambda words: "", allowed_groups(files)))
-    outputs = [ask(["scontrol", "--oneliner", *words]) for words in _SHOW_USE]
+        site_files = replace(
+            site_files, names=read_names(lambda arguments: "", allowed_groups(site_files))
+        )
+    scontrol_outputs = [
+        ask_command(["scontrol", "--oneliner", *arguments]) for arguments in _SHOW_USE_COMMANDS
+    ]
     try:
-        present = present_from(*outputs)
+        present_state = present_from(*scontrol_outputs)
     except (InvalidRequest, FieldNotKnown) as error:
-        described = f"with this site's files, with its nodes taken as idle ({error.problem})"
-        return AskedSite(site, files, described=described)
-    described = "with this site's files, its nodes in use as any user can read"
-    return AskedSite(site, files, present, described)
+        description = f"with this site's files, with its nodes taken as idle ({error.problem})"
+        return AskedSite(site, site_files, described=description)
+    description = "with this site's files, its nodes in use as any user can read"
+    return AskedSite(site, site_files, present_state, description)
 
 
-def ask_slurm(request: SlurmRequest, where: AskedSite, version: Version) -> RequestAnswer | None:
+def ask_slurm(
+    request: SlurmRequest, twin_site: AskedSite, version: Version
+) -> RequestAnswer | None:
     """Return Slurm's answer; None if this machine has no slurmctld of that release, or no place for
     a twin.
 
     Placeholders take a slurmd, which a twin without namespaces has not. Slurm then answers for idle
     nodes, and the answer says why.
     """
-    if where.site.not_known:
+    if twin_site.site.not_known:
         return None
-    slurm = find_slurm(version)
-    if slurm is None:
+    slurm_install = find_slurm(version)
+    if slurm_install is None:
         return None
     question = SlurmQuestion(
-        request, *twin_submission(request, reservations=where.present is not None)
+        request, *twin_submission(request, reservations=twin_site.present is not None)
     )
     try:
-        with Twin(where.files, slurm, where.present) as twin:
-            reply = _reply(twin, question, where.site)
+        with Twin(twin_site.files, slurm_install, twin_site.present) as twin:
+            reply = _reply(twin, question, twin_site.site)
     except Unavailable as error:
-        if where.present is None or where.present.state:
+        if twin_site.present is None or twin_site.present.state:
             return None
-        described = f"with this site's files, with its nodes taken as idle ({error.problem})"
-        return ask_slurm(request, replace(where, present=None, described=described), version)
-    source = f"Asked Slurm {slurm.release} {where.described}."
-    return request_answer(question, reply, source, where.site, version)
+        description = f"with this site's files, with its nodes taken as idle ({error.problem})"
+        return ask_slurm(request, replace(twin_site, present=None, described=description), version)
+    source_sentence = f"Asked Slurm {slurm_install.release} {twin_site.described}."
+    return request_answer(question, reply, source_sentence, twin_site.site, version)
 
 
 def ask_twin_service(
@@ -141,60 +155,69 @@ def ask_twin_service(
     """Return the answer of the service beside the controller. Raises Unavailable if it does not
     answer.
     """
-    options = deciding_options(request)
-    accepted = tuple(option for option in options if takes_option(option))
-    left_out = tuple(
-        option.removeprefix("--").partition("=")[0] for option in options if option not in accepted
+    request_options = deciding_options(request)
+    accepted_options = tuple(option for option in request_options if takes_option(option))
+    left_out_options = tuple(
+        option.removeprefix("--").partition("=")[0]
+        for option in request_options
+        if option not in accepted_options
     )
-    question = SlurmQuestion(request, Submission(command_of(request), accepted), left_out)
-    with_tasks = not _renumbered(request, site)
-    served = service.ask(TwinQuestion(question.submission.command, accepted, tasks=with_tasks))
-    question = question._replace(left_out=(*left_out, *served.left_out))
+    question = SlurmQuestion(
+        request, Submission(command_of(request), accepted_options), left_out_options
+    )
+    with_tasks = not _needs_renumbering(request, site)
+    service_answer = service.ask(
+        TwinQuestion(question.submission.command, accepted_options, tasks=with_tasks)
+    )
+    question = question._replace(left_out=(*left_out_options, *service_answer.left_out))
     reply = SlurmReply(
-        served.answer,
-        served.tasks,
-        served.step_problem,
-        served.tasks_problem,
-        served.accounts,
+        service_answer.answer,
+        service_answer.tasks,
+        service_answer.step_problem,
+        service_answer.tasks_problem,
+        service_answer.accounts,
     )
-    state = "as it stands now"
-    if served.age is not None and served.age > _PRESENT:
-        state = f"as it stood {served.age:.0f} s ago"
-    if served.age is None:
-        state = f"with its nodes taken as idle ({served.idle_because})"
-    source = f"Asked Slurm {served.release} with this site's files, {state}, by {service.place}."
-    return request_answer(question, reply, source, site, version)
+    state_words = "as it stands now"
+    if service_answer.age is not None and service_answer.age > _PRESENT_SECONDS:
+        state_words = f"as it stood {service_answer.age:.0f} s ago"
+    if service_answer.age is None:
+        state_words = f"with its nodes taken as idle ({service_answer.idle_because})"
+    source_sentence = (
+        f"Asked Slurm {service_answer.release} with this site's files, {state_words}, by "
+        f"{service.place}."
+    )
+    return request_answer(question, reply, source_sentence, site, version)
 
 
 def _reply(twin: Twin, question: SlurmQuestion, site: SlurmCluster) -> SlurmReply:
     answer = twin.ask(question.submission)
-    tasks: tuple[TaskOutcome, ...] = ()
-    if not isinstance(answer, Granted) or _renumbered(question.request, site):
+    task_outcomes: tuple[TaskOutcome, ...] = ()
+    if not isinstance(answer, Granted) or _needs_renumbering(question.request, site):
         return SlurmReply(answer)
     try:
-        tasks = twin.tasks(question.submission, answer)
+        task_outcomes = twin.tasks(question.submission, answer)
     except WrongState as error:
         return SlurmReply(answer, step_problem=error.problem)
     except Unavailable as error:
         return SlurmReply(answer, tasks_problem=error.problem)
-    return SlurmReply(answer, tasks)
+    return SlurmReply(answer, task_outcomes)
 
 
-def _present(texts: Texts) -> Present | None:
-    folder = SlurmConfig(texts.config).optional("StateSaveLocation")
-    if not folder.startswith("/"):
+def _present(site_texts: Texts) -> Present | None:
+    state_folder = SlurmConfig(site_texts.config).optional("StateSaveLocation")
+    if not state_folder.startswith("/"):
         return None
     try:
-        return present_copied(Path(folder))
+        return present_copied(Path(state_folder))
     except (Denied, InvalidRequest, OSError):
         return None
 
 
-def _renumbered(request: SlurmRequest, site: SlurmCluster) -> bool:
+def _needs_renumbering(request: SlurmRequest, site: SlurmCluster) -> bool:
     """Return the GPUs of a list or mask, numbered as a twin counts them.
 
     With confined devices, Slurm counts such GPUs within the job's own. A twin confines nothing, and
     would count them differently.
     """
-    lists = re.search(r"(?:map|mask)_gpu", request.bind)
-    return bool(lists) and any(shape.confined for shape in site.shapes)
+    gpu_list_match = re.search(r"(?:map|mask)_gpu", request.bind)
+    return bool(gpu_list_match) and any(node_hardware.confined for node_hardware in site.shapes)

@@ -28,11 +28,11 @@ from podwright.gpu.requests._values import (
 from podwright.slurm.site.releases import Version, release_of
 
 #: Options that decide whether and where a job starts, and that counts do not cover.
-_NOT_COUNTED = (
+_UNCOUNTED_OPTIONS = (
     *("account", "qos", "reservation", "licenses", "dependency", "constraint", "exclude"),
     *("nodefile", "switches", "clusters", "begin", "array", "het-group", "deadline"),
 )
-_BY_MANUAL = {
+_OPTION_MEANINGS = {
     "nodes": "--nodes={} is the least and the most nodes, or a range of them",
     "ntasks": "--ntasks={} counts the tasks of the job",
     "ntasks-per-node": "--ntasks-per-node={} counts tasks on each node",
@@ -71,28 +71,28 @@ def count_request(request: SlurmRequest, site: SlurmCluster, version: Version) -
         reason = "the parts of a heterogeneous job are not counted"
         return CountedAnswer(SlurmRefusal("unknown", reason), steps)
     details = read_details(request.given)
-    refused = _option_of_release(request, version)
-    counts = refused or job_counts(request)
+    release_refusal = _refuse_missing_option(request, version)
+    counts = release_refusal or job_counts(request)
     if isinstance(counts, SlurmRefusal):
         return CountedAnswer(counts, steps)
     partitions = _partitions(details, site)
     if isinstance(partitions, SlurmRefusal):
         return CountedAnswer(partitions, steps)
-    job = _count(request, counts, site, partitions)
-    beyond = (
-        _beyond_limits(job, counts, details, site, partitions)
-        or _beyond_nodes(request, job, details, counts, site, partitions)
-        or _kept_back(details, partitions)
+    counted_job = _count(request, counts, site, partitions)
+    limit_refusal = (
+        _beyond_limits(counted_job, counts, details, site, partitions)
+        or _beyond_nodes(request, counted_job, details, counts, site, partitions)
+        or _held_or_down(details, partitions)
     )
-    return CountedAnswer(beyond or job, steps)
+    return CountedAnswer(limit_refusal or counted_job, steps)
 
 
 def option_steps(request: SlurmRequest) -> tuple[str, ...]:
     """Return the meaning of the options, as one sentence each."""
     return tuple(
-        f"{_BY_MANUAL[given.name].format(given.value)}."
-        for given in request.given
-        if given.name in _BY_MANUAL
+        f"{_OPTION_MEANINGS[given_option.name].format(given_option.value)}."
+        for given_option in request.given
+        if given_option.name in _OPTION_MEANINGS
     )
 
 
@@ -101,10 +101,12 @@ def binding_of(request: SlurmRequest) -> tuple[str, str]:
 
     sbatch's manual: --gpus-per-task implies per_task, and --ntasks-per-gpu implies single.
     """
-    bind = request.bind.removeprefix("verbose,")
-    if bind:
-        binding, _, argument = bind.partition(":")
-        return {"map": "map_gpu", "mask": "mask_gpu", "none": "all"}.get(binding, binding), argument
+    bind_text = request.bind.removeprefix("verbose,")
+    if bind_text:
+        binding_way, _, binding_argument = bind_text.partition(":")
+        return {"map": "map_gpu", "mask": "mask_gpu", "none": "all"}.get(
+            binding_way, binding_way
+        ), binding_argument
     if request.tasks_per_gpu:
         return "single", str(request.tasks_per_gpu)
     if request.per_task:
@@ -112,47 +114,68 @@ def binding_of(request: SlurmRequest) -> tuple[str, str]:
     return "all", ""
 
 
-def _option_of_release(request: SlurmRequest, version: Version) -> SlurmRefusal | None:
-    table = known(request.command)
-    for given in request.given:
-        option = table.get(given.name)
+def _refuse_missing_option(request: SlurmRequest, version: Version) -> SlurmRefusal | None:
+    options_by_name = known(request.command)
+    for given_option in request.given:
+        option = options_by_name.get(given_option.name)
         if option and not option.since <= version < option.until:
             release = release_of(version)
             return SlurmRefusal(
-                "submit", f"{request.command} of Slurm {release} has no --{given.name}"
+                "submit", f"{request.command} of Slurm {release} has no --{given_option.name}"
             )
-    memory = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(name)]
-    if len(memory) > 1:
-        return SlurmRefusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
+    memory_options = [
+        option_name
+        for option_name in ("mem", "mem-per-cpu", "mem-per-gpu")
+        if request.option(option_name)
+    ]
+    if len(memory_options) > 1:
+        return SlurmRefusal(
+            "submit", f"--{memory_options[0]} and --{memory_options[1]} exclude each other"
+        )
     return None
 
 
 def _partitions(details: RequestDetails, site: SlurmCluster) -> list[SlurmPartition] | SlurmRefusal:
     """Return the partitions of a job that accept jobs."""
-    by_name = {partition.name: partition for partition in site.partitions}
-    if set(by_name) == {""}:  # the site's files do not show which partitions there are
+    partitions_by_name = {partition.name: partition for partition in site.partitions}
+    if set(partitions_by_name) == {""}:  # the site's files do not show which partitions there are
         return list(site.partitions)
-    requested = details.partitions or ((site.default,) if site.default else ())
-    if not requested:
+    requested_names = details.partitions or ((site.default,) if site.default else ())
+    if not requested_names:
         return SlurmRefusal("submit", "there is no default partition", "Name a --partition")
-    unknown = [name for name in requested if name not in by_name]
-    if unknown:
+    unknown_names = [
+        partition_name
+        for partition_name in requested_names
+        if partition_name not in partitions_by_name
+    ]
+    if unknown_names:
         return SlurmRefusal(
-            "submit", f"there is no partition {unknown[0]}", "There are: " + ", ".join(by_name)
+            "submit",
+            f"there is no partition {unknown_names[0]}",
+            "There are: " + ", ".join(partitions_by_name),
         )
-    taking = [by_name[name] for name in requested if by_name[name].accepts]
-    if taking:
-        return taking
+    accepting_partitions = [
+        partitions_by_name[partition_name]
+        for partition_name in requested_names
+        if partitions_by_name[partition_name].accepts
+    ]
+    if accepting_partitions:
+        return accepting_partitions
     return SlurmRefusal(
-        "submit", f"{', '.join(requested)} takes no jobs: it is drained or inactive"
+        "submit", f"{', '.join(requested_names)} takes no jobs: it is drained or inactive"
     )
 
 
 def _hardware(site: SlurmCluster, partitions: Sequence[SlurmPartition]) -> list[NodeHardware]:
     """Return the kinds of nodes in the partitions, with the number of nodes of each."""
-    names = frozenset[str]().union(*(partition.nodes for partition in partitions))
-    counted = Counter(index for name, index in site.nodes if name in names)
-    return [replace(site.shapes[index], nodes=count) for index, count in sorted(counted.items())]
+    node_names = frozenset[str]().union(*(partition.nodes for partition in partitions))
+    nodes_by_hardware = Counter(
+        hardware_index for node_name, hardware_index in site.nodes if node_name in node_names
+    )
+    return [
+        replace(site.shapes[hardware_index], nodes=node_count)
+        for hardware_index, node_count in sorted(nodes_by_hardware.items())
+    ]
 
 
 def _count(
@@ -161,68 +184,85 @@ def _count(
     site: SlurmCluster,
     partitions: Sequence[SlurmPartition],
 ) -> CountedJob:
-    hardware = _hardware(site, partitions) or list(site.shapes)
-    kind = _kind(counts)
-    whole_gpus = [gpus for gpus in counts.gpus if not gpus.shared]
-    largest = max((shape.gpus_of(kind) for shape in hardware), default=0)
-    tasks = counts.tasks or 0
-    nodes = counts.min_nodes or 1
-    if counts.tasks_per_node and tasks:
-        nodes = max(nodes, -(-tasks // counts.tasks_per_node))
-    by_task = sum(gpus.per_task for gpus in whole_gpus) * (tasks or nodes)
-    total = max(sum(gpus.total for gpus in whole_gpus), by_task)
-    each = sum(
-        gpus.per_node or gpus.per_socket * (counts.sockets_per_node or 0) for gpus in whole_gpus
+    hardware_kinds = _hardware(site, partitions) or list(site.shapes)
+    gpu_type = _kind(counts)
+    whole_gpu_counts = [gpu_counts for gpu_counts in counts.gpus if not gpu_counts.shared]
+    largest_node_gpus = max(
+        (node_hardware.gpus_of(gpu_type) for node_hardware in hardware_kinds), default=0
     )
-    if each:
-        total = max(total, each * nodes)
-    elif total and largest:
-        nodes = max(nodes, -(-total // largest))
-    fixed = counts.max_nodes == nodes or (request.min_nodes is None and tasks <= 1)
-    if not each and nodes == 1 and fixed:
-        each = total
-    tasks = tasks or (counts.tasks_per_node or 1) * nodes
-    even = counts.tasks_per_node or (tasks if nodes == 1 and fixed else None)
-    if even is None and tasks == nodes and fixed:
-        even = 1
-    visible_gpus, binding = _seen(request, each)
+    task_count = counts.tasks or 0
+    node_count = counts.min_nodes or 1
+    if counts.tasks_per_node and task_count:
+        node_count = max(node_count, -(-task_count // counts.tasks_per_node))
+    gpus_of_tasks = sum(gpu_counts.per_task for gpu_counts in whole_gpu_counts) * (
+        task_count or node_count
+    )
+    total_gpus = max(sum(gpu_counts.total for gpu_counts in whole_gpu_counts), gpus_of_tasks)
+    gpus_per_node = sum(
+        gpu_counts.per_node or gpu_counts.per_socket * (counts.sockets_per_node or 0)
+        for gpu_counts in whole_gpu_counts
+    )
+    if gpus_per_node:
+        total_gpus = max(total_gpus, gpus_per_node * node_count)
+    elif total_gpus and largest_node_gpus:
+        node_count = max(node_count, -(-total_gpus // largest_node_gpus))
+    nodes_fixed = counts.max_nodes == node_count or (request.min_nodes is None and task_count <= 1)
+    if not gpus_per_node and node_count == 1 and nodes_fixed:
+        gpus_per_node = total_gpus
+    task_count = task_count or (counts.tasks_per_node or 1) * node_count
+    tasks_per_node = counts.tasks_per_node or (
+        task_count if node_count == 1 and nodes_fixed else None
+    )
+    if tasks_per_node is None and task_count == node_count and nodes_fixed:
+        tasks_per_node = 1
+    visible_gpus, binding_rule = _seen(request, gpus_per_node)
     return CountedJob(
-        nodes=nodes,
-        tasks=tasks,
-        gpus=total,
-        fixed=fixed,
-        gpus_per_node=each or None,
-        tasks_per_node=even,
+        nodes=node_count,
+        tasks=task_count,
+        gpus=total_gpus,
+        fixed=nodes_fixed,
+        gpus_per_node=gpus_per_node or None,
+        tasks_per_node=tasks_per_node,
         seen_by_task=visible_gpus,
-        binding=binding,
-        shares=sum(gpus.total for gpus in counts.gpus if gpus.shared),
+        binding=binding_rule,
+        shares=sum(gpu_counts.total for gpu_counts in counts.gpus if gpu_counts.shared),
         notes=_notes(request, site),
     )
 
 
 def _kind(counts: JobCounts) -> str:
     """Return the requested type of GPU; empty for none, and for several."""
-    kinds = {gpus.kind for gpus in counts.gpus if gpus.name == "gpu"}
-    return kinds.pop() if len(kinds) == 1 else ""
+    gpu_types = {gpu_counts.kind for gpu_counts in counts.gpus if gpu_counts.name == "gpu"}
+    return gpu_types.pop() if len(gpu_types) == 1 else ""
 
 
-def _seen(request: SlurmRequest, each: int) -> tuple[int | None, str]:
+def _seen(request: SlurmRequest, gpus_per_node: int) -> tuple[int | None, str]:
     """Return how many GPUs a task sees, and the rule for that."""
-    binding, argument = binding_of(request)
-    if binding == "all":
-        return each or None, "without a binding a task sees all GPUs of its job on its node"
-    if binding == "single":
+    binding_way, binding_argument = binding_of(request)
+    if binding_way == "all":
+        return (
+            gpus_per_node or None,
+            "without a binding a task sees all GPUs of its job on its node",
+        )
+    if binding_way == "single":
         return 1, "single binds each task to one GPU"
-    if binding == "per_task" and is_number(argument):
-        return int(argument), "per_task binds each task to GPUs of its own"
-    if binding == "map_gpu":
+    if binding_way == "per_task" and is_number(binding_argument):
+        return int(binding_argument), "per_task binds each task to GPUs of its own"
+    if binding_way == "map_gpu":
         return 1, "map_gpu binds each task to the GPU of its entry"
-    return None, f"{binding} binds a task by where it is placed"
+    return None, f"{binding_way} binds a task by where it is placed"
 
 
 def _notes(request: SlurmRequest, site: SlurmCluster) -> tuple[str, ...]:
-    given = dict.fromkeys(option.name for option in request.given if option.name in _NOT_COUNTED)
-    return (*(f"--{name} is not looked at" for name in given), *site.cautions)
+    uncounted_names = dict.fromkeys(
+        given_option.name
+        for given_option in request.given
+        if given_option.name in _UNCOUNTED_OPTIONS
+    )
+    return (
+        *(f"--{option_name} is not looked at" for option_name in uncounted_names),
+        *site.cautions,
+    )
 
 
 def _beyond_limits(
@@ -236,14 +276,14 @@ def _beyond_limits(
     reasons = []
     for partition in partitions:
         # sbatch's manual: a time limit of zero asks for none.
-        unlimited = details.time is not None and details.time == 0
-        long = partition.max_time is not None and (
-            unlimited or (details.time or 0) > partition.max_time
+        time_unlimited = details.time is not None and details.time == 0
+        exceeds_time = partition.max_time is not None and (
+            time_unlimited or (details.time or 0) > partition.max_time
         )
-        if long:
-            requested = "no time limit" if unlimited else f"{details.time} minutes"
+        if exceeds_time:
+            requested_time = "no time limit" if time_unlimited else f"{details.time} minutes"
             reasons.append(
-                f"it asks for {requested}, and partition {partition.name} allows "
+                f"it asks for {requested_time}, and partition {partition.name} allows "
                 f"{partition.max_time} minutes (PartitionTimeLimit)"
             )
         elif partition.max_nodes is not None and job.nodes > partition.max_nodes:
@@ -267,90 +307,109 @@ def _beyond_nodes(
     partitions: Sequence[SlurmPartition],
 ) -> SlurmRefusal | None:
     """Return why the nodes of the partitions cannot hold the job, even when they are idle."""
-    names = ",".join(partition.name for partition in partitions if partition.name)
-    where = f"partition {names}" if names else "the site"
-    hardware = _hardware(site, partitions)
-    kinds = dict.fromkeys(kind for shape in site.shapes for kind, _ in shape.types)
-    missing = [gpus.kind for gpus in counts.gpus if gpus.kind and kinds and gpus.kind not in kinds]
-    if missing:
-        types = "Types here: " + ", ".join(sorted(kinds))
-        return SlurmRefusal("submit", f"no node has GPUs of type {missing[0]}", types)
-    kind = _kind(counts)
-    tasks = counts.tasks_per_node or (job.tasks if job.nodes == 1 == counts.max_nodes else 1)
-    gpus = max(job.gpus_per_node or 0, *(0, *(typed.per_task for typed in counts.gpus)))
-    cpus = max(details.mincpus, tasks * (counts.cpus_per_task or 1))
-    cpus = max(cpus, gpus * (request.cpus_per_gpu or 0))
-    memory = max(
-        details.memory, details.memory_per_cpu * cpus, (request.memory_per_gpu or 0) * gpus
+    partition_names = ",".join(partition.name for partition in partitions if partition.name)
+    scope_words = f"partition {partition_names}" if partition_names else "the site"
+    hardware_kinds = _hardware(site, partitions)
+    known_types = dict.fromkeys(
+        gpu_type for node_hardware in site.shapes for gpu_type, _ in node_hardware.types
     )
-    fitting = [
-        shape
-        for shape in hardware
-        if shape.gpus_of(kind) >= gpus
-        and shape.cores * shape.threads - shape.reserved >= cpus
-        and (not shape.memory or shape.memory >= memory)
+    missing_types = [
+        gpus.kind
+        for gpus in counts.gpus
+        if gpus.kind and known_types and gpus.kind not in known_types
     ]
-    if not fitting:
-        requested = _described(gpus, kind, cpus, memory)
-        return SlurmRefusal(
-            "submit", f"no node of {where} has {requested}", _frequent_kinds(hardware)
-        )
-    total = sum(shape.nodes * shape.gpus_of(kind) for shape in fitting)
-    if job.gpus > total and job.gpus_per_node is None:
+    if missing_types:
+        types_hint = "Types here: " + ", ".join(sorted(known_types))
+        return SlurmRefusal("submit", f"no node has GPUs of type {missing_types[0]}", types_hint)
+    gpu_type = _kind(counts)
+    tasks_per_node = counts.tasks_per_node or (
+        job.tasks if job.nodes == 1 == counts.max_nodes else 1
+    )
+    gpus = max(job.gpus_per_node or 0, *(0, *(gpu_counts.per_task for gpu_counts in counts.gpus)))
+    cpus_per_node = max(details.mincpus, tasks_per_node * (counts.cpus_per_task or 1))
+    cpus_per_node = max(cpus_per_node, gpus * (request.cpus_per_gpu or 0))
+    memory_bytes = max(
+        details.memory, details.memory_per_cpu * cpus_per_node, (request.memory_per_gpu or 0) * gpus
+    )
+    fitting_hardware = [
+        node_hardware
+        for node_hardware in hardware_kinds
+        if node_hardware.gpus_of(gpu_type) >= gpus
+        and node_hardware.cores * node_hardware.threads - node_hardware.reserved >= cpus_per_node
+        and (not node_hardware.memory or node_hardware.memory >= memory_bytes)
+    ]
+    if not fitting_hardware:
+        requested_words = _described(gpus, gpu_type, cpus_per_node, memory_bytes)
         return SlurmRefusal(
             "submit",
-            f"the job needs {_asked_gpus(job.gpus, kind)}, and {where} has {total}",
-            _frequent_kinds(hardware),
+            f"no node of {scope_words} has {requested_words}",
+            _frequent_hardware_hint(hardware_kinds),
         )
-    count = sum(shape.nodes for shape in fitting)
-    if count < job.nodes:
-        requested = _described(gpus, kind, cpus, memory)
-        node_count = sum(shape.nodes for shape in hardware)
-        queued = (
+    total_gpus = sum(
+        node_hardware.nodes * node_hardware.gpus_of(gpu_type) for node_hardware in fitting_hardware
+    )
+    if job.gpus > total_gpus and job.gpus_per_node is None:
+        return SlurmRefusal(
+            "submit",
+            f"the job needs {_asked_gpus(job.gpus, gpu_type)}, and {scope_words} has {total_gpus}",
+            _frequent_hardware_hint(hardware_kinds),
+        )
+    fitting_nodes = sum(node_hardware.nodes for node_hardware in fitting_hardware)
+    if fitting_nodes < job.nodes:
+        requested_words = _described(gpus, gpu_type, cpus_per_node, memory_bytes)
+        node_count = sum(node_hardware.nodes for node_hardware in hardware_kinds)
+        stays_queued = (
             job.nodes > node_count and not site.enforces_limits and job.nodes <= len(site.nodes)
         )
         return SlurmRefusal(
-            "waits" if queued else "submit",
-            f"the job needs {job.nodes} nodes with {requested} each, and {where} has {count}",
+            "waits" if stays_queued else "submit",
+            f"the job needs {job.nodes} nodes with {requested_words} each, and {scope_words} has "
+            f"{fitting_nodes}",
             "Ask for fewer GPUs, or fewer nodes" if job.gpus else "Ask for fewer nodes",
         )
     return None
 
 
-def _kept_back(
+def _held_or_down(
     details: RequestDetails, partitions: Sequence[SlurmPartition]
 ) -> SlurmRefusal | None:
     if details.is_held:
         return SlurmRefusal("waits", "it is held", until="until `scontrol release JOB`")
     if not any(partition.starts for partition in partitions):
-        names = ", ".join(partition.name for partition in partitions)
-        return SlurmRefusal("waits", f"{names} is down", until=f"until partition {names} is up")
+        partition_names = ", ".join(partition.name for partition in partitions)
+        return SlurmRefusal(
+            "waits", f"{partition_names} is down", until=f"until partition {partition_names} is up"
+        )
     return None
 
 
-def _described(gpus: int, kind: str, cpus: int, memory: int) -> str:
-    parts = [_asked_gpus(gpus, kind)] if gpus else []
-    parts.append(plural(cpus, "CPU"))
-    if memory:
-        parts.append(f"{_mebibytes(memory)} of memory")
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _asked_gpus(gpus: int, kind: str) -> str:
-    return plural(gpus, "GPU") + (f" of type {kind}" if kind else "")
-
-
-def _frequent_kinds(hardware: Sequence[NodeHardware]) -> str:
-    """Describe the nodes: the three most frequent kinds."""
-    kinds = sorted(hardware, key=lambda shape: -shape.nodes)[:3]
-    return "Ask for what the nodes have: " + "; ".join(
-        f"{plural(shape.nodes, 'node')} with {plural(shape.gpus, 'GPU')}, "
-        f"{plural(shape.cores * shape.threads - shape.reserved, 'CPU')}"
-        + (f", {_mebibytes(shape.memory)}" if shape.memory else "")
-        for shape in kinds
+def _described(gpu_count: int, gpu_type: str, cpu_count: int, memory_bytes: int) -> str:
+    resource_texts = [_asked_gpus(gpu_count, gpu_type)] if gpu_count else []
+    resource_texts.append(plural(cpu_count, "CPU"))
+    if memory_bytes:
+        resource_texts.append(f"{_memory_size_text(memory_bytes)} of memory")
+    return (
+        resource_texts[0]
+        if len(resource_texts) == 1
+        else f"{', '.join(resource_texts[:-1])} and {resource_texts[-1]}"
     )
 
 
-def _mebibytes(size: int) -> str:
-    mib = size >> 20
+def _asked_gpus(gpu_count: int, gpu_type: str) -> str:
+    return plural(gpu_count, "GPU") + (f" of type {gpu_type}" if gpu_type else "")
+
+
+def _frequent_hardware_hint(hardware_kinds: Sequence[NodeHardware]) -> str:
+    """Describe the nodes: the three most frequent kinds."""
+    frequent_hardware = sorted(hardware_kinds, key=lambda node_hardware: -node_hardware.nodes)[:3]
+    return "Ask for what the nodes have: " + "; ".join(
+        f"{plural(node_hardware.nodes, 'node')} with {plural(node_hardware.gpus, 'GPU')}, "
+        f"{plural(node_hardware.cores * node_hardware.threads - node_hardware.reserved, 'CPU')}"
+        + (f", {_memory_size_text(node_hardware.memory)}" if node_hardware.memory else "")
+        for node_hardware in frequent_hardware
+    )
+
+
+def _memory_size_text(byte_count: int) -> str:
+    mib = byte_count >> 20
     return f"{mib >> 10} GiB" if mib and not mib % 1024 else f"{mib} MiB"

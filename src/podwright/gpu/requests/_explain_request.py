@@ -44,50 +44,53 @@ class AnswerSources(NamedTuple):
 
 
 def explain_request(
-    request: SlurmRequest, where: AskedSite, version: Version, sources: AnswerSources
+    request: SlurmRequest, twin_site: AskedSite, version: Version, sources: AnswerSources
 ) -> RequestAnswer:
     """Return Slurm's own answer, from the twin service or a twin on this machine, or else the
     counts.
     """
     warnings: tuple[str, ...] = ()
-    if sources.service and not where.site.not_known:
+    if sources.service and not twin_site.site.not_known:
         try:
-            return ask_twin_service(request, where.site, version, sources.service)
+            return ask_twin_service(request, twin_site.site, version, sources.service)
         except (Unavailable, TimedOut, NoCapacity, Denied, Unauthenticated) as error:
             warnings = (error.problem,)
-    from_slurm = ask_slurm(request, where, version) if sources.local else None
-    answer = from_slurm or explain_by_counts(request, where, version, sources.test_only)
+    slurm_answer = ask_slurm(request, twin_site, version) if sources.local else None
+    answer = slurm_answer or explain_by_counts(request, twin_site, version, sources.test_only)
     return replace(answer, warnings=warnings)
 
 
 def explain_by_counts(
-    request: SlurmRequest, where: AskedSite, version: Version, test_only: Run | None = None
+    request: SlurmRequest, twin_site: AskedSite, version: Version, run_test_only: Run | None = None
 ) -> RequestAnswer:
     """Return the answer by counts.
 
-    test_only: runs the site's own commands, which tell whether the job is refused and when it would
-    start; None if this machine does not belong to the site.
+    run_test_only: runs the site's own commands, which tell whether the job is refused and when it
+    would start; None if this machine does not belong to the site.
     """
-    answer, steps = count_request(request, where.site, version)
-    tested = ask_test_only(request, test_only) if test_only else None
-    if tested is None:
+    answer, steps = count_request(request, twin_site.site, version)
+    start_estimate = ask_test_only(request, run_test_only) if run_test_only else None
+    if start_estimate is None:
         return RequestAnswer(answer, COUNTED, steps)
-    command = "srun" if request.command == "srun" else "sbatch"
-    printed = (f"{command} --test-only printed: {line}" for line in tested.text.splitlines())
-    steps = (*steps, *printed)
-    source = COUNTED_AND_TESTED.format(command)
-    if tested.reason:
-        refused = SlurmRefusal("submit", tested.reason)
+    tested_command = "srun" if request.command == "srun" else "sbatch"
+    printed_lines = (
+        f"{tested_command} --test-only printed: {line}" for line in start_estimate.text.splitlines()
+    )
+    steps = (*steps, *printed_lines)
+    source_sentence = COUNTED_AND_TESTED.format(tested_command)
+    if start_estimate.reason:
+        site_refusal = SlurmRefusal("submit", start_estimate.reason)
         if isinstance(answer, SlurmRefusal) and answer.stage == "submit":
-            refused = answer.after(tested.reason)
-        return RequestAnswer(refused, source, steps)
+            site_refusal = answer.after(start_estimate.reason)
+        return RequestAnswer(site_refusal, source_sentence, steps)
     if isinstance(answer, CountedJob):
-        answer = replace(answer, starts=tested.starts)
+        answer = replace(answer, starts=start_estimate.starts)
     elif answer.stage == "submit":
         # The site accepts what a documented rule excludes. How it counts then is not documented.
         answer = SlurmRefusal(
             "unknown",
-            f"Slurm would start the job at {tested.starts}, and its counts contradict each other: "
+            f"Slurm would start the job at {start_estimate.starts}, and its counts contradict each "
+            "other: "
             f"{answer.reason}",
         )
-    return RequestAnswer(answer, source, steps)
+    return RequestAnswer(answer, source_sentence, steps)

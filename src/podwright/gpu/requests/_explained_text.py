@@ -11,59 +11,68 @@ from podwright.gpu.requests._slurm_reply import RequestAnswer
 from podwright.gpu.requests._values import CountedJob, Grant, SlurmRefusal
 from podwright.gpu.requests._words import advice, as_json, counts_picture, picture, sentence
 
-Explained = Grant | CountedJob | SlurmRefusal
+ExplainedAnswer = Grant | CountedJob | SlurmRefusal
 
 
-def as_text(request: SlurmRequest, answer: Explained, known: KnownSite) -> str:
+def as_text(request: SlurmRequest, answer: ExplainedAnswer, known_site: KnownSite) -> str:
     """Return an answer for people: a sentence, a picture, notes, and the nodes that it is about."""
-    lines = [sentence(request, answer)]
+    text_lines = [sentence(request, answer)]
     if isinstance(answer, SlurmRefusal):
         if answer.would_work:
-            lines.append(f"What would work: {answer.would_work}.")
+            text_lines.append(f"What would work: {answer.would_work}.")
     elif isinstance(answer, CountedJob):
-        if pictured := counts_picture(answer):
-            lines += ["", pictured]
+        if gpu_picture := counts_picture(answer):
+            text_lines += ["", gpu_picture]
         for note in answer.notes:
-            lines.append(f"Note: {note}.")
+            text_lines.append(f"Note: {note}.")
     else:
-        lines += ["", picture(answer)]
+        text_lines += ["", picture(answer)]
         for note in (*answer.notes, *advice(request, answer)):
-            lines.append(f"Note: {note}.")
-    site, shape = known.target.site, known.target.site.shapes[0]
-    if known.assumed:
-        lines.append(
-            f"On {node_count(shape.nodes)} as assumed, idle (give --node-gpus and the like): "
-            f"{shape.gpus} GPUs, {shape.sockets} sockets, {shape.cores} cores each."
+            text_lines.append(f"Note: {note}.")
+    site, node_hardware = known_site.target.site, known_site.target.site.shapes[0]
+    if known_site.assumed:
+        text_lines.append(
+            f"On {node_count(node_hardware.nodes)} as assumed, idle (give --node-gpus and the "
+            "like): "
+            f"{node_hardware.gpus} GPUs, {node_hardware.sockets} sockets, {node_hardware.cores} "
+            "cores each."
         )
     else:
         down_clause = f", {len(site.down)} of them down" if site.down else ""
-        lines.append(f"The site has {node_count(len(site.nodes))}{down_clause}.")
+        text_lines.append(f"The site has {node_count(len(site.nodes))}{down_clause}.")
     if isinstance(answer, CountedJob):
-        lines.append(TELLS_MORE)
-    return "\n".join(lines)
+        text_lines.append(TELLS_MORE)
+    return "\n".join(text_lines)
 
 
 def explained_text(
-    request: SlurmRequest, explained: RequestAnswer, known: KnownSite, *, steps: bool
+    request: SlurmRequest,
+    explained_answer: RequestAnswer,
+    known_site: KnownSite,
+    *,
+    with_steps: bool,
 ) -> str:
-    """Return where an answer is from, the answer, and with `steps` how it was found."""
-    lines = [explained.source, *(f"Note: {warning}." for warning in explained.warnings)]
-    lines.append(as_text(request, explained.answer, known))
-    return "\n".join([*lines, "", *explained.steps] if steps else lines)
+    """Return where an answer is from, the answer, and with `with_steps` how it was found."""
+    text_lines = [
+        explained_answer.source,
+        *(f"Note: {warning}." for warning in explained_answer.warnings),
+    ]
+    text_lines.append(as_text(request, explained_answer.answer, known_site))
+    return "\n".join([*text_lines, "", *explained_answer.steps] if with_steps else text_lines)
 
 
 def explained_json(
-    request: SlurmRequest, explained: RequestAnswer, known: KnownSite
+    request: SlurmRequest, explained_answer: RequestAnswer, known_site: KnownSite
 ) -> dict[str, Any]:
     """Return the same for programs. on.found: whether the nodes are a site's, and not assumed."""
-    site = known.target.site
-    return as_json(request, explained.answer) | {
-        "source": explained.source,
-        "warnings": list(explained.warnings),
-        "steps": list(explained.steps),
+    site = known_site.target.site
+    return as_json(request, explained_answer.answer) | {
+        "source": explained_answer.source,
+        "warnings": list(explained_answer.warnings),
+        "steps": list(explained_answer.steps),
         "on": {
             "nodes": len(site.nodes),
             "gpus": site.shapes[0].gpus,
-            "found": not known.assumed,
+            "found": not known_site.assumed,
         },
     }

@@ -70,8 +70,8 @@ def sent_counts(request: SlurmRequest, details: RequestDetails) -> JobCounts:
         counts.min_nodes = len(
             details.named
         )  # together with --nodes, newer releases choose among them
-    low = counts.min_nodes or 1
-    fixed_nodes = low if counts.max_nodes in (None, low) else 0  # 0: a range
+    lowest_nodes = counts.min_nodes or 1
+    fixed_nodes = lowest_nodes if counts.max_nodes in (None, lowest_nodes) else 0  # 0: a range
     if request.command == "srun":
         _complete_srun(counts, details, fixed_nodes)
     else:
@@ -87,30 +87,30 @@ def complete_at_server(counts: JobCounts) -> None:
 
 
 def _complete_srun(counts: JobCounts, details: RequestDetails, fixed_nodes: int) -> None:
-    each = counts.tasks_per_node
-    given = counts.min_nodes is not None or details.whole_info
-    if given and fixed_nodes and counts.tasks is None:
-        all_named = details.sockets and details.cores and details.threads
-        if all_named:
+    tasks_per_node = counts.tasks_per_node
+    nodes_given = counts.min_nodes is not None or details.whole_info
+    if nodes_given and fixed_nodes and counts.tasks is None:
+        layout_given = details.sockets and details.cores and details.threads
+        if layout_given:
             counts.tasks = fixed_nodes * _tasks_of_node(details)
-        elif each:
-            counts.tasks = fixed_nodes * each
+        elif tasks_per_node:
+            counts.tasks = fixed_nodes * tasks_per_node
     elif counts.min_nodes is not None and counts.tasks is not None:
         _drop_nodes_without_tasks(counts)
-        if each and each != counts.tasks // counts.min_nodes:
+        if tasks_per_node and tasks_per_node != counts.tasks // counts.min_nodes:
             counts.tasks_per_node = None
-    if each and counts.tasks is None:
-        counts.tasks = (counts.min_nodes or 1) * each
+    if tasks_per_node and counts.tasks is None:
+        counts.tasks = (counts.min_nodes or 1) * tasks_per_node
 
 
 def _complete_job(
     counts: JobCounts, command: str, details: RequestDetails, fixed_nodes: int
 ) -> None:
-    each = counts.tasks_per_node
-    if each and counts.tasks is None and (command == "salloc" or fixed_nodes):
-        counts.tasks = (counts.min_nodes or 1) * each
-    given = counts.min_nodes is not None or details.whole_info
-    if given and fixed_nodes and counts.tasks is None:
+    tasks_per_node = counts.tasks_per_node
+    if tasks_per_node and counts.tasks is None and (command == "salloc" or fixed_nodes):
+        counts.tasks = (counts.min_nodes or 1) * tasks_per_node
+    nodes_given = counts.min_nodes is not None or details.whole_info
+    if nodes_given and fixed_nodes and counts.tasks is None:
         if details.sockets or details.cores or details.threads:
             counts.tasks = fixed_nodes * _tasks_of_node(details)
     else:
@@ -119,18 +119,18 @@ def _complete_job(
 
 def _tasks_of_node(details: RequestDetails) -> int:
     """Return a task for each socket, core and thread that is requested of a node."""
-    product = 1
-    for count in (details.sockets, details.cores, details.threads):
-        product *= count or 1
-    return product
+    task_product = 1
+    for requested_count in (details.sockets, details.cores, details.threads):
+        task_product *= requested_count or 1
+    return task_product
 
 
 def _drop_nodes_without_tasks(counts: JobCounts) -> None:
     """Limit nodes to the number of tasks, as a command does."""
-    tasks, low = counts.tasks, counts.min_nodes
-    if tasks is None or low is None:
+    tasks, min_nodes = counts.tasks, counts.min_nodes
+    if tasks is None or min_nodes is None:
         return
     if counts.max_nodes:
         counts.max_nodes = min(counts.max_nodes, tasks)
-    if tasks < low:
+    if tasks < min_nodes:
         counts.min_nodes = counts.max_nodes = tasks

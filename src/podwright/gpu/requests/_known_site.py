@@ -49,83 +49,83 @@ class KnownSite(NamedTuple):
     live: bool = False
 
 
-def known_site(request: SlurmRequest, choice: SiteChoice) -> KnownSite:
+def known_site(request: SlurmRequest, site_choice: SiteChoice) -> KnownSite:
     """Return the site of the files, or of this machine's Slurm, or assumed nodes.
 
     Raises Unavailable when there is a Slurm that does not answer all questions.
     """
-    texts: Texts | None
-    nodes_given = (
-        choice.cluster_nodes,
-        choice.node_gpus,
-        choice.node_sockets,
-        choice.node_cores,
+    site_texts: Texts | None
+    node_options = (
+        site_choice.cluster_nodes,
+        site_choice.node_gpus,
+        site_choice.node_sockets,
+        site_choice.node_cores,
     )
-    if choice.site_files:
-        texts = bundle(Path(choice.site_files))
-    elif any(nodes_given):
-        texts = None
+    if site_choice.site_files:
+        site_texts = bundle(Path(site_choice.site_files))
+    elif any(node_options):
+        site_texts = None
     else:
-        texts = live()
-        if not (texts and texts.nodes and texts.partitions) and has_controller():
+        site_texts = live()
+        if not (site_texts and site_texts.nodes and site_texts.partitions) and has_controller():
             raise Unavailable(
                 "Slurm's controller did not answer, so what it would give is not known",
                 would_work="Try again, hand over --site-files, or describe nodes: --node-gpus 8",
             )
-    if texts is None:
-        return _assumed(request, choice)
-    texts = _with_tasks(texts, choice)
-    site = _with_devices(read_site(texts), choice)
+    if site_texts is None:
+        return _known_assumed_site(request, site_choice)
+    site_texts = _with_tasks(site_texts, site_choice)
+    site = _with_devices(read_site(site_texts), site_choice)
     if not site.nodes:
-        return _assumed(request, choice)
-    version = SlurmConfig(texts.config).optional("SLURM_VERSION")
-    asks_slurm = not choice.site_files
-    site_answer = asked_site(texts, site, live=asks_slurm)
+        return _known_assumed_site(request, site_choice)
+    version_text = SlurmConfig(site_texts.config).optional("SLURM_VERSION")
+    asks_slurm = not site_choice.site_files
+    twin_site = asked_site(site_texts, site, live=asks_slurm)
     return KnownSite(
-        site_answer,
-        SlurmConfig(texts.config).version if version else NEWEST,
+        twin_site,
+        SlurmConfig(site_texts.config).version if version_text else NEWEST,
         live=asks_slurm,
     )
 
 
-def _assumed(request: SlurmRequest, choice: SiteChoice) -> KnownSite:
+def _known_assumed_site(request: SlurmRequest, site_choice: SiteChoice) -> KnownSite:
     """Return the nodes of the options, with common values for what these leave open.
 
     The release is that of the Slurm on this machine, or the newest.
     """
 
-    sockets = choice.node_sockets or 2
-    shape = NodeHardware(
-        nodes=choice.cluster_nodes or max(64, request.max_nodes or 0),
+    sockets = site_choice.node_sockets or 2
+    node_hardware = NodeHardware(
+        nodes=site_choice.cluster_nodes or max(64, request.max_nodes or 0),
         sockets=sockets,
-        cores_per_socket=max(1, (choice.node_cores or 64) // sockets),
-        gpus=choice.node_gpus or 8,
-        confined=choice.devices != "open",
-        affinity=choice.tasks == "bound",
+        cores_per_socket=max(1, (site_choice.node_cores or 64) // sockets),
+        gpus=site_choice.node_gpus or 8,
+        confined=site_choice.devices != "open",
+        affinity=site_choice.tasks == "bound",
     )
-    site, files = assumed_site(request, shape)
-    described = f"about {node_count(shape.nodes)} as assumed, idle"
-    slurm = find_slurm()
-    version = slurm.version if slurm else NEWEST
-    return KnownSite(AskedSite(site, files, None, described), version, assumed=True)
+    site, site_files = assumed_site(request, node_hardware)
+    description = f"about {node_count(node_hardware.nodes)} as assumed, idle"
+    slurm_install = find_slurm()
+    version = slurm_install.version if slurm_install else NEWEST
+    return KnownSite(AskedSite(site, site_files, None, description), version, assumed=True)
 
 
-def _with_tasks(texts: Texts, choice: SiteChoice) -> Texts:
+def _with_tasks(site_texts: Texts, site_choice: SiteChoice) -> Texts:
     """Return the site with --task-cpus in place of its TaskPlugin."""
 
-    if not choice.tasks:
-        return texts
-    plugin = "task/affinity" if choice.tasks == "bound" else "task/none"
-    config = re.sub(r"(?m)^(TaskPlugin\s*=).*", rf"\1 {plugin}", texts.config)
-    return replace(texts, config=config)
+    if not site_choice.tasks:
+        return site_texts
+    task_plugin = "task/affinity" if site_choice.tasks == "bound" else "task/none"
+    config_text = re.sub(r"(?m)^(TaskPlugin\s*=).*", rf"\1 {task_plugin}", site_texts.config)
+    return replace(site_texts, config=config_text)
 
 
-def _with_devices(site: SlurmCluster, choice: SiteChoice) -> SlurmCluster:
+def _with_devices(site: SlurmCluster, site_choice: SiteChoice) -> SlurmCluster:
     """Return the site with --devices in place of its ConstrainDevices."""
 
-    if not choice.devices:
+    if not site_choice.devices:
         return site
-    confined = choice.devices == "confined"
+    confined = site_choice.devices == "confined"
     return replace(site, shapes=tuple(replace(shape, confined=confined) for shape in site.shapes))
 
 

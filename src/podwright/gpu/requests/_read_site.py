@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podwright.gpu.requests._not_known import NotKnown
+from podwright.gpu.requests._not_known import UnshownFields
 from podwright.gpu.requests._units import MIB, minutes, names
 from podwright.gpu.requests._values import NodeHardware, SlurmCluster, SlurmPartition
 from podwright.slurm.reader import (
@@ -44,130 +44,152 @@ class Texts:
     topology_yaml: str = ""  # or scontrol show topoconf
 
 
-def read_site(texts: Texts) -> SlurmCluster:
+def read_site(site_texts: Texts) -> SlurmCluster:
     """Return the site that these texts describe."""
-    missing = NotKnown()
-    get = missing.of
-    config = SlurmConfig(texts.config)
-    confined = _confined(config, texts.cgroup_conf)
-    affinity = get(lambda: config.binds_tasks_to_cores, False)
-    placed = _places_gpus(texts.gres_conf)
-    select = get(lambda: config.value("SelectTypeParameters"), "")
-    counts_memory = "MEMORY" in select.upper()
+    unshown_fields = UnshownFields()
+    read_or_default = unshown_fields.of
+    config = SlurmConfig(site_texts.config)
+    confined = _confined(config, site_texts.cgroup_conf)
+    binds_tasks = read_or_default(lambda: config.binds_tasks_to_cores, False)
+    gpus_placed = _places_gpus(site_texts.gres_conf)
+    select_parameters = read_or_default(lambda: config.value("SelectTypeParameters"), "")
+    counts_memory = "MEMORY" in select_parameters.upper()
     hardware_indices: dict[NodeHardware, int] = {}
-    nodes: list[tuple[str, int]] = []
+    nodes_with_hardware: list[tuple[str, int]] = []
     down_nodes: set[str] = set()
-    unplaced: set[str] = set()
-    for node in read_nodes(texts.nodes):
-        hardware, spread = _hardware(node, missing)
-        hardware = replace(hardware, nodes=0, confined=confined, affinity=affinity)
+    unplaced_nodes: set[str] = set()
+    for node in read_nodes(site_texts.nodes):
+        hardware, spread_over_sockets = _hardware(node, unshown_fields)
+        hardware = replace(hardware, nodes=0, confined=confined, affinity=binds_tasks)
         if not counts_memory:
             hardware = replace(hardware, memory=0)
-        nodes.append((node.name, hardware_indices.setdefault(hardware, len(hardware_indices))))
-        if spread and not placed:
-            unplaced.add(node.name)
-        if not _takes_jobs(node, missing):
+        nodes_with_hardware.append(
+            (node.name, hardware_indices.setdefault(hardware, len(hardware_indices)))
+        )
+        if spread_over_sockets and not gpus_placed:
+            unplaced_nodes.add(node.name)
+        if not _takes_jobs(node, unshown_fields):
             down_nodes.add(node.name)
-    partitions, default = _partitions(texts.partitions, {name for name, _ in nodes}, missing)
-    counted = Counter(index for _, index in nodes)
-    enforces = get(lambda: config.text("EnforcePartLimits"), "NO").upper() != "NO"
+    partitions, default_partition = _partitions(
+        site_texts.partitions, {name for name, _ in nodes_with_hardware}, unshown_fields
+    )
+    nodes_by_hardware = Counter(hardware_index for _, hardware_index in nodes_with_hardware)
+    enforces_limits = (
+        read_or_default(lambda: config.text("EnforcePartLimits"), "NO").upper() != "NO"
+    )
     for name in _SETTINGS:
-        _need_setting(config, name, missing)
-    get(lambda: (config.memory, config.most_memory, config.job_defaults), None)
-    get(lambda: (config.names("GresTypes"), config.topology, config.version), None)
+        _need_setting(config, name, unshown_fields)
+    read_or_default(lambda: (config.memory, config.most_memory, config.job_defaults), None)
+    read_or_default(lambda: (config.names("GresTypes"), config.topology, config.version), None)
     return SlurmCluster(
         shapes=tuple(
-            replace(hardware, nodes=counted[index]) for hardware, index in hardware_indices.items()
+            replace(hardware, nodes=nodes_by_hardware[hardware_index])
+            for hardware, hardware_index in hardware_indices.items()
         ),
-        nodes=tuple(nodes),
+        nodes=tuple(nodes_with_hardware),
         partitions=partitions,
-        default=default,
+        default=default_partition,
         down=frozenset(down_nodes),
-        enforces_limits=enforces,
-        cautions=get(lambda: _cautions(config), ()),
-        unplaced=frozenset(unplaced),
-        not_known=missing.fields,
+        enforces_limits=enforces_limits,
+        cautions=read_or_default(lambda: _cautions(config), ()),
+        unplaced=frozenset(unplaced_nodes),
+        not_known=unshown_fields.fields,
     )
 
 
 def read_shape(
-    nodes: Sequence[SlurmNode], config: SlurmConfig, partition: str = ""
+    slurm_nodes: Sequence[SlurmNode], config: SlurmConfig, partition_name: str = ""
 ) -> NodeHardware | None:
     """Return the most frequent hardware of nodes with GPUs (of one partition); None if there are
     none.
 
     Raises FieldNotKnown.
     """
-    counted: Counter[tuple[int, int, str]] = Counter()
-    for node in nodes:
-        if node.gpus and (not partition or partition in node.partitions):
-            counted[(node.sockets, node.cores_per_socket, node.gres)] += 1
-    if not counted:
+    hardware_counts: Counter[tuple[int, int, str]] = Counter()
+    for node in slurm_nodes:
+        if node.gpus and (not partition_name or partition_name in node.partitions):
+            hardware_counts[(node.sockets, node.cores_per_socket, node.gres)] += 1
+    if not hardware_counts:
         return None
-    (sockets, cores, gres), nodes_alike = counted.most_common(1)[0]
-    gpus, types = _counted_gpus(gres)
+    (sockets_per_node, cores_per_socket, gres_text), node_count = hardware_counts.most_common(1)[0]
+    gpu_count, gpu_types = _counted_gpus(gres_text)
     return NodeHardware(
-        nodes=nodes_alike,
-        sockets=sockets,
-        cores_per_socket=cores,
-        gpus=gpus,
-        types=types,
+        nodes=node_count,
+        sockets=sockets_per_node,
+        cores_per_socket=cores_per_socket,
+        gpus=gpu_count,
+        types=gpu_types,
         confined=_confined(config, ""),
         affinity=config.binds_tasks_to_cores,
     )
 
 
-def _hardware(node: SlurmNode, missing: NotKnown) -> tuple[NodeHardware, bool]:
+def _hardware(node: SlurmNode, unshown_fields: UnshownFields) -> tuple[NodeHardware, bool]:
     """Return a node's hardware, and whether GPUs of one type are near several sockets."""
-    get = missing.of
-    gres = get(lambda: node.gres, "")
-    gpus, types = _counted_gpus(gres)
-    memory = get(lambda: node.memory_mib, 0) - get(lambda: node.reserved_memory_mib, 0)
-    cpus, listed = get(lambda: node.cpus, 0), get(lambda: node.reserved_cpus, "")
-    get(lambda: (node.disk_mib, node.weight, node.features, node.cpu_bind), None)
-    hardware = NodeHardware(
-        sockets=get(lambda: node.sockets, 1),
-        cores_per_socket=get(lambda: node.cores_per_socket, 1),
-        threads=get(lambda: node.threads_per_core, 1),
-        gpus=gpus,
-        types=types,
-        memory=memory * MIB,
+    read_or_default = unshown_fields.of
+    gres_text = read_or_default(lambda: node.gres, "")
+    gpu_count, gpu_types = _counted_gpus(gres_text)
+    memory_mib = read_or_default(lambda: node.memory_mib, 0) - read_or_default(
+        lambda: node.reserved_memory_mib, 0
     )
-    several = any(re.search(r"[,-]", part.sockets) for part in read_gpus(gres))
-    return replace(hardware, reserved=_reserved(listed, cpus, hardware)), several
+    cpu_count, reserved_list = (
+        read_or_default(lambda: node.cpus, 0),
+        read_or_default(lambda: node.reserved_cpus, ""),
+    )
+    read_or_default(lambda: (node.disk_mib, node.weight, node.features, node.cpu_bind), None)
+    hardware = NodeHardware(
+        sockets=read_or_default(lambda: node.sockets, 1),
+        cores_per_socket=read_or_default(lambda: node.cores_per_socket, 1),
+        threads=read_or_default(lambda: node.threads_per_core, 1),
+        gpus=gpu_count,
+        types=gpu_types,
+        memory=memory_mib * MIB,
+    )
+    spread_over_sockets = any(
+        re.search(r"[,-]", gpu_entry.sockets) for gpu_entry in read_gpus(gres_text)
+    )
+    return replace(
+        hardware, reserved=_reserved(reserved_list, cpu_count, hardware)
+    ), spread_over_sockets
 
 
-def _reserved(listed: str, cpus: int, hardware: NodeHardware) -> int:
+def _reserved(reserved_list: str, cpu_count: int, hardware: NodeHardware) -> int:
     """Return how many CPUs no job gets, from a list such as `6-7`.
 
     The list numbers threads if CPUs= counts threads, and on 22.05 also if CPUs= counts cores.
     """
-    numbers = [int(name[1:]) for name in names(f"c[{listed}]")] if listed else []
-    by_core = cpus == hardware.cores and all(number < cpus for number in numbers)
-    return len(numbers) * (hardware.threads if by_core else 1)
+    reserved_numbers = (
+        [int(cpu_name[1:]) for cpu_name in names(f"c[{reserved_list}]")] if reserved_list else []
+    )
+    numbers_cores = cpu_count == hardware.cores and all(
+        cpu_number < cpu_count for cpu_number in reserved_numbers
+    )
+    return len(reserved_numbers) * (hardware.threads if numbers_cores else 1)
 
 
-def _takes_jobs(node: SlurmNode, missing: NotKnown) -> bool:
-    return missing.of(lambda: node.state.takes_jobs, True)
+def _takes_jobs(node: SlurmNode, unshown_fields: UnshownFields) -> bool:
+    return unshown_fields.of(lambda: node.state.takes_jobs, True)
 
 
-def _need_setting(config: SlurmConfig, name: str, missing: NotKnown) -> None:
-    missing.of(lambda: config.value(name), "")
+def _need_setting(config: SlurmConfig, setting_name: str, unshown_fields: UnshownFields) -> None:
+    unshown_fields.of(lambda: config.value(setting_name), "")
 
 
-def _counted_gpus(gres: str) -> tuple[int, tuple[tuple[str, int], ...]]:
+def _counted_gpus(gres_text: str) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Return all GPUs of a node, and their number by type."""
-    counted: Counter[str] = Counter()
-    for part in read_gpus(gres):
-        counted[part.type] += part.amount
-    return sum(counted.values()), tuple((kind, n) for kind, n in counted.items() if kind)
+    gpus_by_type: Counter[str] = Counter()
+    for gpu_entry in read_gpus(gres_text):
+        gpus_by_type[gpu_entry.type] += gpu_entry.amount
+    return sum(gpus_by_type.values()), tuple(
+        (gpu_type, gpu_count) for gpu_type, gpu_count in gpus_by_type.items() if gpu_type
+    )
 
 
 def _places_gpus(gres_conf: str) -> bool:
     """Return whether gres.conf names the files of GPUs, so that their numbers are the site's."""
-    lines = (line.split("#")[0] for line in gres_conf.splitlines())
-    gpus = [line for line in lines if re.search(r"\bname\s*=\s*gpu\b", line, re.I)]
-    return any(re.search(r"\b(multiple)?files?\s*=", line, re.I) for line in gpus)
+    conf_lines = (line.split("#")[0] for line in gres_conf.splitlines())
+    gpu_lines = [line for line in conf_lines if re.search(r"\bname\s*=\s*gpu\b", line, re.I)]
+    return any(re.search(r"\b(multiple)?files?\s*=", line, re.I) for line in gpu_lines)
 
 
 def _confined(config: SlurmConfig, cgroup_conf: str) -> bool:
@@ -182,57 +204,74 @@ def _confined(config: SlurmConfig, cgroup_conf: str) -> bool:
 def _cautions(config: SlurmConfig) -> tuple[str, ...]:
     """Return what may change a request or delay it, and is not examined."""
     cautions = []
-    enforced = config.value("AccountingStorageEnforce").lower()
-    if "limits" in enforced or "qos" in enforced or "safe" in enforced:
+    enforced_limits = config.value("AccountingStorageEnforce").lower()
+    if "limits" in enforced_limits or "qos" in enforced_limits or "safe" in enforced_limits:
         cautions.append("limits of accounts and QOS hold here, and are not looked at")
-    for key in ("JobSubmitPlugins", "CliFilterPlugins"):
-        if value := config.value(key):
-            cautions.append(f"{key}={value} of this site may change the options")
-    if note := release_note(config.version):
-        cautions.append(note)
+    for plugin_setting in ("JobSubmitPlugins", "CliFilterPlugins"):
+        if plugin_names := config.value(plugin_setting):
+            cautions.append(f"{plugin_setting}={plugin_names} of this site may change the options")
+    if release_caution := release_note(config.version):
+        cautions.append(release_caution)
     return tuple(cautions)
 
 
 def _partitions(
-    text: str, nodes: set[str], missing: NotKnown
+    partitions_text: str, node_names: set[str], unshown_fields: UnshownFields
 ) -> tuple[tuple[SlurmPartition, ...], str]:
-    """Return all partitions, and the name of the default one. nodes: the names of all nodes."""
-    partitions, default = [], ""
-    for record in read_partitions(text):
-        if _is_default(record, missing):
-            default = record.name
-        partitions.append(_partition(record, nodes, missing))
-    return tuple(partitions) or (SlurmPartition(nodes=frozenset(nodes)),), default
+    """Return all partitions, and the name of the default one. node_names: of all nodes."""
+    partitions, default_name = [], ""
+    for partition_record in read_partitions(partitions_text):
+        if _is_default(partition_record, unshown_fields):
+            default_name = partition_record.name
+        partitions.append(_partition(partition_record, node_names, unshown_fields))
+    return tuple(partitions) or (SlurmPartition(nodes=frozenset(node_names)),), default_name
 
 
-def _is_default(record: SlurmPartitionRecord, missing: NotKnown) -> bool:
-    return missing.of(lambda: record.default, False)
+def _is_default(partition_record: SlurmPartitionRecord, unshown_fields: UnshownFields) -> bool:
+    return unshown_fields.of(lambda: partition_record.default, False)
 
 
-def _partition(record: SlurmPartitionRecord, nodes: set[str], missing: NotKnown) -> SlurmPartition:
-    get = missing.of
-    listed = get(lambda: record.nodes, "")
-    state = get(lambda: record.state, "UP")
-    get(lambda: (record.min_nodes, record.max_cpus_per_node, record.max_cpus_per_socket), None)
-    get(lambda: (record.memory, record.most_memory, record.default_time, record.share), None)
-    get(
+def _partition(
+    partition_record: SlurmPartitionRecord, node_names: set[str], unshown_fields: UnshownFields
+) -> SlurmPartition:
+    read_or_default = unshown_fields.of
+    node_list = read_or_default(lambda: partition_record.nodes, "")
+    partition_state = read_or_default(lambda: partition_record.state, "UP")
+    read_or_default(
         lambda: (
-            record.takes_least_loaded_first,
-            record.job_defaults,
-            record.priority,
-            record.select,
+            partition_record.min_nodes,
+            partition_record.max_cpus_per_node,
+            partition_record.max_cpus_per_socket,
         ),
         None,
     )
-    get(lambda: (record.topology, record.cpu_bind), None)
-    max_time = get(lambda: record.max_time, "UNLIMITED")
+    read_or_default(
+        lambda: (
+            partition_record.memory,
+            partition_record.most_memory,
+            partition_record.default_time,
+            partition_record.share,
+        ),
+        None,
+    )
+    read_or_default(
+        lambda: (
+            partition_record.takes_least_loaded_first,
+            partition_record.job_defaults,
+            partition_record.priority,
+            partition_record.select,
+        ),
+        None,
+    )
+    read_or_default(lambda: (partition_record.topology, partition_record.cpu_bind), None)
+    max_time_text = read_or_default(lambda: partition_record.max_time, "UNLIMITED")
     return SlurmPartition(
-        name=record.name,
-        nodes=frozenset(nodes if listed == "ALL" else set(names(listed)) & nodes),
-        max_nodes=get(lambda: record.max_nodes, None),
+        name=partition_record.name,
+        nodes=frozenset(node_names if node_list == "ALL" else set(names(node_list)) & node_names),
+        max_nodes=read_or_default(lambda: partition_record.max_nodes, None),
         max_time=None
-        if max_time in ("UNLIMITED", "INFINITE", "NONE")
-        else minutes(max_time, "time"),
-        accepts=state in ("UP", "DOWN"),
-        starts=state in ("UP", "DRAIN"),
+        if max_time_text in ("UNLIMITED", "INFINITE", "NONE")
+        else minutes(max_time_text, "time"),
+        accepts=partition_state in ("UP", "DOWN"),
+        starts=partition_state in ("UP", "DRAIN"),
     )

@@ -15,9 +15,9 @@ from podwright.gpu.requests._slurm_options import Given, parse_options
 from podwright.gpu.requests._units import is_number, memory
 
 SHARED = ("shard", "mps")
-LISTED_NODES = re.compile(r"\d+(-\d+)?(:\d+)?(,\d+(-\d+)?(:\d+)?)*(?<=[,:]\d)\d*")
-_TRES = re.compile(r"(cpu|license/[^:=]+|(gres[/:])[^:=]+)([:=]|$)")
-MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+NODE_COUNTS_LIST = re.compile(r"\d+(-\d+)?(:\d+)?(,\d+(-\d+)?(:\d+)?)*(?<=[,:]\d)\d*")
+_TASK_TRES_PATTERN = re.compile(r"(cpu|license/[^:=]+|(gres[/:])[^:=]+)([:=]|$)")
+COUNT_MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
 class Gpus(NamedTuple):
@@ -62,115 +62,132 @@ class SlurmRequest(NamedTuple):
     @property
     def asks_for_gpus(self) -> bool:
         """Whether any option asks for at least one GPU, or for shares of them."""
-        counted = self.per_job or self.per_node or self.per_socket or self.per_task
-        return bool(counted or self.tasks_per_gpu or self.shares)
+        any_count = self.per_job or self.per_node or self.per_socket or self.per_task
+        return bool(any_count or self.tasks_per_gpu or self.shares)
 
     def kind(self) -> str:
         """The requested GPU type, the first one of several; empty for none."""
         return next((gpus.kind for _, gpus in self.gpu_options if gpus.kind), "")
 
-    def option(self, name: str) -> Given | None:
+    def option(self, option_name: str) -> Given | None:
         """Return the last occurrence of this option, because the last one counts."""
-        return next((g for g in reversed(self.given) if g.name == name), None)
+        return next(
+            (
+                given_option
+                for given_option in reversed(self.given)
+                if given_option.name == option_name
+            ),
+            None,
+        )
 
 
-def parse_count(text: str, option: str) -> int:
+def parse_count(count_text: str, option_name: str) -> int:
     """Read a positive whole number, with Slurm's multiples ("2k" is 2048)."""
-    suffix = text[-1:].lower() if text[-1:].isalpha() else ""
-    digits = text[: len(text) - len(suffix)]
-    if suffix not in MULTIPLES or not is_number(digits):
-        raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
-    return int(digits) * MULTIPLES[suffix]
+    multiple_suffix = count_text[-1:].lower() if count_text[-1:].isalpha() else ""
+    digits = count_text[: len(count_text) - len(multiple_suffix)]
+    if multiple_suffix not in COUNT_MULTIPLES or not is_number(digits):
+        raise InvalidRequest(
+            f"--{option_name}={count_text}: {count_text!r} is not a count", option=option_name
+        )
+    return int(digits) * COUNT_MULTIPLES[multiple_suffix]
 
 
-def parse_gpus(text: str, option: str) -> Gpus:
+def parse_gpus(gpus_text: str, option_name: str) -> Gpus:
     """Read `4`, `a100`, `a100:4` (of --gpus…): a count, a type, or a type and a count."""
-    kind, colon, count = text.rpartition(":")
-    if ":" in kind or not text or (colon and not kind):
+    gpu_type, colon, count_text = gpus_text.rpartition(":")
+    if ":" in gpu_type or not gpus_text or (colon and not gpu_type):
         raise InvalidRequest(
-            f"--{option}={text}: at most one type stands before the count",
-            would_work=_type_first(text, ""),
-            option=option,
+            f"--{option_name}={gpus_text}: at most one type stands before the count",
+            would_work=_gres_order_hint(gpus_text, ""),
+            option=option_name,
         )
-    if not colon and not text[0].isdigit():
-        return Gpus(1, text)
-    if not count[:1].isdigit():
+    if not colon and not gpus_text[0].isdigit():
+        return Gpus(1, gpus_text)
+    if not count_text[:1].isdigit():
         raise InvalidRequest(
-            f"--{option}={text}: the count comes last",
-            would_work=_type_first(text, ""),
-            option=option,
+            f"--{option_name}={gpus_text}: the count comes last",
+            would_work=_gres_order_hint(gpus_text, ""),
+            option=option_name,
         )
-    return Gpus(parse_count(count, option), kind)
+    return Gpus(parse_count(count_text, option_name), gpu_type)
 
 
-def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
+def parse_gres(gres_text: str, gres_name: str = "gpu") -> list[Gpus]:
     """Read the GPUs in a --gres list: `gpu`, `gpu:4`, `gpu:a100:4`. The last count of each type
     counts, and a count of 0 is left out.
     """
-    by_kind: dict[str, Gpus] = {}
-    for part in text.removeprefix("gres:").split(","):
-        words = _gres_words(part)
-        if words[0] != name:
+    gpus_by_type: dict[str, Gpus] = {}
+    for gres_entry in gres_text.removeprefix("gres:").split(","):
+        entry_fields = _gres_fields(gres_entry)
+        if entry_fields[0] != gres_name:
             continue
-        if len(words) > 3 or "" in words[1:]:
+        if len(entry_fields) > 3 or "" in entry_fields[1:]:
             raise InvalidRequest(
-                f"--gres={part}: GRES are name, type and count, in that order",
-                would_work=_type_first(part, "gpu:"),
+                f"--gres={gres_entry}: GRES are name, type and count, in that order",
+                would_work=_gres_order_hint(gres_entry, "gpu:"),
                 option="gres",
             )
-        if len(words) == 1:
+        if len(entry_fields) == 1:
             gpus = Gpus(1)
-        elif len(words) == 2:
-            gpus = Gpus(int(words[1])) if is_number(words[1]) else _type_or_multiple(words[1])
+        elif len(entry_fields) == 2:
+            gpus = (
+                Gpus(int(entry_fields[1]))
+                if is_number(entry_fields[1])
+                else _type_or_multiple(entry_fields[1])
+            )
         else:
-            if not words[2][:1].isdigit():
+            if not entry_fields[2][:1].isdigit():
                 raise InvalidRequest(
-                    f"--gres={part}: the count comes last",
-                    would_work=_type_first(part, "gpu:"),
+                    f"--gres={gres_entry}: the count comes last",
+                    would_work=_gres_order_hint(gres_entry, "gpu:"),
                     option="gres",
                 )
-            gpus = Gpus(parse_count(words[2], "gres"), words[1])
+            gpus = Gpus(parse_count(entry_fields[2], "gres"), entry_fields[1])
         if gpus.count:
-            by_kind[gpus.kind] = gpus
-    return list(by_kind.values())
+            gpus_by_type[gpus.kind] = gpus
+    return list(gpus_by_type.values())
 
 
-def _gres_words(part: str) -> list[str]:
+def _gres_fields(gres_entry: str) -> list[str]:
     """Return name, type and count of `gpu:a100:2`, `gres/gpu:2`, `gres:gpu:2`, `gpu=2`."""
-    return re.split("[:=]", part.removeprefix("gres:").removeprefix("gres/"))
+    return re.split("[:=]", gres_entry.removeprefix("gres:").removeprefix("gres/"))
 
 
-def _sum(counts: list[Gpus]) -> Gpus | None:
+def _sum(gpu_counts: list[Gpus]) -> Gpus | None:
     """Return the sum of all; of any type, if there are several types."""
-    if not counts:
+    if not gpu_counts:
         return None
-    return counts[0] if len(counts) == 1 else Gpus(sum(gpus.count for gpus in counts))
+    return gpu_counts[0] if len(gpu_counts) == 1 else Gpus(sum(gpus.count for gpus in gpu_counts))
 
 
-def _type_or_multiple(word: str) -> Gpus:
-    if is_number(word[:-1]) and word[-1].lower() in MULTIPLES:
-        return Gpus(parse_count(word, "gres"))
-    return Gpus(1, word)
+def _type_or_multiple(gres_field: str) -> Gpus:
+    if is_number(gres_field[:-1]) and gres_field[-1].lower() in COUNT_MULTIPLES:
+        return Gpus(parse_count(gres_field, "gres"))
+    return Gpus(1, gres_field)
 
 
-def _type_first(text: str, prefix: str) -> str:
+def _gres_order_hint(gres_text: str, prefix: str) -> str:
     """Return the same words in Slurm's order, if they are unambiguous: `gpu:1:tesla:v100`."""
-    words = [word for word in text.removeprefix("gpu:").split(":") if word]
-    counts = [word for word in words if is_number(word)]
-    kinds = [word for word in words if not is_number(word)]
-    if len(counts) != 1 or not kinds:
+    gres_fields = [
+        gres_field for gres_field in gres_text.removeprefix("gpu:").split(":") if gres_field
+    ]
+    number_fields = [gres_field for gres_field in gres_fields if is_number(gres_field)]
+    gpu_types = [gres_field for gres_field in gres_fields if not is_number(gres_field)]
+    if len(number_fields) != 1 or not gpu_types:
         return ""
-    return f"Write {prefix}{kinds[-1]}:{counts[0]}, with the type that `sinfo -o %G` shows"
+    return (
+        f"Write {prefix}{gpu_types[-1]}:{number_fields[0]}, with the type that `sinfo -o %G` shows"
+    )
 
 
-def parse_nodes(text: str) -> tuple[int, int]:
+def parse_nodes(nodes_text: str) -> tuple[int, int]:
     """Read (minimum, maximum) of `2` or `2-4`."""
-    low, dash, high = text.partition("-")
-    first = parse_count(low, "nodes")
-    last = parse_count(high, "nodes") if dash else first
-    if last < first:
-        raise InvalidRequest(f"--nodes={text}: the range runs backwards", option="nodes")
-    return first, last
+    low_text, dash, high_text = nodes_text.partition("-")
+    min_nodes = parse_count(low_text, "nodes")
+    max_nodes = parse_count(high_text, "nodes") if dash else min_nodes
+    if max_nodes < min_nodes:
+        raise InvalidRequest(f"--nodes={nodes_text}: the range runs backwards", option="nodes")
+    return min_nodes, max_nodes
 
 
 _COUNTS = {
@@ -192,120 +209,138 @@ _WAYS = {
 }
 
 
-def _shares(unit: str, text: str) -> list[tuple[str, str, Gpus]]:
-    return [(unit, name, gpus) for name in SHARED for gpus in parse_gres(text, name)]
+def _shares(counting_unit: str, gres_text: str) -> list[tuple[str, str, Gpus]]:
+    return [
+        (counting_unit, share_name, gpus)
+        for share_name in SHARED
+        for gpus in parse_gres(gres_text, share_name)
+    ]
 
 
-def _per_task(
-    text: str, values: dict[str, object], gpus: dict[str, list[Gpus]]
+def _parse_task_tres(
+    tres_text: str, request_fields: dict[str, object], gpus_by_option: dict[str, list[Gpus]]
 ) -> list[tuple[str, str, Gpus]]:
     """Read --tres-per-task, which may repeat --cpus-per-task and --gpus-per-task. Returns its
     shares.
     """
-    for part in text.split(","):
-        if not _TRES.match(part):
+    for tres_entry in tres_text.split(","):
+        if not _TASK_TRES_PATTERN.match(tres_entry):
             raise InvalidRequest(
-                f"--tres-per-task={text}: {part!r} is not counted by task",
+                f"--tres-per-task={tres_text}: {tres_entry!r} is not counted by task",
                 would_work="Write cpu=N, gres/NAME:N or license/NAME=N",
                 option="tres-per-task",
             )
-        if part.startswith(("cpu=", "cpu:")):
-            if "cpus_per_task" in values:
+        if tres_entry.startswith(("cpu=", "cpu:")):
+            if "cpus_per_task" in request_fields:
                 raise InvalidRequest(
-                    f"--tres-per-task={text} and --cpus-per-task exclude each other"
+                    f"--tres-per-task={tres_text} and --cpus-per-task exclude each other"
                 )
-            values["cpus_per_task"] = parse_count(part[4:], "tres-per-task")
-    counts = parse_gres(text)
-    if counts and "gpus-per-task" in gpus:
-        raise InvalidRequest(f"--tres-per-task={text} and --gpus-per-task exclude each other")
-    if counts:
-        gpus["gpus-per-task"] = counts
-    return _shares("task", text)
+            request_fields["cpus_per_task"] = parse_count(tres_entry[4:], "tres-per-task")
+    task_gpus = parse_gres(tres_text)
+    if task_gpus and "gpus-per-task" in gpus_by_option:
+        raise InvalidRequest(f"--tres-per-task={tres_text} and --gpus-per-task exclude each other")
+    if task_gpus:
+        gpus_by_option["gpus-per-task"] = task_gpus
+    return _shares("task", tres_text)
 
 
-def _plain_bind(value: str) -> str:
+def _plain_bind(bind_text: str) -> str:
     """Return a binding; Slurm reads only the beginning of closest and none, in any case
     (_valid_gres_bind).
     """
-    return re.sub(r"^(verbose,)?(closest|none).*", r"\1\2", value.lower())
+    return re.sub(r"^(verbose,)?(closest|none).*", r"\1\2", bind_text.lower())
 
 
-def read_request(given: list[Given], command: str) -> SlurmRequest:
+def read_request(given_options: list[Given], command: str) -> SlurmRequest:
     """Return the request of these options. Raises InvalidRequest for a value that Slurm cannot
     read.
     """
-    values: dict[str, object] = {}
-    other: dict[str, str] = {}
-    gpus: dict[str, list[Gpus]] = {}
-    shares: list[tuple[str, str, Gpus]] = []
+    request_fields: dict[str, object] = {}
+    other_options: dict[str, str] = {}
+    gpus_by_option: dict[str, list[Gpus]] = {}
+    gres_shares: list[tuple[str, str, Gpus]] = []
     task_shares: list[tuple[str, str, Gpus]] = []
-    tres_bind = ""
-    for name, value, _ in given:
-        if name == "nodes":
-            values.pop("min_nodes", None), values.pop("max_nodes", None)
-            other[name] = value
-            if not LISTED_NODES.fullmatch(value):
-                values["min_nodes"], values["max_nodes"] = parse_nodes(value)
-        elif name in _COUNTS:
-            count = parse_count(value, name)
-            if count < 1:
-                raise InvalidRequest(f"--{name}={value}: must be 1 or more", option=name)
-            values[_COUNTS[name]] = count
-        elif name == "gres":
-            none = value.lower() == "none"
-            gpus[name] = [] if none else parse_gres(value)
-            shares = [] if none else _shares("node", value)
-            other[name] = value
-        elif name == "tres-per-task":
-            task_shares = _per_task(value, values, gpus)
-            other[name] = value
-        elif name == "mem-per-gpu":
-            values["memory_per_gpu"] = memory(value, name)
-            other[name] = value
-        elif name in _WAYS:
-            counts = [parse_gpus(part, name) for part in value.split(",")]
-            gpus[name] = [gpu_count for gpu_count in counts if gpu_count.count]
-        elif name == "gpu-bind":
-            values["bind"] = _plain_bind(value)
-        elif name == "tres-bind":
-            match = re.search(r"(?:^|\+)gres/gpu:([^+]*)", value)
-            tres_bind = _plain_bind(match[1]) if match else tres_bind
-            other[name] = value
-        elif name == "exclusive":
-            values["exclusive"] = value in ("", "exclusive", "user")
-            other[name] = value
+    tres_bind_text = ""
+    for option_name, option_value, _ in given_options:
+        if option_name == "nodes":
+            request_fields.pop("min_nodes", None), request_fields.pop("max_nodes", None)
+            other_options[option_name] = option_value
+            if not NODE_COUNTS_LIST.fullmatch(option_value):
+                request_fields["min_nodes"], request_fields["max_nodes"] = parse_nodes(option_value)
+        elif option_name in _COUNTS:
+            option_count = parse_count(option_value, option_name)
+            if option_count < 1:
+                raise InvalidRequest(
+                    f"--{option_name}={option_value}: must be 1 or more", option=option_name
+                )
+            request_fields[_COUNTS[option_name]] = option_count
+        elif option_name == "gres":
+            is_none = option_value.lower() == "none"
+            gpus_by_option[option_name] = [] if is_none else parse_gres(option_value)
+            gres_shares = [] if is_none else _shares("node", option_value)
+            other_options[option_name] = option_value
+        elif option_name == "tres-per-task":
+            task_shares = _parse_task_tres(option_value, request_fields, gpus_by_option)
+            other_options[option_name] = option_value
+        elif option_name == "mem-per-gpu":
+            request_fields["memory_per_gpu"] = memory(option_value, option_name)
+            other_options[option_name] = option_value
+        elif option_name in _WAYS:
+            gpu_counts = [
+                parse_gpus(value_part, option_name) for value_part in option_value.split(",")
+            ]
+            gpus_by_option[option_name] = [gpu_count for gpu_count in gpu_counts if gpu_count.count]
+        elif option_name == "gpu-bind":
+            request_fields["bind"] = _plain_bind(option_value)
+        elif option_name == "tres-bind":
+            bind_match = re.search(r"(?:^|\+)gres/gpu:([^+]*)", option_value)
+            tres_bind_text = _plain_bind(bind_match[1]) if bind_match else tres_bind_text
+            other_options[option_name] = option_value
+        elif option_name == "exclusive":
+            request_fields["exclusive"] = option_value in ("", "exclusive", "user")
+            other_options[option_name] = option_value
         else:
-            other[name] = value
-    if tres_bind:  # srun in the job reads it after --gpu-bind, which it then replaces
-        values["bind"] = tres_bind
+            other_options[option_name] = option_value
+    if tres_bind_text:  # srun in the job reads it after --gpu-bind, which it then replaces
+        request_fields["bind"] = tres_bind_text
     # --gres stands behind --gpus-per-node in one list, where the last count of a type holds. A
     # job's environment has the other options, but not --gres.
-    order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")
-    requested = [(name, gpu_count) for name in order for gpu_count in gpus.get(name, [])]
-    by_gres = gpus.get("gres", [])
+    option_order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")
+    ordered_gpus = [
+        (option_name, gpu_count)
+        for option_name in option_order
+        for gpu_count in gpus_by_option.get(option_name, [])
+    ]
+    gres_gpus = gpus_by_option.get("gres", [])
     return SlurmRequest(
         command=command,
-        given=tuple(given),
-        other=other,
-        shares=tuple(shares + task_shares),
-        gpu_options=tuple((_WAYS[name], gpu_count) for name, gpu_count in requested),
-        per_job=_sum(gpus.get("gpus", [])),
-        per_node=_sum(by_gres or gpus.get("gpus-per-node", [])),
-        per_socket=_sum(gpus.get("gpus-per-socket", [])),
-        per_task=_sum(gpus.get("gpus-per-task", [])),
-        by_gres=bool(by_gres) and "gpus-per-node" not in gpus,
-        **values,  # type: ignore[arg-type]
+        given=tuple(given_options),
+        other=other_options,
+        shares=tuple(gres_shares + task_shares),
+        gpu_options=tuple(
+            (_WAYS[option_name], gpu_count) for option_name, gpu_count in ordered_gpus
+        ),
+        per_job=_sum(gpus_by_option.get("gpus", [])),
+        per_node=_sum(gres_gpus or gpus_by_option.get("gpus-per-node", [])),
+        per_socket=_sum(gpus_by_option.get("gpus-per-socket", [])),
+        per_task=_sum(gpus_by_option.get("gpus-per-task", [])),
+        by_gres=bool(gres_gpus) and "gpus-per-node" not in gpus_by_option,
+        **request_fields,  # type: ignore[arg-type]
     )
 
 
-def other_parts(rest: list[str]) -> list[Given]:
+def other_parts(remaining_arguments: list[str]) -> list[Given]:
     """Return `: …` behind the options, which are further parts of a heterogeneous job, as one
     option.
     """
-    return [Given("het-group", "", " ".join(rest))] if rest[:1] == [":"] else []
+    return (
+        [Given("het-group", "", " ".join(remaining_arguments))]
+        if remaining_arguments[:1] == [":"]
+        else []
+    )
 
 
-def parse_request(words: list[str], command: str = "sbatch") -> SlurmRequest:
+def parse_request(arguments: list[str], command: str = "sbatch") -> SlurmRequest:
     """Return the request of a command line's options. The program behind them is ignored."""
-    given, rest = parse_options(words, command)
-    return read_request([*given, *other_parts(rest)], command)
+    given_options, remaining_arguments = parse_options(arguments, command)
+    return read_request([*given_options, *other_parts(remaining_arguments)], command)

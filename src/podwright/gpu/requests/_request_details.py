@@ -41,60 +41,66 @@ _COUNTS = {
 }
 _SIZES = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 #: Options that Slurm reads like --hint, and that make it ignore --hint.
-_BESIDE_HINT = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
+_HINT_OVERRIDES = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
 
 
-def read_details(given: tuple[Given, ...]) -> RequestDetails:
+def read_details(given_options: tuple[Given, ...]) -> RequestDetails:
     """Return the details of these options. Raises InvalidRequest."""
     details = RequestDetails()
     hint = ""
-    for name, value, _ in given:
-        if name in _COUNTS:
-            setattr(details, _COUNTS[name], _count(value, name))
-        elif name in _SIZES:
-            setattr(details, _SIZES[name], memory(value, name))
-        elif name == "nodelist" and not {"/", "{"} & set(value):  # neither a file nor a node set
-            details.named = names(value)
-        elif name == "partition":
-            details.partitions = tuple(part for part in value.split(",") if part)
-        elif name == "time":
-            details.time = minutes(value, name)
-        elif name == "extra-node-info":
-            _read_node_info(details, value)
-        elif name == "hold" or (name == "priority" and value == "0"):
+    for option_name, option_value, _ in given_options:
+        if option_name in _COUNTS:
+            setattr(details, _COUNTS[option_name], _count(option_value, option_name))
+        elif option_name in _SIZES:
+            setattr(details, _SIZES[option_name], memory(option_value, option_name))
+        elif option_name == "nodelist" and not {"/", "{"} & set(
+            option_value
+        ):  # neither a file nor a node set
+            details.named = names(option_value)
+        elif option_name == "partition":
+            details.partitions = tuple(
+                partition_name for partition_name in option_value.split(",") if partition_name
+            )
+        elif option_name == "time":
+            details.time = minutes(option_value, option_name)
+        elif option_name == "extra-node-info":
+            _read_node_info(details, option_value)
+        elif option_name == "hold" or (option_name == "priority" and option_value == "0"):
             details.is_held = True
-        elif name == "hint":
-            hint = value.lower()
-    if hint and not any(option.name in _BESIDE_HINT for option in given):
+        elif option_name == "hint":
+            hint = option_value.lower()
+    if hint and not any(given_option.name in _HINT_OVERRIDES for given_option in given_options):
         _apply_hint(details, hint)
     return details
 
 
-def _count(text: str, option: str) -> int:
-    if not is_number(text):
-        raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
-    return int(text)
+def _count(count_text: str, option_name: str) -> int:
+    if not is_number(count_text):
+        raise InvalidRequest(
+            f"--{option_name}={count_text}: {count_text!r} is not a count", option=option_name
+        )
+    return int(count_text)
 
 
-def _read_node_info(details: RequestDetails, value: str) -> None:
+def _read_node_info(details: RequestDetails, node_info: str) -> None:
     """Read `sockets:cores:threads`, each a count or *."""
     details.whole_info = True
-    parts = value.split(":")
-    if len(parts) > 3:
+    info_parts = node_info.split(":")
+    if len(info_parts) > 3:
         raise InvalidRequest(
-            f"--extra-node-info={value}: sockets:cores:threads", option="extra-node-info"
+            f"--extra-node-info={node_info}: sockets:cores:threads", option="extra-node-info"
         )
     details.sockets = details.cores = details.threads = None
-    for field_name, part in zip(("sockets", "cores", "threads"), parts, strict=False):
-        if part not in ("*", ""):
-            setattr(details, field_name, _count(part, "extra-node-info"))
+    for field_name, info_part in zip(("sockets", "cores", "threads"), info_parts, strict=False):
+        if info_part not in ("*", ""):
+            setattr(details, field_name, _count(info_part, "extra-node-info"))
 
 
 def _apply_hint(details: RequestDetails, hint: str) -> None:
-    for word in hint.split(","):
-        if word not in ("compute_bound", "memory_bound", "multithread", "nomultithread"):
-            raise InvalidRequest(f"--hint={word}: unknown", option="hint")
-        if word == "memory_bound":
+    for hint_word in hint.split(","):
+        if hint_word not in ("compute_bound", "memory_bound", "multithread", "nomultithread"):
+            raise InvalidRequest(f"--hint={hint_word}: unknown", option="hint")
+        if hint_word == "memory_bound":
             details.cores = details.threads = 1
-        elif word != "multithread":
+        elif hint_word != "multithread":
             details.threads = 1

@@ -205,12 +205,17 @@ x11 - o as
 """
 
 
-def _read(row: str) -> SlurmOption:
-    words = row.split()
-    since = parse_version(words[4]) if len(words) > 4 and words[4] != "-" else (0, 0)
-    until = parse_version(words[5]) if len(words) > 5 else (99, 0)
+def _read(table_row: str) -> SlurmOption:
+    columns = table_row.split()
+    since_version = parse_version(columns[4]) if len(columns) > 4 and columns[4] != "-" else (0, 0)
+    until_version = parse_version(columns[5]) if len(columns) > 5 else (99, 0)
     return SlurmOption(
-        words[0], "" if words[1] == "-" else words[1], words[2], words[3], since, until
+        columns[0],
+        "" if columns[1] == "-" else columns[1],
+        columns[2],
+        columns[3],
+        since_version,
+        until_version,
     )
 
 
@@ -219,82 +224,99 @@ OPTIONS: tuple[SlurmOption, ...] = tuple(_read(row) for row in _TABLE.strip().sp
 
 def known(command: str) -> dict[str, SlurmOption]:
     """The long options of one command, of all versions."""
-    letter = COMMANDS[command]
-    return {option.name: option for option in OPTIONS if letter in option.commands}
+    command_letter = COMMANDS[command]
+    return {option.name: option for option in OPTIONS if command_letter in option.commands}
 
 
-def find_option(name: str, command: str) -> SlurmOption:
+def find_option(option_name: str, command: str) -> SlurmOption:
     """The option of this long name or unambiguous beginning; InvalidRequest with the nearest."""
-    table = known(command)
-    if name in table:
-        return table["cpu-bind" if name == "cpu_bind" else name]  # both spellings are srun's own
-    fitting = [option for key, option in table.items() if key.startswith(name)]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
+    options_by_name = known(command)
+    if option_name in options_by_name:
+        return options_by_name[
+            "cpu-bind" if option_name == "cpu_bind" else option_name
+        ]  # both spellings are srun's own
+    matching_options = [
+        option for full_name, option in options_by_name.items() if full_name.startswith(option_name)
+    ]
+    if len(matching_options) == 1:
+        return matching_options[0]
+    if matching_options:
         raise InvalidRequest(
-            f"--{name} is ambiguous",
-            would_work="Write one of " + ", ".join(f"--{option.name}" for option in fitting),
-            option=name,
+            f"--{option_name} is ambiguous",
+            would_work="Write one of "
+            + ", ".join(f"--{option.name}" for option in matching_options),
+            option=option_name,
         )
     raise InvalidRequest(
-        f"{command} has no option --{name}", would_work=_nearest(name, table), option=name
+        f"{command} has no option --{option_name}",
+        would_work=_nearest(option_name, options_by_name),
+        option=option_name,
     )
 
 
-def _nearest(name: str, table: Iterable[str]) -> str:
+def _nearest(option_name: str, option_names: Iterable[str]) -> str:
     import difflib  # only on the way to an error
 
-    close = difflib.get_close_matches(name, list(table), n=1, cutoff=0.5)
-    return f"The nearest is --{close[0]}" if close else ""
+    close_matches = difflib.get_close_matches(option_name, list(option_names), n=1, cutoff=0.5)
+    return f"The nearest is --{close_matches[0]}" if close_matches else ""
 
 
-def parse_options(words: list[str], command: str) -> tuple[list[Given], list[str]]:
+def parse_options(arguments: list[str], command: str) -> tuple[list[Given], list[str]]:
     """The options at the front of these words, and the words that follow them.
 
     Reads as getopt does: `--name=value`, `--name value`, `-N2`, `-N 2`, `--` ends. Raises
     InvalidRequest for what the command does not know.
     """
-    given: list[Given] = []
-    short = {
+    given_options: list[Given] = []
+    options_by_letter = {
         known_option.short: known_option
         for known_option in known(command).values()
         if known_option.short
     }
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
-        if word == "--":
+    remaining_arguments = list(arguments)
+    while (
+        remaining_arguments
+        and remaining_arguments[0].startswith("-")
+        and remaining_arguments[0] != "-"
+    ):
+        argument = remaining_arguments.pop(0)
+        if argument == "--":
             break
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            option = find_option(name, command)
-            text = word
-            if option.argument == "r" and not equals:
-                if not rest:
+        if argument.startswith("--"):
+            option_name, equals_sign, option_value = argument[2:].partition("=")
+            option = find_option(option_name, command)
+            written_text = argument
+            if option.argument == "r" and not equals_sign:
+                if not remaining_arguments:
                     raise InvalidRequest(f"--{option.name} needs a value", option=option.name)
-                value = rest.pop(0)
-                text = f"{word} {value}"
-            if option.argument == "n" and equals:
+                option_value = remaining_arguments.pop(0)
+                written_text = f"{argument} {option_value}"
+            if option.argument == "n" and equals_sign:
                 raise InvalidRequest(f"--{option.name} takes no value", option=option.name)
-            given.append(Given(option.name, value, text))
+            given_options.append(Given(option.name, option_value, written_text))
             continue
-        letters = word[1:]
-        while letters:
-            letter, letters = letters[0], letters[1:]
-            if letter not in short:
-                raise InvalidRequest(f"{command} has no option -{letter}", option=letter)
-            option, value, text = short[letter], "", f"-{letter}"
+        remaining_letters = argument[1:]
+        while remaining_letters:
+            option_letter, remaining_letters = remaining_letters[0], remaining_letters[1:]
+            if option_letter not in options_by_letter:
+                raise InvalidRequest(
+                    f"{command} has no option -{option_letter}", option=option_letter
+                )
+            option, option_value, written_text = (
+                options_by_letter[option_letter],
+                "",
+                f"-{option_letter}",
+            )
             if option.argument == "r":
-                if letters:
-                    value, letters = letters, ""
-                    text = f"-{letter}{value}"
-                elif rest:
-                    value = rest.pop(0)
-                    text = f"-{letter} {value}"
+                if remaining_letters:
+                    option_value, remaining_letters = remaining_letters, ""
+                    written_text = f"-{option_letter}{option_value}"
+                elif remaining_arguments:
+                    option_value = remaining_arguments.pop(0)
+                    written_text = f"-{option_letter} {option_value}"
                 else:
-                    raise InvalidRequest(f"-{letter} needs a value", option=option.name)
+                    raise InvalidRequest(f"-{option_letter} needs a value", option=option.name)
             elif option.argument == "o":
-                value, letters = letters, ""
-            given.append(Given(option.name, value, text))
-    return given, rest
+                option_value, remaining_letters = remaining_letters, ""
+            given_options.append(Given(option.name, option_value, written_text))
+    return given_options, remaining_arguments

@@ -42,7 +42,7 @@ _REASONS = {
     "BadConstraints": "no node has what it asks for",
 }
 #: The event that ends each reason to wait. The other reasons end at an unforeseeable time.
-_UNTIL = {
+_WAIT_ENDS = {
     "Resources": "until they are free",
     "Priority": "until those have started",
     "PartitionDown": "until it is up again",
@@ -92,26 +92,36 @@ class SlurmQuestion(NamedTuple):
 
 
 def request_answer(
-    question: SlurmQuestion, reply: SlurmReply, source: str, site: SlurmCluster, version: Version
+    question: SlurmQuestion,
+    reply: SlurmReply,
+    source_sentence: str,
+    site: SlurmCluster,
+    version: Version,
 ) -> RequestAnswer:
-    """Return the answer to a request, with its steps. source: its origin."""
+    """Return the answer to a request, with its steps. source_sentence: its origin."""
     steps = (*option_steps(question.request), *_steps(question, reply))
     if not isinstance(reply.answer, Granted):
         refusal = _refusal(question.request, reply.answer, site, version)
-        return RequestAnswer(refusal, source, steps)
+        return RequestAnswer(refusal, source_sentence, steps)
     if reply.step_problem:
-        stage: Literal["hangs", "step"] = "step"
+        refusal_stage: Literal["hangs", "step"] = "step"
         if "no step starts" in reply.step_problem:
-            stage = "hangs"
-        return RequestAnswer(SlurmRefusal(stage, reply.step_problem), source, steps)
-    notes = [f"--{name} is not looked at" for name in dict.fromkeys(question.left_out)]
+            refusal_stage = "hangs"
+        return RequestAnswer(
+            SlurmRefusal(refusal_stage, reply.step_problem), source_sentence, steps
+        )
+    notes = [
+        f"--{option_name} is not looked at" for option_name in dict.fromkeys(question.left_out)
+    ]
     if reply.tasks_problem:
         notes.append(f"what each task sees is not known: {reply.tasks_problem}")
-    notes += [text for text in site.cautions if not (reply.accounts and "accounts" in text)]
+    notes += [
+        caution for caution in site.cautions if not (reply.accounts and "accounts" in caution)
+    ]
     grant: Grant | SlurmRefusal = _grant(reply.answer, reply.tasks, site, tuple(notes))
     if isinstance(grant, Grant) and not release_of(version).twin_keeps_reserved_cores:
         grant = _without_reserved(grant)
-    return RequestAnswer(grant, source, steps)
+    return RequestAnswer(grant, source_sentence, steps)
 
 
 def _without_reserved(grant: Grant) -> Grant | SlurmRefusal:
@@ -121,107 +131,143 @@ def _without_reserved(grant: Grant) -> Grant | SlurmRefusal:
     which CPUs the job gets there. If the grant needs reserved cores, the answer is not known at
     all.
     """
-    reserving = [node for node in grant.nodes if node.shape.reserved]
-    if not reserving:
+    reserving_nodes = [node for node in grant.nodes if node.shape.reserved]
+    if not reserving_nodes:
         return grant
-    for node in reserving:
+    for node in reserving_nodes:
         if len(node.cpus) > node.shape.cores * node.shape.threads - node.shape.reserved:
             return SlurmRefusal(
                 "unknown",
                 f"the job needs cores of {node.name} that CoreSpecCount reserves, and a twin of "
                 "this release does not keep them free",
             )
-    names = {node.name for node in reserving}
-    nodes = tuple(replace(node, cpus=()) if node.name in names else node for node in grant.nodes)
-    tasks = tuple(
-        replace(task, cpus=()) if nodes[task.node].name in names else task for task in grant.tasks
+    reserving_names = {node.name for node in reserving_nodes}
+    nodes = tuple(
+        replace(node, cpus=()) if node.name in reserving_names else node for node in grant.nodes
     )
-    note = (
+    tasks = tuple(
+        replace(task, cpus=()) if nodes[task.node].name in reserving_names else task
+        for task in grant.tasks
+    )
+    reserved_note = (
         "which CPUs the job gets is not known on nodes that reserve cores (CoreSpecCount), and "
         "Slurm may choose another node there"
     )
-    return replace(grant, nodes=nodes, tasks=tasks, notes=(*grant.notes, note))
+    return replace(grant, nodes=nodes, tasks=tasks, notes=(*grant.notes, reserved_note))
 
 
 def _grant(
-    answer: Granted, tasks: tuple[TaskOutcome, ...], site: SlurmCluster, notes: tuple[str, ...]
+    answer: Granted,
+    task_outcomes: tuple[TaskOutcome, ...],
+    site: SlurmCluster,
+    notes: tuple[str, ...],
 ) -> Grant:
-    order = list(dict.fromkeys(task.node for task in tasks))
-    by_name = {node.name: node for node in answer.nodes}
-    names = [*order, *(name for name in by_name if name not in order)]
-    counted = Counter(task.node for task in tasks)
-    nodes = tuple(_node(by_name[name], counted[name], site) for name in names if name in by_name)
-    local: Counter[str] = Counter()
-    views = []
-    for task in tasks:
-        shape = site.shape_of(task.node)
-        sees = _numbers(task.variable or "")
-        if task.variable is None:
-            sees = by_name[task.node].gpus if shape.confined else tuple(range(shape.gpus))
-        variable = task.variable
-        if variable and shape.confined:
-            variable = ",".join(map(str, range(len(sees))))
-        index = names.index(task.node)
-        views.append(TaskView(task.rank, index, local[task.node], sees, variable, task.cpus))
-        local[task.node] += 1
-    if any(node.name in site.unplaced and node.gpus for node in nodes):
+    node_order = list(dict.fromkeys(task_outcome.node for task_outcome in task_outcomes))
+    nodes_by_name = {granted_node.name: granted_node for granted_node in answer.nodes}
+    node_names = [
+        *node_order,
+        *(node_name for node_name in nodes_by_name if node_name not in node_order),
+    ]
+    tasks_by_node = Counter(task_outcome.node for task_outcome in task_outcomes)
+    node_grants = tuple(
+        _node(nodes_by_name[node_name], tasks_by_node[node_name], site)
+        for node_name in node_names
+        if node_name in nodes_by_name
+    )
+    next_local_rank: Counter[str] = Counter()
+    task_views = []
+    for task_outcome in task_outcomes:
+        node_hardware = site.shape_of(task_outcome.node)
+        visible_gpus = _numbers(task_outcome.variable or "")
+        if task_outcome.variable is None:
+            visible_gpus = (
+                nodes_by_name[task_outcome.node].gpus
+                if node_hardware.confined
+                else tuple(range(node_hardware.gpus))
+            )
+        visible_devices = task_outcome.variable
+        if visible_devices and node_hardware.confined:
+            visible_devices = ",".join(map(str, range(len(visible_gpus))))
+        node_index = node_names.index(task_outcome.node)
+        task_views.append(
+            TaskView(
+                task_outcome.rank,
+                node_index,
+                next_local_rank[task_outcome.node],
+                visible_gpus,
+                visible_devices,
+                task_outcome.cpus,
+            )
+        )
+        next_local_rank[task_outcome.node] += 1
+    if any(
+        granted_node.name in site.unplaced and granted_node.gpus for granted_node in node_grants
+    ):
         notes += (
             "which GPUs these are is not known, only how many: no gres.conf says where each is "
             "(the numbers are those of GPUs in the order of sockets)",
         )
-    return Grant(nodes, tuple(views), notes)
+    return Grant(node_grants, tuple(task_views), notes)
 
 
-def _node(node: GrantedNode, tasks: int, site: SlurmCluster) -> NodeGrant:
+def _node(granted_node: GrantedNode, task_count: int, site: SlurmCluster) -> NodeGrant:
     return NodeGrant(
-        name=node.name,
-        gpus=node.gpus,
-        tasks=tasks,
-        cpus=node.cpus,
-        shares=node.shares,
-        memory=node.memory * MIB,
-        shape=site.shape_of(node.name),
+        name=granted_node.name,
+        gpus=granted_node.gpus,
+        tasks=task_count,
+        cpus=granted_node.cpus,
+        shares=granted_node.shares,
+        memory=granted_node.memory * MIB,
+        shape=site.shape_of(granted_node.name),
     )
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(",") if word.isdecimal())
+def _numbers(number_list: str) -> tuple[int, ...]:
+    return tuple(
+        int(number_text) for number_text in number_list.split(",") if number_text.isdecimal()
+    )
 
 
 def _refusal(
     request: SlurmRequest, answer: Refused | Waits, site: SlurmCluster, version: Version
 ) -> SlurmRefusal:
     """Return Slurm's reason, and the reason by counts if both have the same result."""
-    reason = ""
+    wait_reason = ""
     if isinstance(answer, Refused):
-        words = re.sub(r"^\w+: (?:error: )?", "", answer.message)
+        slurm_words = re.sub(r"^\w+: (?:error: )?", "", answer.message)
     else:
-        reason = answer.reason.rstrip(",")
-        words = _REASONS.get(reason, "")
-        words = f"{words} ({reason})" if words else reason
-    stage: Literal["submit", "waits"] = "submit" if isinstance(answer, Refused) else "waits"
-    until = _UNTIL.get(reason, "")
+        wait_reason = answer.reason.rstrip(",")
+        slurm_words = _REASONS.get(wait_reason, "")
+        slurm_words = f"{slurm_words} ({wait_reason})" if slurm_words else wait_reason
+    refusal_stage: Literal["submit", "waits"] = "submit" if isinstance(answer, Refused) else "waits"
+    wait_end = _WAIT_ENDS.get(wait_reason, "")
     try:
-        counted = count_request(request, site, version).answer
+        counted_answer = count_request(request, site, version).answer
     except PodwrightError as error:
-        counted = SlurmRefusal("submit", error.problem, error.would_work)
-    if isinstance(counted, SlurmRefusal) and counted.stage == stage:
-        return replace(counted.after(words), until=until or counted.until)
-    return SlurmRefusal(stage, words, until=until)
+        counted_answer = SlurmRefusal("submit", error.problem, error.would_work)
+    if isinstance(counted_answer, SlurmRefusal) and counted_answer.stage == refusal_stage:
+        return replace(counted_answer.after(slurm_words), until=wait_end or counted_answer.until)
+    return SlurmRefusal(refusal_stage, slurm_words, until=wait_end)
 
 
 def _steps(question: SlurmQuestion, reply: SlurmReply) -> tuple[str, ...]:
     """Return what was submitted, Slurm's answer word for word, and what each task printed."""
     submission, answer = question.submission, reply.answer
-    lines = [f"Submitted: {submission.command} {' '.join(submission.options)}"]
-    lines += [f"Left out: --{name}" for name in question.left_out]
-    lines += [f"{submission.command} printed: {line}" for line in answer.messages.splitlines()]
+    step_lines = [f"Submitted: {submission.command} {' '.join(submission.options)}"]
+    step_lines += [f"Left out: --{option_name}" for option_name in question.left_out]
+    step_lines += [
+        f"{submission.command} printed: {message_line}"
+        for message_line in answer.messages.splitlines()
+    ]
     if isinstance(answer, Granted | Waits):
-        lines.append(f"scontrol shows: {answer.record.strip()}")
+        step_lines.append(f"scontrol shows: {answer.record.strip()}")
     if reply.step_problem:
-        lines.append(f"The step: {reply.step_problem}")
-    for task in reply.tasks:
-        cpus = f", CPUs {','.join(map(str, task.cpus))}" if task.cpus else ""
-        variable_text = "unset" if task.variable is None else task.variable
-        lines.append(f"Task {task.rank} on {task.node}: CUDA_VISIBLE_DEVICES {variable_text}{cpus}")
-    return tuple(lines)
+        step_lines.append(f"The step: {reply.step_problem}")
+    for task_outcome in reply.tasks:
+        cpus_text = f", CPUs {','.join(map(str, task_outcome.cpus))}" if task_outcome.cpus else ""
+        variable_text = "unset" if task_outcome.variable is None else task_outcome.variable
+        step_lines.append(
+            f"Task {task_outcome.rank} on {task_outcome.node}: CUDA_VISIBLE_DEVICES "
+            f"{variable_text}{cpus_text}"
+        )
+    return tuple(step_lines)

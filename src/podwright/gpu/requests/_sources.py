@@ -24,46 +24,49 @@ from podwright.slurm.reader import (
 from podwright.slurm.site.ask import Ask, ask_slurm
 from podwright.slurm.site.releases import release_of
 
-_COPIES = (Path("/run/slurm/conf"), Path("/run/slurm/conf-cache"))  # of a configless node
-_SEVERAL = re.compile(r"(?:%YAML.*\n)?(?:---\s*\n)?- topology:")
+_CONFIGLESS_FOLDERS = (
+    Path("/run/slurm/conf"),
+    Path("/run/slurm/conf-cache"),
+)  # of a configless node
+_TOPOLOGY_YAML_START = re.compile(r"(?:%YAML.*\n)?(?:---\s*\n)?- topology:")
 _LARGEST = 64 << 20  # bytes of a file that is read
 
 
-def live(ask: Ask = ask_slurm) -> Texts | None:
+def live(ask_command: Ask = ask_slurm) -> Texts | None:
     """Return the output of this machine's Slurm; None if there is none or it does not answer.
 
     Raises FieldNotKnown for a setting that names the place of the others.
     """
-    config = ask(list(SHOW_CONFIG))
-    if not config:
+    config_text = ask_command(list(SHOW_CONFIG))
+    if not config_text:
         return None
-    settings = SlurmConfig(config)
-    folders = [*_COPIES]
-    if (conf := settings.value("SLURM_CONF")).startswith("/"):
-        folders.insert(0, Path(conf).parent)
-    spool = settings.value("SlurmdSpoolDir")
-    if spool.startswith("/") and "%" not in spool:
-        folders.append(Path(spool) / "conf-cache")
-    topology = ""
-    if settings.topology != "flat":
-        topology = ask(list(SHOW_TOPOLOGY)) or _first(folders, "topology.conf")
-    several = release_of(settings.version).several_topologies
-    yaml = ask(["scontrol", "show", "topoconf"]) if several else ""
+    slurm_config = SlurmConfig(config_text)
+    conf_folders = [*_CONFIGLESS_FOLDERS]
+    if (conf_path := slurm_config.value("SLURM_CONF")).startswith("/"):
+        conf_folders.insert(0, Path(conf_path).parent)
+    spool_folder = slurm_config.value("SlurmdSpoolDir")
+    if spool_folder.startswith("/") and "%" not in spool_folder:
+        conf_folders.append(Path(spool_folder) / "conf-cache")
+    topology_text = ""
+    if slurm_config.topology != "flat":
+        topology_text = ask_command(list(SHOW_TOPOLOGY)) or _first(conf_folders, "topology.conf")
+    several_topologies = release_of(slurm_config.version).several_topologies
+    topology_yaml = ask_command(["scontrol", "show", "topoconf"]) if several_topologies else ""
     return Texts(
-        config=config,
-        nodes=ask(list(SHOW_NODES)),
-        partitions=ask(list(SHOW_PARTITIONS)),
-        gres_conf=_first(folders, "gres.conf"),
-        topology_conf=topology,
-        cgroup_conf=_first(folders, "cgroup.conf"),
-        topology_yaml=yaml if _SEVERAL.search(yaml) else "",
+        config=config_text,
+        nodes=ask_command(list(SHOW_NODES)),
+        partitions=ask_command(list(SHOW_PARTITIONS)),
+        gres_conf=_first(conf_folders, "gres.conf"),
+        topology_conf=topology_text,
+        cgroup_conf=_first(conf_folders, "cgroup.conf"),
+        topology_yaml=topology_yaml if _TOPOLOGY_YAML_START.search(topology_yaml) else "",
     )
 
 
-def _first(folders: list[Path], name: str) -> str:
-    for folder in folders:
+def _first(conf_folders: list[Path], file_name: str) -> str:
+    for folder in conf_folders:
         try:
-            return (folder / name).read_text(errors="replace")
+            return (folder / file_name).read_text(errors="replace")
         except OSError:
             continue
     return ""
@@ -73,46 +76,49 @@ def bundle(folder: Path) -> Texts:
     """Return the texts in the files of a folder. Raises InvalidRequest if config or nodes are
     missing.
     """
-    texts: dict[str, str] = {}
+    texts_by_kind: dict[str, str] = {}
     try:
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        file_paths = sorted(file_path for file_path in folder.rglob("*") if file_path.is_file())
     except OSError as error:
         raise InvalidRequest(f"{folder}: {error.strerror or error}") from error
-    for path in files:
-        if path.stat().st_size > _LARGEST:
+    for file_path in file_paths:
+        if file_path.stat().st_size > _LARGEST:
             continue
         try:
-            text = path.read_text()
+            file_text = file_path.read_text()
         except (OSError, UnicodeDecodeError):
             continue
-        kind = _kind_of_text(path.name, text)
-        if kind:
-            texts.setdefault(kind, text)
-    for kind, command in (("config", "scontrol show config"), ("nodes", "scontrol show node")):
-        if kind not in texts:
+        text_kind = _kind_of_text(file_path.name, file_text)
+        if text_kind:
+            texts_by_kind.setdefault(text_kind, file_text)
+    for text_kind, scontrol_command in (
+        ("config", "scontrol show config"),
+        ("nodes", "scontrol show node"),
+    ):
+        if text_kind not in texts_by_kind:
             raise InvalidRequest(
-                f"{folder} has no output of `{command}`",
-                would_work=f"On the cluster: {command} > {folder.name}/{kind}.txt",
+                f"{folder} has no output of `{scontrol_command}`",
+                would_work=f"On the cluster: {scontrol_command} > {folder.name}/{text_kind}.txt",
             )
     return Texts(
-        config=texts["config"],
-        nodes=one_line_each(texts["nodes"]),
-        partitions=one_line_each(texts.get("partitions", "")),
-        gres_conf=texts.get("gres.conf", ""),
-        topology_conf=texts.get("topology.conf", ""),
-        cgroup_conf=texts.get("cgroup.conf", ""),
-        topology_yaml=texts.get("topology.yaml", ""),
+        config=texts_by_kind["config"],
+        nodes=one_line_each(texts_by_kind["nodes"]),
+        partitions=one_line_each(texts_by_kind.get("partitions", "")),
+        gres_conf=texts_by_kind.get("gres.conf", ""),
+        topology_conf=texts_by_kind.get("topology.conf", ""),
+        cgroup_conf=texts_by_kind.get("cgroup.conf", ""),
+        topology_yaml=texts_by_kind.get("topology.yaml", ""),
     )
 
 
-def _kind_of_text(name: str, text: str) -> str:
+def _kind_of_text(file_name: str, file_text: str) -> str:
     """Return which part of a site a file contains; empty if none."""
-    for conf in ("gres.conf", "cgroup.conf", "topology.conf"):
-        if name.startswith(conf) or name.endswith(conf):
-            return conf
-    if name.endswith("topology.yaml") or _SEVERAL.match(text):
+    for conf_name in ("gres.conf", "cgroup.conf", "topology.conf"):
+        if file_name.startswith(conf_name) or file_name.endswith(conf_name):
+            return conf_name
+    if file_name.endswith("topology.yaml") or _TOPOLOGY_YAML_START.match(file_text):
         return "topology.yaml"
-    kind = kind_of_output(text)
-    if kind == "topology" or re.match(r"\s*SwitchName=", text):
+    output_kind = kind_of_output(file_text)
+    if output_kind == "topology" or re.match(r"\s*SwitchName=", file_text):
         return "topology.conf"
-    return kind
+    return output_kind

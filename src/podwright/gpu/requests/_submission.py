@@ -20,7 +20,7 @@ _LEFT_OUT = frozenset(
     )
 )
 #: Options about things that a twin lacks.
-_NOT_IN_A_TWIN = ("account", "qos", "licenses", "dependency")
+_OPTIONS_TWIN_LACKS = ("account", "qos", "licenses", "dependency")
 
 
 def twin_submission(
@@ -28,9 +28,13 @@ def twin_submission(
 ) -> tuple[Submission, tuple[str, ...]]:
     """What a twin is asked, and the options of the request that it cannot judge. reservations:
     whether the twin has those of the site."""
-    unjudged = (*_NOT_IN_A_TWIN, *(() if reservations else ("reservation",)))
-    left_out = tuple(given.name for given in request.given if given.name in unjudged)
-    return Submission(command_of(request), deciding_options(request, without=unjudged)), left_out
+    unjudged_options = (*_OPTIONS_TWIN_LACKS, *(() if reservations else ("reservation",)))
+    left_out_names = tuple(
+        given_option.name for given_option in request.given if given_option.name in unjudged_options
+    )
+    return Submission(
+        command_of(request), deciding_options(request, excluded_options=unjudged_options)
+    ), left_out_names
 
 
 def command_of(request: SlurmRequest) -> Literal["sbatch", "salloc", "srun"]:
@@ -38,10 +42,14 @@ def command_of(request: SlurmRequest) -> Literal["sbatch", "salloc", "srun"]:
     return cast("Literal['sbatch', 'salloc', 'srun']", request.command)
 
 
-def deciding_options(request: SlurmRequest, *, without: tuple[str, ...] = ()) -> tuple[str, ...]:
+def deciding_options(
+    request: SlurmRequest, *, excluded_options: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """The options that decide whether and where the job starts, as words of a command line."""
     return tuple(
-        f"--{given.name}={given.value}" if given.value else f"--{given.name}"
-        for given in request.given
-        if given.name not in _LEFT_OUT and given.name not in without
+        f"--{given_option.name}={given_option.value}"
+        if given_option.value
+        else f"--{given_option.name}"
+        for given_option in request.given
+        if given_option.name not in _LEFT_OUT and given_option.name not in excluded_options
     )

@@ -18,7 +18,7 @@ from podwright.slurm.site.command_result import CommandResult
 Run = Callable[[Sequence[str]], CommandResult]
 #: 26.05.5 was observed to print an extra letter after the time.
 _STARTS = re.compile(r"[Jj]ob \d+ to start at (\S+)(?: \w)? using \d+ processors on node")
-_ENDS = re.compile(r"(?:allocation failure|Batch job submission failed|error): (.+)")
+_REFUSAL_LINE = re.compile(r"(?:allocation failure|Batch job submission failed|error): (.+)")
 _NO_CONTROLLER = re.compile(
     r"(?i)unable to contact|configuration source|timed out|connection refused"
 )
@@ -36,11 +36,11 @@ class StartEstimate(NamedTuple):
     text: str
 
 
-def run_command(words: Sequence[str]) -> CommandResult:
+def run_command(argv: Sequence[str]) -> CommandResult:
     """Return the result of a command; code 127 if it cannot be run or does not end in time."""
     try:
-        done = subprocess.run(
-            words,
+        completed = subprocess.run(
+            argv,
             capture_output=True,
             text=True,
             timeout=_LIMIT,
@@ -49,27 +49,29 @@ def run_command(words: Sequence[str]) -> CommandResult:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return CommandResult(127, "", str(error))
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
 
-def ask_test_only(request: SlurmRequest, run: Run = run_command) -> StartEstimate | None:
+def ask_test_only(request: SlurmRequest, run_tool: Run = run_command) -> StartEstimate | None:
     """Return the site's answer; None if the command is missing or gives no answer.
 
     salloc has no such option, so sbatch is asked in its place.
     """
-    command, program = ("srun", ["true"]) if request.command == "srun" else ("sbatch", [])
-    script = [] if program else ["--wrap=true"]
-    done = run([command, "--test-only", *script, *deciding_options(request), *program])
-    text = (done.err + done.out).strip()
-    if match := _STARTS.search(text):
-        return StartEstimate(match[1], "", text)
-    reasons = _ENDS.findall(text)
-    if done.code in (0, 127) or not reasons or _unreachable(text):
+    command, step_program = ("srun", ["true"]) if request.command == "srun" else ("sbatch", [])
+    script_option = [] if step_program else ["--wrap=true"]
+    command_result = run_tool(
+        [command, "--test-only", *script_option, *deciding_options(request), *step_program]
+    )
+    output_text = (command_result.err + command_result.out).strip()
+    if start_match := _STARTS.search(output_text):
+        return StartEstimate(start_match[1], "", output_text)
+    reasons = _REFUSAL_LINE.findall(output_text)
+    if command_result.code in (0, 127) or not reasons or _unreachable(output_text):
         return None
-    return StartEstimate("", reasons[-1].strip(), text)
+    return StartEstimate("", reasons[-1].strip(), output_text)
 
 
-def _unreachable(text: str) -> bool:
+def _unreachable(output_text: str) -> bool:
     """Whether the command failed because no controller answered, which says nothing about the
     request."""
-    return bool(_NO_CONTROLLER.search(text))
+    return bool(_NO_CONTROLLER.search(output_text))

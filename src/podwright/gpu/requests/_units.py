@@ -19,60 +19,72 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _LONGEST
 
 
-def plural(count: int, thing: str) -> str:
+def plural(count: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def memory(text: str, option: str) -> int:
+def memory(memory_text: str, option_name: str) -> int:
     """The bytes of `4000`, `4G` or `512K`, in whole MiB, rounded up."""
-    match = re.fullmatch(r"([0-9]{1,18})([kmgtp]?)b?", text.strip(), re.I)
-    if not match:
+    memory_match = re.fullmatch(r"([0-9]{1,18})([kmgtp]?)b?", memory_text.strip(), re.I)
+    if not memory_match:
         raise InvalidRequest(
-            f"--{option}={text}: {text!r} is not an amount of memory", option=option
+            f"--{option_name}={memory_text}: {memory_text!r} is not an amount of memory",
+            option=option_name,
         )
-    size = int(match[1]) * _SIZES[match[2].lower()]
-    return -(-size // MIB) * MIB
+    byte_count = int(memory_match[1]) * _SIZES[memory_match[2].lower()]
+    return -(-byte_count // MIB) * MIB
 
 
-def minutes(text: str, option: str) -> int:
+def minutes(time_text: str, option_name: str) -> int:
     """The minutes of `30`, `1:30:00`, `2-0` or `2-12:30`, rounded up."""
-    if text.lower() in ("infinite", "unlimited", "-1"):
+    if time_text.lower() in ("infinite", "unlimited", "-1"):
         return 1 << 30
-    days, dash, rest = text.rpartition("-")
-    parts = rest.split(":")
-    if len(parts) > 3 or not all(is_number(p) for p in parts) or (dash and not is_number(days)):
-        raise InvalidRequest(f"--{option}={text}: {text!r} is not a time", option=option)
-    numbers = [int(p) for p in parts]
+    days_text, dash, clock_text = time_text.rpartition("-")
+    clock_parts = clock_text.split(":")
+    if (
+        len(clock_parts) > 3
+        or not all(is_number(clock_part) for clock_part in clock_parts)
+        or (dash and not is_number(days_text))
+    ):
+        raise InvalidRequest(
+            f"--{option_name}={time_text}: {time_text!r} is not a time", option=option_name
+        )
+    clock_numbers = [int(clock_part) for clock_part in clock_parts]
     if dash:
-        hours, mins, secs = (*numbers, 0, 0)[:3]
-    elif len(numbers) == 3:
-        hours, mins, secs = numbers
+        hours, mins, secs = (*clock_numbers, 0, 0)[:3]
+    elif len(clock_numbers) == 3:
+        hours, mins, secs = clock_numbers
     else:
-        hours, mins, secs = (0, *numbers, 0)[:3]
-    return (int(days or 0) * 24 + hours) * 60 + mins + (secs > 0)
+        hours, mins, secs = (0, *clock_numbers, 0)[:3]
+    return (int(days_text or 0) * 24 + hours) * 60 + mins + (secs > 0)
 
 
-def names(text: str) -> tuple[str, ...]:
+def names(list_text: str) -> tuple[str, ...]:
     """The names in `n[1-3,7],m2`, in order."""
-    expanded: list[str] = []
-    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", text):
-        if part:
-            expanded += _spread_out(part)
-    return tuple(dict.fromkeys(expanded))
+    expanded_names: list[str] = []
+    for list_part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", list_text):
+        if list_part:
+            expanded_names += _expand_brackets(list_part)
+    return tuple(dict.fromkeys(expanded_names))
 
 
-def _spread_out(text: str) -> list[str]:
-    match = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", text)
-    if not match:
-        return [text]
-    heads: list[str] = []
-    for piece in match[2].split(","):
-        low, dash, high = piece.partition("-")
-        if not is_number(low) or (dash and not is_number(high)):
-            raise InvalidRequest(f"{text!r} is not a list of nodes")
-        last = int(high) if dash else int(low)
-        heads += [
-            f"{match[1]}{n:0{len(low)}d}" for n in range(int(low), min(last, int(low) + 65536) + 1)
+def _expand_brackets(name_pattern: str) -> list[str]:
+    bracket_match = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", name_pattern)
+    if not bracket_match:
+        return [name_pattern]
+    expanded_heads: list[str] = []
+    for range_text in bracket_match[2].split(","):
+        low_text, dash, high_text = range_text.partition("-")
+        if not is_number(low_text) or (dash and not is_number(high_text)):
+            raise InvalidRequest(f"{name_pattern!r} is not a list of nodes")
+        last_number = int(high_text) if dash else int(low_text)
+        expanded_heads += [
+            f"{bracket_match[1]}{number:0{len(low_text)}d}"
+            for number in range(int(low_text), min(last_number, int(low_text) + 65536) + 1)
         ]
-    return [head + tail for tail in _spread_out(match[3]) for head in heads]
+    return [
+        expanded_head + expanded_tail
+        for expanded_tail in _expand_brackets(bracket_match[3])
+        for expanded_head in expanded_heads
+    ]

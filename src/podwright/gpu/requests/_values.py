@@ -36,11 +36,11 @@ class NodeHardware:
         """The cores of one node."""
         return self.sockets * self.cores_per_socket
 
-    def gpus_of(self, kind: str = "") -> int:
+    def gpus_of(self, gpu_type: str = "") -> int:
         """Return a node's number of GPUs of this type; of all types if none is named."""
-        if not kind or not self.types:
+        if not gpu_type or not self.types:
             return self.gpus
-        return sum(count for name, count in self.types if name == kind)
+        return sum(gpu_count for type_name, gpu_count in self.types if type_name == gpu_type)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class SlurmCluster:
     cautions: tuple[str, ...] = ()
     unplaced: frozenset[str] = frozenset()
 
-    def shape_of(self, name: str) -> NodeHardware:
+    def shape_of(self, node_name: str) -> NodeHardware:
         """Return the hardware of a node."""
-        return self.shapes[dict(self.nodes)[name]]
+        return self.shapes[dict(self.nodes)[node_name]]
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,6 @@ class SlurmRefusal:
     would_work: str = ""
     until: str = ""
 
-    def after(self, words: str) -> SlurmRefusal:
+    def after(self, slurm_words: str) -> SlurmRefusal:
         """Return the same with Slurm's own words before its reason."""
-        return replace(self, reason=f"{words}. {self.reason[:1].upper()}{self.reason[1:]}")
+        return replace(self, reason=f"{slurm_words}. {self.reason[:1].upper()}{self.reason[1:]}")

@@ -17,7 +17,7 @@ from podwright.gpu.requests._values import (
 )
 
 _SHOWN_TASKS = 8
-_COUNTS_BY = (
+_COUNTING_SENTENCES = (
     ("per_job", "--gpus counts the whole job"),
     ("per_node", "--gpus-per-node counts each node"),
     ("per_socket", "--gpus-per-socket counts each socket"),
@@ -35,216 +35,276 @@ _STAGES = {
 def sentence(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -> str:
     """Return what Slurm does, in one sentence or two."""
     if isinstance(answer, SlurmRefusal):
-        waits = f"Slurm takes this job, and it waits {answer.until or 'for ever'}"
-        return f"{_STAGES.get(answer.stage, waits)}: {answer.reason}."
+        waits_text = f"Slurm takes this job, and it waits {answer.until or 'for ever'}"
+        return f"{_STAGES.get(answer.stage, waits_text)}: {answer.reason}."
     if isinstance(answer, CountedJob):
         return _counted_sentence(request, answer)
     if not answer.total_gpus:
         return _without_gpus(answer)
-    granted = [len(node.gpus) for node in answer.nodes]
-    each = (
-        f"{plural(granted[0], 'GPU')} each" if len(set(granted)) == 1 and len(granted) > 1 else ""
+    gpus_per_node = [len(node.gpus) for node in answer.nodes]
+    gpus_each = (
+        f"{plural(gpus_per_node[0], 'GPU')} each"
+        if len(set(gpus_per_node)) == 1 and len(gpus_per_node) > 1
+        else ""
     )
-    if len(granted) > 1 and not each:
-        each = " + ".join(map(str, granted)) + " GPUs"
-    text = plural(len(granted), "node") + (f" with {each}" if each else "")
-    text += f", {plural(answer.total_gpus, 'GPU')} in all"
+    if len(gpus_per_node) > 1 and not gpus_each:
+        gpus_each = " + ".join(map(str, gpus_per_node)) + " GPUs"
+    sentence_text = plural(len(gpus_per_node), "node") + (f" with {gpus_each}" if gpus_each else "")
+    sentence_text += f", {plural(answer.total_gpus, 'GPU')} in all"
     if not answer.tasks:
-        return f"{text}; {_counted_by(request)}."
-    tasks = plural(len(answer.tasks), "task")
-    return f"{text}, for {tasks}; {_counted_by(request)}. {_views(request, answer)}"
-
-
-def _counted_by(request: SlurmRequest) -> str:
-    counted = [text for name, text in _COUNTS_BY if getattr(request, name)]
-    if request.by_gres:
-        counted = [text.replace("--gpus-per-node", "--gres") for text in counted]
-    return " and ".join(counted)
-
-
-def _counted_sentence(request: SlurmRequest, job: CountedJob) -> str:
-    if not job.gpus:
-        gets = f"{plural(job.shares, 'share')} of GPUs" if job.shares else "no GPUs"
-        text = f"The job gets {gets}: {plural(job.nodes, 'node')} for {plural(job.tasks, 'task')}."
-        return _with_start(text, job)
-    more = "" if job.fixed else " or more"
-    text = plural(job.nodes, "node") + more
-    if job.gpus_per_node and (job.nodes > 1 or more):
-        text += f" with {plural(job.gpus_per_node, 'GPU')} each"
-    total = plural(job.gpus, "GPU") + (more if job.gpus_per_node else "")
-    text += f", {total} in all, for {plural(job.tasks, 'task')}; {_counted_by(request)}."
-    if job.seen_by_task is not None:
-        text += f" Every task sees {plural(job.seen_by_task, 'GPU')}: {job.binding}."
-    else:
-        text += f" How many GPUs a task sees is not known: {job.binding}."
-    return _with_start(text, job)
-
-
-def _with_start(text: str, job: CountedJob) -> str:
-    return f"{text} Slurm would start it at {job.starts}." if job.starts else text
-
-
-def _without_gpus(answer: Grant) -> str:
-    nodes = plural(len(answer.nodes), "node")
-    if answer.tasks:
-        nodes += f" for {plural(len(answer.tasks), 'task')}"
-    shares = sum(sum(node.shares.values()) for node in answer.nodes)
-    if not shares:
-        return f"The job gets no GPUs: {nodes}."
-    return f"{nodes}, with {plural(shares, 'share')} of GPUs."
-
-
-def _views(request: SlurmRequest, answer: Grant) -> str:
-    counts = {len(task.sees) for task in answer.tasks}
-    shared = any(
-        set(a.sees) & set(b.sees)
-        for index, a in enumerate(answer.tasks)
-        for b in answer.tasks[index + 1 : index + 64]
-        if a.node == b.node
+        return f"{sentence_text}; {_counting_words(request)}."
+    tasks_text = plural(len(answer.tasks), "task")
+    return (
+        f"{sentence_text}, for {tasks_text}; {_counting_words(request)}. {_views(request, answer)}"
     )
-    if len(counts) == 1:
-        count = counts.pop()
-        text = f"Every task sees {plural(count, 'GPU')}"
-        text += ", shared with others of its node" if shared else ", its own"
+
+
+def _counting_words(request: SlurmRequest) -> str:
+    counting_sentences = [
+        option_sentence
+        for field_name, option_sentence in _COUNTING_SENTENCES
+        if getattr(request, field_name)
+    ]
+    if request.by_gres:
+        counting_sentences = [
+            option_sentence.replace("--gpus-per-node", "--gres")
+            for option_sentence in counting_sentences
+        ]
+    return " and ".join(counting_sentences)
+
+
+def _counted_sentence(request: SlurmRequest, counted_job: CountedJob) -> str:
+    if not counted_job.gpus:
+        gets_text = (
+            f"{plural(counted_job.shares, 'share')} of GPUs" if counted_job.shares else "no GPUs"
+        )
+        sentence_text = (
+            f"The job gets {gets_text}: {plural(counted_job.nodes, 'node')} for "
+            f"{plural(counted_job.tasks, 'task')}."
+        )
+        return _with_start(sentence_text, counted_job)
+    or_more = "" if counted_job.fixed else " or more"
+    sentence_text = plural(counted_job.nodes, "node") + or_more
+    if counted_job.gpus_per_node and (counted_job.nodes > 1 or or_more):
+        sentence_text += f" with {plural(counted_job.gpus_per_node, 'GPU')} each"
+    total_text = plural(counted_job.gpus, "GPU") + (or_more if counted_job.gpus_per_node else "")
+    sentence_text += (
+        f", {total_text} in all, for {plural(counted_job.tasks, 'task')}; "
+        f"{_counting_words(request)}."
+    )
+    if counted_job.seen_by_task is not None:
+        sentence_text += (
+            f" Every task sees {plural(counted_job.seen_by_task, 'GPU')}: {counted_job.binding}."
+        )
     else:
-        text = f"Tasks see between {min(counts)} and {max(counts)} GPUs"
-        text += ", shared with others of their node" if shared else ", of their own"
-    bound = any(node.shape.affinity for node in answer.nodes)
-    if binding_of(request)[0] == "closest" and bound:
-        text += " (those beside its cores)"
-    return text + "."
+        sentence_text += f" How many GPUs a task sees is not known: {counted_job.binding}."
+    return _with_start(sentence_text, counted_job)
 
 
-def advice(request: SlurmRequest, answer: Grant) -> tuple[str, ...]:
+def _with_start(sentence_text: str, counted_job: CountedJob) -> str:
+    return (
+        f"{sentence_text} Slurm would start it at {counted_job.starts}."
+        if counted_job.starts
+        else sentence_text
+    )
+
+
+def _without_gpus(grant: Grant) -> str:
+    nodes_text = plural(len(grant.nodes), "node")
+    if grant.tasks:
+        nodes_text += f" for {plural(len(grant.tasks), 'task')}"
+    share_count = sum(sum(node_grant.shares.values()) for node_grant in grant.nodes)
+    if not share_count:
+        return f"The job gets no GPUs: {nodes_text}."
+    return f"{nodes_text}, with {plural(share_count, 'share')} of GPUs."
+
+
+def _views(request: SlurmRequest, grant: Grant) -> str:
+    visible_counts = {len(task_view.sees) for task_view in grant.tasks}
+    gpus_shared = any(
+        set(first_task.sees) & set(second_task.sees)
+        for task_index, first_task in enumerate(grant.tasks)
+        for second_task in grant.tasks[task_index + 1 : task_index + 64]
+        if first_task.node == second_task.node
+    )
+    if len(visible_counts) == 1:
+        visible_count = visible_counts.pop()
+        views_sentence = f"Every task sees {plural(visible_count, 'GPU')}"
+        views_sentence += ", shared with others of its node" if gpus_shared else ", its own"
+    else:
+        views_sentence = f"Tasks see between {min(visible_counts)} and {max(visible_counts)} GPUs"
+        views_sentence += ", shared with others of their node" if gpus_shared else ", of their own"
+    tasks_bound = any(node_grant.shape.affinity for node_grant in grant.nodes)
+    if binding_of(request)[0] == "closest" and tasks_bound:
+        views_sentence += " (those beside its cores)"
+    return views_sentence + "."
+
+
+def advice(request: SlurmRequest, grant: Grant) -> tuple[str, ...]:
     """Return unintended effects of the options, read from the grant itself; without full stops."""
-    nodes, tasks, least = len(answer.nodes), answer.tasks, request.min_nodes or 0
-    granted = {(index, gpu) for index, node in enumerate(answer.nodes) for gpu in node.gpus}
-    visible = [(task.node, gpu) for task in tasks for gpu in task.sees]
-    blind = sum(not task.sees for task in tasks)
-    binding = binding_of(request)[0]
-    texts = []
-    if nodes < least:
-        texts.append(f"Slurm gives {nodes} of the {least} nodes, as it has no task for the others")
-    if request.exclusive and tasks and granted - set(visible):
-        texts.append("--exclusive: the job holds every GPU of its nodes, and its tasks get fewer")
-    if 0 < blind < len(tasks):
-        texts.append(f"{blind} of the {len(tasks)} tasks get no GPU")
-    if binding == "all" and len(set(visible)) < len(visible):
-        texts.append(
+    node_count, task_views, requested_nodes = len(grant.nodes), grant.tasks, request.min_nodes or 0
+    granted_gpus = {
+        (node_index, gpu_number)
+        for node_index, node_grant in enumerate(grant.nodes)
+        for gpu_number in node_grant.gpus
+    }
+    visible_gpus = [
+        (task_view.node, gpu_number) for task_view in task_views for gpu_number in task_view.sees
+    ]
+    blind_tasks = sum(not task_view.sees for task_view in task_views)
+    binding_way = binding_of(request)[0]
+    advice_sentences = []
+    if node_count < requested_nodes:
+        advice_sentences.append(
+            f"Slurm gives {node_count} of the {requested_nodes} nodes, as it has no task for the "
+            "others"
+        )
+    if request.exclusive and task_views and granted_gpus - set(visible_gpus):
+        advice_sentences.append(
+            "--exclusive: the job holds every GPU of its nodes, and its tasks get fewer"
+        )
+    if 0 < blind_tasks < len(task_views):
+        advice_sentences.append(f"{blind_tasks} of the {len(task_views)} tasks get no GPU")
+    if binding_way == "all" and len(set(visible_gpus)) < len(visible_gpus):
+        advice_sentences.append(
             "programs that take the first GPU that they see will all take the same one: choose by "
             "SLURM_LOCALID, or add --gpu-bind=single:1"
         )
-    if binding == "closest" and not any(node.shape.affinity for node in answer.nodes):
-        texts.append("closest binds nothing unless tasks are bound to cores (task/affinity)")
-    if granted and any(task.variable and not _own(task, granted) for task in tasks):
-        texts.append(
+    if binding_way == "closest" and not any(
+        node_grant.shape.affinity for node_grant in grant.nodes
+    ):
+        advice_sentences.append(
+            "closest binds nothing unless tasks are bound to cores (task/affinity)"
+        )
+    if granted_gpus and any(
+        task_view.variable and not _own(task_view, granted_gpus) for task_view in task_views
+    ):
+        advice_sentences.append(
             "CUDA_VISIBLE_DEVICES names GPUs of the node that are not the job's: leave out "
             "--gpu-bind, or set ConstrainDevices"
         )
-    return tuple(texts)
+    return tuple(advice_sentences)
 
 
-def _own(task: TaskView, granted: set[tuple[int, int]]) -> bool:
-    return {(task.node, gpu) for gpu in task.sees} <= granted
+def _own(task_view: TaskView, granted_gpus: set[tuple[int, int]]) -> bool:
+    return {(task_view.node, gpu_number) for gpu_number in task_view.sees} <= granted_gpus
 
 
-def counts_picture(job: CountedJob) -> str:
+def counts_picture(counted_job: CountedJob) -> str:
     """Return the nodes with their tasks, as far as counts are known: a column for each GPU of a
     node.
     """
-    if job.gpus_per_node is None or job.tasks_per_node is None:
+    if counted_job.gpus_per_node is None or counted_job.tasks_per_node is None:
         return ""
-    gpus = "[ ]" * job.gpus_per_node
-    nodes = "1 node" if job.nodes == 1 else f"each of {job.nodes} nodes"
-    lines = [f"{nodes:<18}GPU {gpus}"]
-    sees = (
+    gpu_columns = "[ ]" * counted_job.gpus_per_node
+    nodes_label = "1 node" if counted_job.nodes == 1 else f"each of {counted_job.nodes} nodes"
+    picture_lines = [f"{nodes_label:<18}GPU {gpu_columns}"]
+    visible_text = (
         "all of them"
-        if job.seen_by_task == job.gpus_per_node
-        else plural(job.seen_by_task or 0, "GPU")
+        if counted_job.seen_by_task == counted_job.gpus_per_node
+        else plural(counted_job.seen_by_task or 0, "GPU")
     )
-    if job.seen_by_task is None:
-        sees = "those that its placement decides"
-    for local in range(min(job.tasks_per_node, _SHOWN_TASKS)):
-        lines.append(f"  local task {local:<7}sees {sees}")
-    if job.tasks_per_node > _SHOWN_TASKS:
-        lines.append(f"  … {job.tasks_per_node - _SHOWN_TASKS} more tasks alike")
-    return "\n".join(lines)
+    if counted_job.seen_by_task is None:
+        visible_text = "those that its placement decides"
+    for local_rank in range(min(counted_job.tasks_per_node, _SHOWN_TASKS)):
+        picture_lines.append(f"  local task {local_rank:<7}sees {visible_text}")
+    if counted_job.tasks_per_node > _SHOWN_TASKS:
+        picture_lines.append(f"  … {counted_job.tasks_per_node - _SHOWN_TASKS} more tasks alike")
+    return "\n".join(picture_lines)
 
 
-def picture(answer: Grant) -> str:
+def picture(grant: Grant) -> str:
     """A picture of a grant: nodes and tasks are rows, GPUs are columns. # is visible to the task, .
     is not. Equal nodes are shown once."""
-    groups: list[tuple[list[int], list[TaskView]]] = []
-    group_of: dict[object, int] = {}
-    by_node: dict[int, list[TaskView]] = {n: [] for n in range(len(answer.nodes))}
-    for task in answer.tasks:
-        by_node[task.node].append(task)
-    for number, node in enumerate(answer.nodes):
+    node_groups: list[tuple[list[int], list[TaskView]]] = []
+    group_by_appearance: dict[object, int] = {}
+    tasks_by_node: dict[int, list[TaskView]] = {
+        node_position: [] for node_position in range(len(grant.nodes))
+    }
+    for task in grant.tasks:
+        tasks_by_node[task.node].append(task)
+    for node_index, node_grant in enumerate(grant.nodes):
         appearance = (
-            node.gpus,
-            node.shape,
-            tuple((t.sees, t.variable, t.cpus) for t in by_node[number]),
+            node_grant.gpus,
+            node_grant.shape,
+            tuple(
+                (task_view.sees, task_view.variable, task_view.cpus)
+                for task_view in tasks_by_node[node_index]
+            ),
         )
-        if appearance in group_of:
-            groups[group_of[appearance]][0].append(number)
+        if appearance in group_by_appearance:
+            node_groups[group_by_appearance[appearance]][0].append(node_index)
         else:
-            group_of[appearance] = len(groups)
-            groups.append(([number], by_node[number]))
-    lines: list[str] = []
-    for numbers, tasks in groups:
-        first = answer.nodes[numbers[0]]
-        names_of_nodes = [answer.nodes[n].name for n in numbers]
-        lines.append(_header(names_of_nodes, first.shape, first.gpus))
-        for task in tasks[:_SHOWN_TASKS]:
-            lines.append(_row(task, first.shape, len(numbers) > 1))
-        if len(tasks) > _SHOWN_TASKS:
-            lines.append(f"  … {len(tasks) - _SHOWN_TASKS} more tasks alike")
-    if any(node.shape.gpus for node in answer.nodes):
-        lines.append("GPU numbers with [ ] belong to the job; # a task sees it, . it does not.")
-    if any(t.variable not in (None, ",".join(map(str, t.sees))) for t in answer.tasks):
-        lines.append(
+            group_by_appearance[appearance] = len(node_groups)
+            node_groups.append(([node_index], tasks_by_node[node_index]))
+    picture_lines: list[str] = []
+    for node_indices, group_tasks in node_groups:
+        first_node = grant.nodes[node_indices[0]]
+        names_of_nodes = [grant.nodes[node_position].name for node_position in node_indices]
+        picture_lines.append(_header(names_of_nodes, first_node.shape, first_node.gpus))
+        for task in group_tasks[:_SHOWN_TASKS]:
+            picture_lines.append(_row(task, first_node.shape, len(node_indices) > 1))
+        if len(group_tasks) > _SHOWN_TASKS:
+            picture_lines.append(f"  … {len(group_tasks) - _SHOWN_TASKS} more tasks alike")
+    if any(node_grant.shape.gpus for node_grant in grant.nodes):
+        picture_lines.append(
+            "GPU numbers with [ ] belong to the job; # a task sees it, . it does not."
+        )
+    if any(
+        task_view.variable not in (None, ",".join(map(str, task_view.sees)))
+        for task_view in grant.tasks
+    ):
+        picture_lines.append(
             "Devices are confined here: a program counts the GPUs that it sees from 0, and "
             "CUDA_VISIBLE_DEVICES says those numbers."
         )
-    return "\n".join(lines)
+    return "\n".join(picture_lines)
 
 
-def _header(names: list[str], shape: NodeHardware, granted: tuple[int, ...]) -> str:
-    names_of_nodes = ",".join(names)
-    columns = "".join(f"[{g}]" if g in granted else f" {g} " for g in range(shape.gpus))
-    return f"{names_of_nodes:<14}GPU {columns}" if shape.gpus else names_of_nodes
+def _header(
+    node_names: list[str], node_hardware: NodeHardware, granted_gpus: tuple[int, ...]
+) -> str:
+    names_text = ",".join(node_names)
+    gpu_columns = "".join(
+        f"[{gpu_number}]" if gpu_number in granted_gpus else f" {gpu_number} "
+        for gpu_number in range(node_hardware.gpus)
+    )
+    return f"{names_text:<14}GPU {gpu_columns}" if node_hardware.gpus else names_text
 
 
 def _ranges(numbers: Iterable[int]) -> str:
     """`0-3,8,9`."""
-    runs: list[list[int]] = []
+    consecutive_runs: list[list[int]] = []
     for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
+        if consecutive_runs and consecutive_runs[-1][-1] == number - 1:
+            consecutive_runs[-1].append(number)
         else:
-            runs.append([number])
+            consecutive_runs.append([number])
     return ",".join(
-        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
+        for run in consecutive_runs
     )
 
 
-def _row(task: TaskView, shape: NodeHardware, local: bool) -> str:
-    width = [3 if g < 10 else 4 for g in range(shape.gpus)]
-    cells = "".join(
-        ("#" if g in task.sees else ".").center(column_width)
-        for g, column_width in enumerate(width)
+def _row(task_view: TaskView, node_hardware: NodeHardware, use_local_rank: bool) -> str:
+    column_widths = [3 if gpu_number < 10 else 4 for gpu_number in range(node_hardware.gpus)]
+    gpu_cells = "".join(
+        ("#" if gpu_number in task_view.sees else ".").center(column_width)
+        for gpu_number, column_width in enumerate(column_widths)
     )
-    name = f"local task {task.local_rank}" if local else f"task {task.rank}"
-    value = "is unset" if task.variable is None else f"= {task.variable}"
-    bound = f", CPUs {_ranges(task.cpus)}" if task.cpus else ""
-    return f"  {name:<16}{cells}  CUDA_VISIBLE_DEVICES {value}{bound}"
+    task_label = (
+        f"local task {task_view.local_rank}" if use_local_rank else f"task {task_view.rank}"
+    )
+    variable_text = "is unset" if task_view.variable is None else f"= {task_view.variable}"
+    cpus_text = f", CPUs {_ranges(task_view.cpus)}" if task_view.cpus else ""
+    return f"  {task_label:<16}{gpu_cells}  CUDA_VISIBLE_DEVICES {variable_text}{cpus_text}"
 
 
 def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) -> dict[str, Any]:
     """Return the whole answer for programs. granted: null if only counts are known, or
     nothing is.
     """
-    text = sentence(request, answer)
+    sentence_text = sentence(request, answer)
     if isinstance(answer, SlurmRefusal):
         return {
             "granted": None if answer.stage == "unknown" else False,
@@ -252,13 +312,13 @@ def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) ->
             "reason": answer.reason,
             "would_work": answer.would_work,
             "until": answer.until,
-            "sentence": text,
+            "sentence": sentence_text,
         }
     if isinstance(answer, CountedJob):
         return {
             "granted": True if answer.starts else None,
             "stage": "counted",
-            "sentence": text,
+            "sentence": sentence_text,
             "total_gpus": answer.gpus,
             "counts": {
                 "nodes": answer.nodes,
@@ -274,7 +334,7 @@ def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) ->
         }
     return {
         "granted": True,
-        "sentence": text,
+        "sentence": sentence_text,
         "total_gpus": answer.total_gpus,
         "nodes": [
             {
@@ -283,7 +343,11 @@ def as_json(request: SlurmRequest, answer: Grant | CountedJob | SlurmRefusal) ->
                 "tasks": node.tasks,
                 "cpus": list(node.cpus),
                 "memory_mib": node.memory // MIB,
-                "shares": {str(gpu): count for gpu, count in node.shares.items() if count},
+                "shares": {
+                    str(gpu_number): share_count
+                    for gpu_number, share_count in node.shares.items()
+                    if share_count
+                },
             }
             for node in answer.nodes
         ],

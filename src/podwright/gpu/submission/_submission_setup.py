@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.site.changes import FileChanges
-from podwright.slurm.site.edit import WAS, changed, joined, settings, undone
+from podwright.slurm.site.edit import OLD_LINE_MARK, changed, joined, settings, undone
 from podwright.slurm.site.files import read
 
 MARK: Final = "podwright-lint"
@@ -77,7 +77,7 @@ def take_back(slurm_conf: Path) -> FileChanges:
         file_changes.texts[script_path] = None
     conf_text = read(slurm_conf)
     conf_lines = conf_text.splitlines()
-    if any(line.startswith(WAS) and line.endswith(f"#{MARK}") for line in conf_lines):
+    if any(line.startswith(OLD_LINE_MARK) and line.endswith(f"#{MARK}") for line in conf_lines):
         raise InvalidRequest(
             "native mode was set up after lint, and changed the same line",
             operation=f"take lint back out of {slurm_conf}",

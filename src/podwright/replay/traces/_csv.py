@@ -27,41 +27,43 @@ def is_csv(header: str) -> bool:
         return False
 
 
-def _words(line: str) -> list[str]:
+def _words(csv_line: str) -> list[str]:
     """Return the fields of a line. Raises ValueError.
 
     A field ends with its line, so a missing quotation mark spoils no other line.
     """
-    if '"' not in line:
-        return [word.strip() for word in line.split(",")]
+    if '"' not in csv_line:
+        return [field_text.strip() for field_text in csv_line.split(",")]
     try:
-        (words,) = csv.reader([line.strip()], skipinitialspace=True, strict=True)
+        (fields,) = csv.reader([csv_line.strip()], skipinitialspace=True, strict=True)
     except csv.Error as error:
         raise ValueError(str(error)) from None
-    return [word.strip() for word in words]
+    return [field_text.strip() for field_text in fields]
 
 
 def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
     """Read jobs from the lines of a CSV file, the header first. Raises InvalidRequest."""
-    rows = iter(lines)
-    header = _words(next(rows, ""))
-    missing = [name for name in _NEEDED if name not in header]
-    if missing:
+    line_iterator = iter(lines)
+    column_names = _words(next(line_iterator, ""))
+    missing_columns = [column_name for column_name in _NEEDED if column_name not in column_names]
+    if missing_columns:
         raise InvalidRequest(
-            f"the file has no column {missing[0]}",
+            f"the file has no column {missing_columns[0]}",
             operation="read jobs from it",
             would_work=f"begin with a first line {','.join(FIELDS)}",
         )
-    for number, text in enumerate(rows, start=2):
-        if not text.strip():
+    for line_number, line_text in enumerate(line_iterator, start=2):
+        if not line_text.strip():
             continue
         try:
-            words = _words(text)
-            if len(words) != len(header):
-                raise ValueError(f"{len(words)} fields where the first line has {len(header)}")
-            job = _job(dict(zip(header, words, strict=True)), number)
+            fields = _words(line_text)
+            if len(fields) != len(column_names):
+                raise ValueError(
+                    f"{len(fields)} fields where the first line has {len(column_names)}"
+                )
+            job = _job(dict(zip(column_names, fields, strict=True)), line_number)
         except (ValueError, OverflowError) as error:
-            skipped.line(number, str(error), text)
+            skipped.line(line_number, str(error), line_text)
             continue
         if job.devices <= 0:
             skipped.count("jobs without devices")
@@ -69,69 +71,84 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
             yield job
 
 
-def _job(row: Mapping[str, str], number: int) -> TraceJob:
-    submit, runtime = _seconds(row["submit_s"]), _seconds(row["runtime_s"])
-    if math.isnan(submit) or math.isnan(runtime):
+def _job(fields_by_name: Mapping[str, str], line_number: int) -> TraceJob:
+    submit_seconds, runtime = (
+        _seconds(fields_by_name["submit_s"]),
+        _seconds(fields_by_name["runtime_s"]),
+    )
+    if math.isnan(submit_seconds) or math.isnan(runtime):
         raise ValueError("it has no submit_s or no runtime_s")
-    state = (row.get("status") or "COMPLETED").upper()
-    if state not in Status.__members__:
-        raise ValueError(f"{state!r} is not a job state")
+    status_name = (fields_by_name.get("status") or "COMPLETED").upper()
+    if status_name not in Status.__members__:
+        raise ValueError(f"{status_name!r} is not a job state")
     return TraceJob(
-        name=row.get("job") or str(number - 2),
-        submit=submit,
+        name=fields_by_name.get("job") or str(line_number - 2),
+        submit=submit_seconds,
         runtime=runtime,
-        devices=_integer(row["devices"]),
-        limit=_seconds(row.get("walltime_s", "")),
-        status=Status[state],
-        user=row.get("user", ""),
-        eligible=_seconds(row.get("eligible_s", "")),
-        start=_seconds(row.get("start_s", "")),
-        nodes=_integer(row.get("nodes", "")),
-        cpus=_integer(row.get("cpus", "")),
-        memory=_integer(row.get("memory_mb", "")) << 20,
-        after=row.get("after", ""),
-    ).with_times()
+        devices=_integer(fields_by_name["devices"]),
+        limit=_seconds(fields_by_name.get("walltime_s", "")),
+        status=Status[status_name],
+        user=fields_by_name.get("user", ""),
+        eligible=_seconds(fields_by_name.get("eligible_s", "")),
+        start=_seconds(fields_by_name.get("start_s", "")),
+        nodes=_integer(fields_by_name.get("nodes", "")),
+        cpus=_integer(fields_by_name.get("cpus", "")),
+        memory=_integer(fields_by_name.get("memory_mb", "")) << 20,
+        after=fields_by_name.get("after", ""),
+    ).with_checked_times()
 
 
-def _seconds(text: str) -> float:
-    return float(text) if text else UNKNOWN
+def _seconds(seconds_text: str) -> float:
+    return float(seconds_text) if seconds_text else UNKNOWN
 
 
-def _integer(text: str) -> int:
-    return int(float(text)) if text else 0
+def _integer(number_text: str) -> int:
+    return int(float(number_text)) if number_text else 0
 
 
-def write_anonymous(trace: Trace, out: IO[str]) -> None:
+def write_anonymous(trace: Trace, output_file: IO[str]) -> None:
     """Write the columns that may be shared.
 
     Jobs and users get numbers in the order of their appearance. Times count from the first
     submission. The file has no names, dates or accounts.
     """
-    rows = csv.writer(out, lineterminator="\n")
-    starts = ("start_s",) if trace.has_starts else ()
+    csv_writer = csv.writer(output_file, lineterminator="\n")
+    start_columns = ("start_s",) if trace.has_starts else ()
     has_hosts = any(trace.nodes) or any(trace.cpus) or any(trace.memory)
-    hosts = ("nodes", "cpus", "memory_mb") if has_hosts else ()
-    after = ("after",) if trace.has_dependencies else ()
-    rows.writerow([*FIELDS, "eligible_s", *starts, *hosts, *after])
-    users: dict[int, int] = {}
-    for i in range(len(trace)):
-        limit = trace.limit[i]
-        rows.writerow(
+    host_columns = ("nodes", "cpus", "memory_mb") if has_hosts else ()
+    after_columns = ("after",) if trace.has_dependencies else ()
+    csv_writer.writerow([*FIELDS, "eligible_s", *start_columns, *host_columns, *after_columns])
+    user_numbers: dict[int, int] = {}
+    for job_index in range(len(trace)):
+        time_limit = trace.limit[job_index]
+        csv_writer.writerow(
             [
-                i,
-                _text(trace.submit[i]),
-                _text(trace.runtime[i]),
-                trace.devices[i],
-                _text(limit),
-                Status(trace.status[i]).name,
-                users.setdefault(trace.user[i], len(users)),
-                _text(trace.eligible[i]),
-                *([_text(trace.start[i])] if starts else []),
-                *([trace.nodes[i], trace.cpus[i], -(-trace.memory[i] >> 20)] if hosts else []),
-                *([trace.after[i] if trace.after[i] >= 0 else ""] if after else []),
+                job_index,
+                _text(trace.submit[job_index]),
+                _text(trace.runtime[job_index]),
+                trace.devices[job_index],
+                _text(time_limit),
+                Status(trace.status[job_index]).name,
+                user_numbers.setdefault(trace.user[job_index], len(user_numbers)),
+                _text(trace.eligible[job_index]),
+                *([_text(trace.start[job_index])] if start_columns else []),
+                *(
+                    [
+                        trace.nodes[job_index],
+                        trace.cpus[job_index],
+                        -(-trace.memory[job_index] >> 20),
+                    ]
+                    if host_columns
+                    else []
+                ),
+                *(
+                    [trace.after[job_index] if trace.after[job_index] >= 0 else ""]
+                    if after_columns
+                    else []
+                ),
             ]
         )
 
 
-def _text(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.10g}"
+def _text(seconds: float) -> str:
+    return "" if math.isnan(seconds) else f"{seconds:.10g}"

@@ -15,7 +15,7 @@ from podwright.replay.traces._trace import Status, Trace, TraceJob
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 SHARES = (34, 12, 1, 17, 1, 15, 1, 10, 1, 6, 2)
-_LIMITS_MIN = (10, 30, 60, 120, 240, 480, 720, 1440, 2880, 4320)
+_TIME_LIMITS_MINUTES = (10, 30, 60, 120, 240, 480, 720, 1440, 2880, 4320)
 _DAY = 86400.0
 
 
@@ -33,34 +33,53 @@ def example(
 
 
 def _jobs(
-    rng: random.Random, devices: int, seconds: float, load: float, users: int
+    rng: random.Random, devices: int, trace_seconds: float, load: float, users: int
 ) -> Iterator[TraceJob]:
-    sizes = [size for size in SIZES if 2 * size <= devices or size == 1]
-    shares = SHARES[: len(sizes)]
-    wanted, demand = load * devices * seconds, 0.0
-    drawn = []
-    while demand < wanted:
-        size = rng.choices(sizes, shares)[0]
-        runtime = min(max(20.0, rng.lognormvariate(math.log(1500), 1.7)), 3 * _DAY)
-        drawn.append((size, round(runtime)))
-        demand += size * round(runtime)
-    times = sorted(_moment(rng, seconds) for _ in drawn)
-    weights = [1 / (1 + index) for index in range(users)]
-    for number, (index, (size, runtime)) in enumerate(zip(times, drawn, strict=True)):
-        status = rng.choices((0, 1, 2, 3), (80, 10, 7, 3))[0]
-        generous = runtime * (1.0 if status == Status.TIMEOUT else rng.uniform(1.2, 6.0))
-        minutes = next((limit for limit in _LIMITS_MIN if limit * 60 >= generous), 4320)
-        if status == Status.TIMEOUT:
-            runtime = minutes * 60
-        user = f"u{rng.choices(range(users), weights)[0]}"
-        yield TraceJob(str(number), index, runtime, size, minutes * 60.0, Status(status), user)
+    job_sizes = [job_size for job_size in SIZES if 2 * job_size <= devices or job_size == 1]
+    size_weights = SHARES[: len(job_sizes)]
+    wanted_device_seconds, device_seconds = load * devices * trace_seconds, 0.0
+    drawn_jobs = []
+    while device_seconds < wanted_device_seconds:
+        job_size = rng.choices(job_sizes, size_weights)[0]
+        runtime_seconds = min(max(20.0, rng.lognormvariate(math.log(1500), 1.7)), 3 * _DAY)
+        drawn_jobs.append((job_size, round(runtime_seconds)))
+        device_seconds += job_size * round(runtime_seconds)
+    submit_times = sorted(_moment(rng, trace_seconds) for _ in drawn_jobs)
+    user_weights = [1 / (1 + index) for index in range(users)]
+    for job_number, (index, (job_size, runtime_seconds)) in enumerate(
+        zip(submit_times, drawn_jobs, strict=True)
+    ):
+        status_number = rng.choices((0, 1, 2, 3), (80, 10, 7, 3))[0]
+        generous_seconds = runtime_seconds * (
+            1.0 if status_number == Status.TIMEOUT else rng.uniform(1.2, 6.0)
+        )
+        limit_minutes = next(
+            (
+                limit_choice
+                for limit_choice in _TIME_LIMITS_MINUTES
+                if limit_choice * 60 >= generous_seconds
+            ),
+            4320,
+        )
+        if status_number == Status.TIMEOUT:
+            runtime_seconds = limit_minutes * 60
+        user_name = f"u{rng.choices(range(users), user_weights)[0]}"
+        yield TraceJob(
+            str(job_number),
+            index,
+            runtime_seconds,
+            job_size,
+            limit_minutes * 60.0,
+            Status(status_number),
+            user_name,
+        )
 
 
-def _moment(rng: random.Random, seconds: float) -> float:
+def _moment(rng: random.Random, trace_seconds: float) -> float:
     """Return a time of submission: three of four in the busy half of a day, fewer at weekends."""
     while True:
-        second = rng.random() * seconds
-        day, hour = int(second / _DAY) % 7, second % _DAY / 3600
-        busy = 1.0 if 8 <= hour < 20 else 0.33
-        if rng.random() < busy * (0.5 if day >= 5 else 1.0):
-            return float(round(second))
+        submit_second = rng.random() * trace_seconds
+        weekday, hour = int(submit_second / _DAY) % 7, submit_second % _DAY / 3600
+        busy_probability = 1.0 if 8 <= hour < 20 else 0.33
+        if rng.random() < busy_probability * (0.5 if weekday >= 5 else 1.0):
+            return float(round(submit_second))

@@ -16,16 +16,16 @@ def offered_load(traces: Sequence[Trace], first_times: Sequence[float], devices:
     first_times: of the first submission of each trace, in seconds of one clock. Jobs that ask for
     more than all devices do not count.
     """
-    requested = sum(
-        size * seconds
+    requested_device_seconds = sum(
+        job_devices * runtime_seconds
         for trace in traces
-        for size, seconds in zip(trace.devices, trace.runtime, strict=True)
-        if size <= devices
+        for job_devices, runtime_seconds in zip(trace.devices, trace.runtime, strict=True)
+        if job_devices <= devices
     )
-    last = max(
+    last_submission = max(
         first_time + trace.span for first_time, trace in zip(first_times, traces, strict=True)
     )
-    return requested / (devices * max(1.0, last - min(first_times)))
+    return requested_device_seconds / (devices * max(1.0, last_submission - min(first_times)))
 
 
 def stretched(trace: Trace, factor: float) -> Trace:
@@ -34,7 +34,7 @@ def stretched(trace: Trace, factor: float) -> Trace:
     When they began is left out, since it says nothing about jobs that are submitted at other times.
     A job waits as long as before until it is eligible.
     """
-    jobs = (
+    stretched_jobs = (
         job._replace(
             submit=job.submit * factor,
             eligible=job.submit * factor + job.eligible - job.submit,
@@ -42,23 +42,28 @@ def stretched(trace: Trace, factor: float) -> Trace:
         )
         for job in trace.jobs()
     )
-    out = Trace(trace.source, jobs, trace.skipped)
-    out.notes = [*trace.notes, f"Times between submissions are multiplied by {factor:.4g}."]
-    return out
+    stretched_trace = Trace(trace.source, stretched_jobs, trace.skipped)
+    stretched_trace.notes = [
+        *trace.notes,
+        f"Times between submissions are multiplied by {factor:.4g}.",
+    ]
+    return stretched_trace
 
 
 def stretch_for(
-    traces: Sequence[Trace], first_times: Sequence[float], devices: int, target: float
+    traces: Sequence[Trace], first_times: Sequence[float], devices: int, target_load: float
 ) -> float:
     """Return the factor by which times are to be multiplied for this load. Raises InvalidRequest
     where no factor can give it.
     """
-    before = offered_load(traces, first_times, devices)
-    last = max(begin + trace.span for begin, trace in zip(first_times, traces, strict=True))
-    if not before or last <= min(first_times):
+    current_load = offered_load(traces, first_times, devices)
+    last_submission = max(
+        first_time + trace.span for first_time, trace in zip(first_times, traces, strict=True)
+    )
+    if not current_load or last_submission <= min(first_times):
         raise InvalidRequest(
             "the jobs are submitted at one moment, or none fits on the devices",
-            operation=f"replay them at a load of {target:g}",
+            operation=f"replay them at a load of {target_load:g}",
             would_work="leave --load out",
         )
-    return before / target
+    return current_load / target_load

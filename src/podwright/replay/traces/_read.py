@@ -26,16 +26,19 @@ def read_trace(path: str, *, zone: tzinfo | None = None, tres: str = "") -> Trac
 
     zone, tres: see `read_sacct`.
     """
-    name = "standard input" if path == "-" else Path(path).name
+    source_name = "standard input" if path == "-" else Path(path).name
     try:
-        file = sys.stdin.fileno() if path == "-" else path
-        with open(file, "rb", closefd=path != "-") as raw, _text(raw) as lines:
-            return read_lines(lines, name, zone=zone, tres=tres)
+        path_or_descriptor = sys.stdin.fileno() if path == "-" else path
+        with (
+            open(path_or_descriptor, "rb", closefd=path != "-") as binary_file,
+            _text(binary_file) as text_lines,
+        ):
+            return read_lines(text_lines, source_name, zone=zone, tres=tres)
     except OSError as error:
         raise InvalidRequest(f"{error.strerror or error}", operation=f"read {path}") from None
     except (EOFError, zlib.error) as error:
         raise InvalidRequest(
-            f"the file is cut off or damaged: {error}", operation=f"read {name}"
+            f"the file is cut off or damaged: {error}", operation=f"read {source_name}"
         ) from None
 
 
@@ -43,53 +46,53 @@ def read_lines(
     lines: Iterable[str], source: str, *, zone: tzinfo | None = None, tres: str = ""
 ) -> Trace:
     """Do as `read_trace` does, for lines."""
-    rows = iter(lines)
+    remaining_lines = iter(lines)
     skipped = Skipped()
-    first = next(rows, "").lstrip("\ufeff")
-    while first and not first.strip():
+    first_line = next(remaining_lines, "").lstrip("\ufeff")
+    while first_line and not first_line.strip():
         skipped.blank += 1
-        first = next(rows, "")
-    rows = chain([first], rows)
+        first_line = next(remaining_lines, "")
+    remaining_lines = chain([first_line], remaining_lines)
     jobs: Iterator[TraceJob]
-    if is_sacct(first):
-        jobs = read_sacct(rows, skipped, zone=zone, tres_name=tres)
-    elif is_csv(first):
-        jobs = read_csv(rows, skipped)
-    elif is_swf(first):
-        jobs = read_swf(rows, skipped)
+    if is_sacct(first_line):
+        jobs = read_sacct(remaining_lines, skipped, zone=zone, tres_name=tres)
+    elif is_csv(first_line):
+        jobs = read_csv(remaining_lines, skipped)
+    elif is_swf(first_line):
+        jobs = read_swf(remaining_lines, skipped)
     else:
         raise InvalidRequest(
-            f"{source} is neither sacct's output nor CSV nor SWF: {first.strip()[:80]!r}",
+            f"{source} is neither sacct's output nor CSV nor SWF: {first_line.strip()[:80]!r}",
             operation="read jobs from it",
             would_work=f"{SACCT_COMMAND} > sacct.txt; or CSV with a first line {','.join(FIELDS)}",
         )
     trace = Trace(source, jobs, skipped)
-    if is_sacct(first):
+    if is_sacct(first_line):
         trace.drop_repeated()
     if not len(trace):
-        wanted = f"--tres NAME, one of {', '.join(sorted(skipped.tres))}" if skipped.tres else ""
+        tres_hint = f"--tres NAME, one of {', '.join(sorted(skipped.tres))}" if skipped.tres else ""
         raise InvalidRequest(
-            _empty(source, skipped), operation="replay it", would_work=wanted or SACCT_COMMAND
+            _empty(source, skipped), operation="replay it", would_work=tres_hint or SACCT_COMMAND
         )
     trace.notes += _silent(trace)
     return trace
 
 
-def _text(raw: io.BufferedReader) -> IO[str]:
+def _text(binary_file: io.BufferedReader) -> IO[str]:
     """Decode a line. Bytes that are not UTF-8, usually in a name, are escaped."""
-    packed = raw.peek(2)[:2] == b"\x1f\x8b"
-    stream = gzip.GzipFile(fileobj=raw) if packed else raw
-    return io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")
+    is_gzip = binary_file.peek(2)[:2] == b"\x1f\x8b"
+    byte_stream = gzip.GzipFile(fileobj=binary_file) if is_gzip else binary_file
+    return io.TextIOWrapper(byte_stream, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _empty(source: str, skipped: Skipped) -> str:
-    words = f"{source} holds no job with devices"
-    counted = [f"{count} {reason}" for reason, count in skipped.reasons.items()]
-    counted += [f"{skipped.bad} lines that cannot be read"] if skipped.bad else []
+    no_jobs_text = f"{source} holds no job with devices"
+    skipped_counts = [f"{count} {reason}" for reason, count in skipped.reasons.items()]
+    skipped_counts += [f"{skipped.bad} lines that cannot be read"] if skipped.bad else []
     if skipped.shown:
-        number, problem, _ = skipped.shown[0]
-        counted.append(f"line {number}: {problem}")
-    return f"{words} ({'; '.join(counted)})" if counted else words
+        line_number, line_problem, _ = skipped.shown[0]
+        skipped_counts.append(f"line {line_number}: {line_problem}")
+    return f"{no_jobs_text} ({'; '.join(skipped_counts)})" if skipped_counts else no_jobs_text
 
 
 def _silent(trace: Trace) -> list[str]:

@@ -58,8 +58,10 @@ _STATES = {
 
 def is_sacct(header: str) -> bool:
     """Return whether this is the first line of sacct's output."""
-    words = header.strip().split("|")
-    return len(words) > 2 and not {"job", "raw_job"}.isdisjoint(accounting_columns(words))
+    header_fields = header.strip().split("|")
+    return len(header_fields) > 2 and not {"job", "raw_job"}.isdisjoint(
+        accounting_columns(header_fields)
+    )
 
 
 def read_sacct(
@@ -70,36 +72,37 @@ def read_sacct(
     zone: of times without an offset; None: this machine's. tres_name: the TRES that counts as
     devices (`gres/gpu`, `license/ipu`, `node`); empty: whichever of these a job has.
     """
-    rows = iter(lines)
-    header = next(rows, "").strip().split("|")
-    columns = accounting_columns(header)
-    for need, names in _NEEDED.items():
-        if not any(name in columns for name in names):
+    line_iterator = iter(lines)
+    header_fields = next(line_iterator, "").strip().split("|")
+    columns_by_name = accounting_columns(header_fields)
+    for required_value, field_names in _NEEDED.items():
+        if not any(field_name in columns_by_name for field_name in field_names):
             raise InvalidRequest(
-                f"sacct's output has no field for {need}: {accounting_format(*names)}",
+                f"sacct's output has no field for {required_value}: "
+                f"{accounting_format(*field_names)}",
                 operation="read the jobs",
                 would_work=SACCT_COMMAND,
             )
-    reader = _Reader(header, zone, tres_name)
-    parts: dict[str, dict[str, TraceJob]] = {}
-    for number, text in enumerate(rows, start=2):
-        if not text.strip():
+    line_reader = _Reader(header_fields, zone, tres_name)
+    components_by_job: dict[str, dict[str, TraceJob]] = {}
+    for line_number, line_text in enumerate(line_iterator, start=2):
+        if not line_text.strip():
             continue
         try:
-            job = reader.job(text.rstrip("\n"), skipped)
+            job = line_reader.job(line_text.rstrip("\n"), skipped)
         except (ValueError, OverflowError) as error:
-            skipped.line(number, str(error), text)
+            skipped.line(line_number, str(error), line_text)
             continue
         if job is None:
             continue
-        part = _PART.match(job.name)
-        if part is None:
+        component_match = _PART.match(job.name)
+        if component_match is None:
             yield job
         else:
-            same = parts.setdefault(f"{part[1]}@{job.start}", {})
-            same[part[2]] = job._replace(name=part[1])
-    for same in parts.values():
-        yield reduce(_joined, same.values())
+            job_components = components_by_job.setdefault(f"{component_match[1]}@{job.start}", {})
+            job_components[component_match[2]] = job._replace(name=component_match[1])
+    for job_components in components_by_job.values():
+        yield reduce(_joined, job_components.values())
 
 
 class _Reader:
@@ -110,80 +113,87 @@ class _Reader:
         self._width = len(header)
         self._zone, self._tres = zone, tres_name
 
-    def job(self, text: str, skipped: Skipped) -> TraceJob | None:
+    def job(self, line_text: str, skipped: Skipped) -> TraceJob | None:
         """Return the job of a line; None when there is none to simulate. Raises ValueError."""
-        words = text.split("|")
-        if len(words) != self._width:
-            raise ValueError(f"{len(words)} fields where the header has {self._width}")
+        fields = line_text.split("|")
+        if len(fields) != self._width:
+            raise ValueError(f"{len(fields)} fields where the header has {self._width}")
 
-        def field(*names: str) -> str:
-            texts = (
-                words[self._column_of[name]].strip() for name in names if name in self._column_of
+        def field(*field_names: str) -> str:
+            field_texts = (
+                fields[self._column_of[field_name]].strip()
+                for field_name in field_names
+                if field_name in self._column_of
             )
-            return next((word for word in texts if word), "")
+            return next((field_text for field_text in field_texts if field_text), "")
 
-        name = field("job", "raw_job")
-        if not name[:1].isdecimal():
-            raise ValueError(f"{name!r} is not a job")
-        if _STEP.match(name):
+        job_id = field("job", "raw_job")
+        if not job_id[:1].isdecimal():
+            raise ValueError(f"{job_id!r} is not a job")
+        if _STEP.match(job_id):
             skipped.count("steps of jobs")
             return None
-        state = field("state").partition(" ")[0].rstrip("+")
-        if state in ("PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
+        state_name = field("state").partition(" ")[0].rstrip("+")
+        if state_name in ("PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
             skipped.count("jobs that were still waiting")
             return None
-        if state not in _STATES:
-            raise ValueError(f"{state!r} is not a job state")
-        submit, start = when(field("submitted"), self._zone), when(field("start"), self._zone)
-        if math.isnan(submit):
+        if state_name not in _STATES:
+            raise ValueError(f"{state_name!r} is not a job state")
+        submit_time, start_time = (
+            when(field("submitted"), self._zone),
+            when(field("start"), self._zone),
+        )
+        if math.isnan(submit_time):
             raise ValueError("it has no time of submission")
-        raw = field("seconds")
-        runtime = float(raw) if raw else duration(field("elapsed"))
-        if math.isnan(start) or (not runtime and _STATES[state] is Status.CANCELLED):
+        runtime_text = field("seconds")
+        runtime_seconds = float(runtime_text) if runtime_text else duration(field("elapsed"))
+        if math.isnan(start_time) or (
+            not runtime_seconds and _STATES[state_name] is Status.CANCELLED
+        ):
             skipped.count("jobs that were cancelled before they began")
             return None
-        granted, requested = tres(field("granted")), tres(field("requested"))
-        nodes = _number(field("nodes", "granted_nodes", "requested_nodes"))
-        cpus = _number(field("cpus", "granted_cpus", "requested_cpus")) or count(
-            granted.get("cpu", "0")
+        granted_tres, requested_tres = tres(field("granted")), tres(field("requested"))
+        node_count = _number(field("nodes", "granted_nodes", "requested_nodes"))
+        cpu_count = _number(field("cpus", "granted_cpus", "requested_cpus")) or count(
+            granted_tres.get("cpu", "0")
         )
-        size = devices(granted, self._tres) or devices(requested, self._tres)
+        device_count = devices(granted_tres, self._tres) or devices(requested_tres, self._tres)
         if self._tres == "node":
-            size = size or nodes
-        if size <= 0:
+            device_count = device_count or node_count
+        if device_count <= 0:
             skipped.count("jobs without devices")
-            skipped.tres.update(granted, requested)
+            skipped.tres.update(granted_tres, requested_tres)
             return None
-        if _STATES[state] is Status.RUNNING:
+        if _STATES[state_name] is Status.RUNNING:
             skipped.still_running += 1
         skipped.local_times |= len(field("submitted")) == len("2026-10-25T02:30:00")
         return TraceJob(
-            name=name,
-            submit=submit,
-            runtime=runtime,
-            devices=size,
+            name=job_id,
+            submit=submit_time,
+            runtime=runtime_seconds,
+            devices=device_count,
             limit=duration(field("limit_minutes", "limit")),
-            status=_STATES[state],
+            status=_STATES[state_name],
             user=field("user"),
             eligible=when(field("eligible"), self._zone),
-            start=start,
-            nodes=nodes,
-            cpus=cpus,
-            memory=memory(field("requested_memory"), cpus, nodes),
-        ).with_times()
+            start=start_time,
+            nodes=node_count,
+            cpus=cpu_count,
+            memory=memory(field("requested_memory"), cpu_count, node_count),
+        ).with_checked_times()
 
 
-def _number(text: str) -> int:
-    return count(text) if text and text != "Unknown" else 0
+def _number(count_text: str) -> int:
+    return count(count_text) if count_text and count_text != "Unknown" else 0
 
 
-def _joined(job: TraceJob, other: TraceJob) -> TraceJob:
+def _joined(first_component: TraceJob, other_component: TraceJob) -> TraceJob:
     """Join the components of a heterogeneous job into one job."""
-    return job._replace(
-        devices=job.devices + other.devices,
-        nodes=job.nodes + other.nodes,
-        cpus=job.cpus + other.cpus,
-        memory=job.memory + other.memory,
-        runtime=max(job.runtime, other.runtime),
-        submit=min(job.submit, other.submit),
+    return first_component._replace(
+        devices=first_component.devices + other_component.devices,
+        nodes=first_component.nodes + other_component.nodes,
+        cpus=first_component.cpus + other_component.cpus,
+        memory=first_component.memory + other_component.memory,
+        runtime=max(first_component.runtime, other_component.runtime),
+        submit=min(first_component.submit, other_component.submit),
     )

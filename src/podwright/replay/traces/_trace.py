@@ -11,7 +11,7 @@ from typing import NamedTuple, TypedDict
 
 UNKNOWN = math.nan
 #: Seconds. A larger time is in milliseconds, or wrong; so is a longer run time.
-_FURTHEST = 1e11
+_LATEST_TIME = 1e11
 _LONGEST = 100 * 365.0 * 86400
 
 
@@ -60,17 +60,17 @@ class TraceJob(NamedTuple):
             and abs(self.memory) < 1 << 63
         )
 
-    def with_times(self) -> TraceJob:
+    def with_checked_times(self) -> TraceJob:
         """Return the job itself. Raises ValueError for impossible times."""
-        if not abs(self.submit) < _FURTHEST:
+        if not abs(self.submit) < _LATEST_TIME:
             raise ValueError(f"submitted at {self.submit:g} s")
         if not 0 <= self.runtime < _LONGEST:
             raise ValueError(f"a run time of {self.runtime:g} s")
         if self.limit < 0:
             raise ValueError(f"a time limit of {self.limit:g} s")
-        for name, time in (("eligible", self.eligible), ("begun", self.start)):
-            if abs(time) >= _FURTHEST:
-                raise ValueError(f"{name} at {time:g} s")
+        for time_name, time_value in (("eligible", self.eligible), ("begun", self.start)):
+            if abs(time_value) >= _LATEST_TIME:
+                raise ValueError(f"{time_name} at {time_value:g} s")
         return self
 
 
@@ -120,19 +120,19 @@ class Skipped:
     reasons: dict[str, int] = field(default_factory=dict)
     still_running: int = 0
 
-    def line(self, number: int, problem: str, text: str) -> None:
+    def line(self, line_number: int, problem: str, text: str) -> None:
         """Note a line that cannot be read."""
         self.bad += 1
         if len(self.shown) < SHOWN:
-            self.shown.append(BadLine(self.blank + number, problem, text.strip()[:160]))
+            self.shown.append(BadLine(self.blank + line_number, problem, text.strip()[:160]))
 
     def figures(self) -> SkippedFigures:
         """Return the counts in the shape of a report."""
         return {
             "bad_lines": self.bad,
             "bad_lines_shown": [
-                {"number": line.number, "problem": line.problem, "text": line.text}
-                for line in self.shown
+                {"number": bad_line.number, "problem": bad_line.problem, "text": bad_line.text}
+                for bad_line in self.shown
             ],
             "left_out": dict(sorted(self.reasons.items())),
         }
@@ -170,8 +170,8 @@ class Trace:
         return len(self.names)
 
     def _fill(self, jobs: Iterable[TraceJob]) -> None:
-        users: dict[str, int] = {}
-        afters: dict[int, str] = {}
+        user_numbers: dict[str, int] = {}
+        after_by_row: dict[int, str] = {}
         for job in jobs:
             if not job.fits_columns:
                 self.skipped.count("jobs with a number that is too large")
@@ -179,8 +179,10 @@ class Trace:
             row = len(self.names)
             self.names.append(job.name)
             self.submit.append(job.submit)
-            eligible = job.submit if math.isnan(job.eligible) else max(job.submit, job.eligible)
-            self.eligible.append(eligible)
+            eligible_time = (
+                job.submit if math.isnan(job.eligible) else max(job.submit, job.eligible)
+            )
+            self.eligible.append(eligible_time)
             self.start.append(job.start)
             self.runtime.append(job.runtime)
             self.limit.append(job.limit)
@@ -188,20 +190,20 @@ class Trace:
             self.nodes.append(job.nodes)
             self.cpus.append(job.cpus)
             self.memory.append(job.memory)
-            self.user.append(users.setdefault(job.user, len(users)))
+            self.user.append(user_numbers.setdefault(job.user, len(user_numbers)))
             self.status.append(job.status)
             if job.after:
-                afters[row] = job.after
+                after_by_row[row] = job.after
             self.after.append(-1)
-        self.users = list(users)
-        if afters:
-            places = {name: row for row, name in enumerate(self.names)}
-            for row, name in afters.items():
-                if name not in places:
+        self.users = list(user_numbers)
+        if after_by_row:
+            row_by_name = {job_name: row for row, job_name in enumerate(self.names)}
+            for row, job_name in after_by_row.items():
+                if job_name not in row_by_name:
                     self.skipped.count("a dependency on a job that the trace does not hold")
-                self.after[row] = places.get(name, -1)
+                self.after[row] = row_by_name.get(job_name, -1)
         self._sort()
-        self._rebase()
+        self._rebase_times()
 
     _COLUMNS = (
         "submit", "eligible", "start", "runtime", "limit", "devices", "nodes", "cpus",
@@ -209,51 +211,57 @@ class Trace:
     )  # fmt: skip
 
     def _sort(self) -> None:
-        submit = self.submit
-        if all(submit[i] <= submit[i + 1] for i in range(len(submit) - 1)):
+        submit_times = self.submit
+        if all(submit_times[row] <= submit_times[row + 1] for row in range(len(submit_times) - 1)):
             return
-        self._pick(sorted(range(len(submit)), key=submit.__getitem__))
+        self._select_rows(sorted(range(len(submit_times)), key=submit_times.__getitem__))
 
     def drop_repeated(self) -> None:
         """Keep one of several lines of the same run: the longest, which is the latest that is
         known.
         """
-        submit, start, names = self.submit, self.start, self.names
-        known: dict[tuple[str, float], int] = {}
-        drop: set[int] = set()
-        for row, name in enumerate(names):
-            if row and submit[row] != submit[row - 1]:
-                known.clear()
-            before = known.setdefault((name, start[row]), row)
-            if before != row:
-                shorter = min(before, row, key=self.runtime.__getitem__)
-                known[name, start[row]] = before + row - shorter
-                drop.add(shorter)
+        submit_times, start_times, job_names = self.submit, self.start, self.names
+        row_by_run: dict[tuple[str, float], int] = {}
+        dropped_rows: set[int] = set()
+        for row, job_name in enumerate(job_names):
+            if row and submit_times[row] != submit_times[row - 1]:
+                row_by_run.clear()
+            earlier_row = row_by_run.setdefault((job_name, start_times[row]), row)
+            if earlier_row != row:
+                shorter_row = min(earlier_row, row, key=self.runtime.__getitem__)
+                row_by_run[job_name, start_times[row]] = earlier_row + row - shorter_row
+                dropped_rows.add(shorter_row)
                 self.skipped.count("lines that say a job again")
-        if drop:
-            self._pick([row for row in range(len(names)) if row not in drop])
+        if dropped_rows:
+            self._select_rows([row for row in range(len(job_names)) if row not in dropped_rows])
 
-    def _pick(self, order: Sequence[int]) -> None:
+    def _select_rows(self, row_order: Sequence[int]) -> None:
         """Return these jobs, in this order."""
-        places = array("i", [-1]) * len(self.names)
-        for new, old in enumerate(order):
-            places[old] = new
-        for name in self._COLUMNS:
-            column = getattr(self, name)
-            setattr(self, name, array(column.typecode, (column[i] for i in order)))
-        self.names = [self.names[i] for i in order]
-        after = self.after
-        self.after = array("i", (places[after[i]] if after[i] >= 0 else -1 for i in order))
+        new_rows = array("i", [-1]) * len(self.names)
+        for new_row, old_row in enumerate(row_order):
+            new_rows[old_row] = new_row
+        for column_name in self._COLUMNS:
+            column = getattr(self, column_name)
+            setattr(self, column_name, array(column.typecode, (column[row] for row in row_order)))
+        self.names = [self.names[row] for row in row_order]
+        after_rows = self.after
+        self.after = array(
+            "i", (new_rows[after_rows[row]] if after_rows[row] >= 0 else -1 for row in row_order)
+        )
 
-    def _rebase(self) -> None:
+    def _rebase_times(self) -> None:
         if not self.names:
             return
-        first = self.submit[0]
-        self.epoch = first if first > 1e8 else 0.0
-        if first:
-            for name in ("submit", "eligible", "start"):
-                column = getattr(self, name)
-                setattr(self, name, array("d", (value - first for value in column)))
+        first_submission = self.submit[0]
+        self.epoch = first_submission if first_submission > 1e8 else 0.0
+        if first_submission:
+            for column_name in ("submit", "eligible", "start"):
+                column = getattr(self, column_name)
+                setattr(
+                    self,
+                    column_name,
+                    array("d", (time_value - first_submission for time_value in column)),
+                )
 
     @property
     def span(self) -> float:
@@ -263,38 +271,41 @@ class Trace:
     @property
     def device_seconds(self) -> float:
         """The use of all jobs together, by the devices that they requested."""
-        return sum(n * s for n, s in zip(self.devices, self.runtime, strict=True))
+        return sum(
+            device_count * runtime_seconds
+            for device_count, runtime_seconds in zip(self.devices, self.runtime, strict=True)
+        )
 
     def jobs(self) -> Iterator[TraceJob]:
         """Return the jobs as values."""
-        for i, name in enumerate(self.names):
+        for row, job_name in enumerate(self.names):
             yield TraceJob(
-                name,
-                self.submit[i],
-                self.runtime[i],
-                self.devices[i],
-                self.limit[i],
-                Status(self.status[i]),
-                self.users[self.user[i]],
-                self.eligible[i],
-                self.start[i],
-                self.nodes[i],
-                self.cpus[i],
-                self.memory[i],
-                self.names[self.after[i]] if self.after[i] >= 0 else "",
+                job_name,
+                self.submit[row],
+                self.runtime[row],
+                self.devices[row],
+                self.limit[row],
+                Status(self.status[row]),
+                self.users[self.user[row]],
+                self.eligible[row],
+                self.start[row],
+                self.nodes[row],
+                self.cpus[row],
+                self.memory[row],
+                self.names[self.after[row]] if self.after[row] >= 0 else "",
             )
 
     @property
     def has_starts(self) -> bool:
         """Whether the trace has the starts of jobs."""
-        return any(not math.isnan(value) for value in self.start)
+        return any(not math.isnan(start_time) for start_time in self.start)
 
     @property
     def has_dependencies(self) -> bool:
         """Whether any job waits for another."""
-        return any(before >= 0 for before in self.after)
+        return any(previous_row >= 0 for previous_row in self.after)
 
     @property
     def has_limits(self) -> bool:
         """Whether any job has a recorded time limit."""
-        return any(not math.isnan(value) for value in self.limit)
+        return any(not math.isnan(time_limit) for time_limit in self.limit)

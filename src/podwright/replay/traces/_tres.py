@@ -14,90 +14,98 @@ _NONE = ("", "Unknown", "None", "N/A", "NONE", "INVALID")
 _ENDLESS = ("UNLIMITED", "Partition_Limit", "INFINITE")
 
 
-def when(text: str, zone: tzinfo | None) -> float:
+def when(time_text: str, zone: tzinfo | None) -> float:
     """Return seconds since 1970; NaN for none. Raises ValueError.
 
     A time without an offset is of `zone`; None: this machine's. A text of digits alone is already
     in seconds (SLURM_TIME_FORMAT=%s).
     """
-    if text in _NONE:
+    if time_text in _NONE:
         return math.nan
-    if text.isdecimal():
-        return float(text)
-    moment = datetime.fromisoformat(text)
+    if time_text.isdecimal():
+        return float(time_text)
+    moment = datetime.fromisoformat(time_text)
     return (moment if moment.tzinfo or zone is None else moment.replace(tzinfo=zone)).timestamp()
 
 
-def duration(text: str) -> float:
+def duration(duration_text: str) -> float:
     """Return the seconds of `[days-]hours:minutes:seconds`, `minutes:seconds` or `minutes`.
 
     A fraction is allowed. Infinite: no limit; NaN: not given. Raises ValueError.
     """
-    if text in _NONE:
+    if duration_text in _NONE:
         return math.nan
-    if text in _ENDLESS:
+    if duration_text in _ENDLESS:
         return math.inf
-    days, dash, rest = text.rpartition("-")
-    parts = [float(part) for part in rest.split(":")]
-    if len(parts) > 3 or (dash and not days.isdecimal()) or not min(parts) >= 0:
-        raise ValueError(f"{text!r} is not a time")
-    if days:
-        parts += [0.0] * (3 - len(parts))
-    elif len(parts) == 1:
-        parts = [0.0, parts[0], 0.0]
+    days_text, dash, clock_text = duration_text.rpartition("-")
+    clock_numbers = [float(clock_part) for clock_part in clock_text.split(":")]
+    if (
+        len(clock_numbers) > 3
+        or (dash and not days_text.isdecimal())
+        or not min(clock_numbers) >= 0
+    ):
+        raise ValueError(f"{duration_text!r} is not a time")
+    if days_text:
+        clock_numbers += [0.0] * (3 - len(clock_numbers))
+    elif len(clock_numbers) == 1:
+        clock_numbers = [0.0, clock_numbers[0], 0.0]
     else:
-        parts = [0.0] * (3 - len(parts)) + parts
-    hours, minutes, seconds = parts
-    return float(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+        clock_numbers = [0.0] * (3 - len(clock_numbers)) + clock_numbers
+    hours, minutes, seconds = clock_numbers
+    return float(days_text or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
 @lru_cache(4096)
-def memory(text: str, cpus: int, nodes: int) -> int:
+def memory(memory_text: str, cpus: int, nodes: int) -> int:
     """Return bytes in total, of `16G`, or `4Gc` for each core and `64Gn` for each node.
 
     The last two forms are of 22.05 and older. 0: not given. Raises ValueError.
     """
-    if text in _NONE or text == "0":
+    if memory_text in _NONE or memory_text == "0":
         return 0
-    match = _MEMORY.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not an amount of memory")
-    each = {"": 1, "c": max(1, cpus), "n": max(1, nodes)}[match[3]]
-    return math.ceil(float(match[1]) * _UNITS[match[2]] * each)
+    memory_match = _MEMORY.fullmatch(memory_text)
+    if memory_match is None:
+        raise ValueError(f"{memory_text!r} is not an amount of memory")
+    multiplier = {"": 1, "c": max(1, cpus), "n": max(1, nodes)}[memory_match[3]]
+    return math.ceil(float(memory_match[1]) * _UNITS[memory_match[2]] * multiplier)
 
 
 @lru_cache(65536)
-def tres(text: str) -> dict[str, str]:
+def tres(tres_text: str) -> dict[str, str]:
     """Return `cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G` by name. Raises ValueError."""
-    out = {}
-    for word in text.split(",") if text not in _NONE else ():
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise ValueError(f"{word!r} is not a TRES")
-        out[name] = value
-    return out
+    counts_by_name = {}
+    for tres_entry in tres_text.split(",") if tres_text not in _NONE else ():
+        tres_name, equals_sign, count_text = tres_entry.partition("=")
+        if not equals_sign or not tres_name:
+            raise ValueError(f"{tres_entry!r} is not a TRES")
+        counts_by_name[tres_name] = count_text
+    return counts_by_name
 
 
-def count(text: str) -> int:
+def count(count_text: str) -> int:
     """Return the count of a TRES: `4`, or `1K`. Raises ValueError."""
-    unit = text[-1:] if text[-1:] in "KMG" else ""
-    return int(float(text.removesuffix(unit)) * _COUNTS[unit])
+    unit_suffix = count_text[-1:] if count_text[-1:] in "KMG" else ""
+    return int(float(count_text.removesuffix(unit_suffix)) * _COUNTS[unit_suffix])
 
 
 #: The TRES that count as devices by default; the first that a job has is used.
 DEVICES = ("license/ipu", "gres/ipu", "gres/vipu", "gres/gpu", "gres/xpu")
 
 
-def devices(resources: dict[str, str], wanted: str) -> int:
-    """Return the number of the TRES `wanted`; 0: none.
+def devices(tres_counts: dict[str, str], wanted_tres: str) -> int:
+    """Return the number of the TRES `wanted_tres`; 0: none.
 
-    Typed ones (`gres/gpu:a100`) are summed when there is no total. An empty `wanted` takes the
+    Typed ones (`gres/gpu:a100`) are summed when there is no total. An empty `wanted_tres` takes the
     first of DEVICES that is there.
     """
-    for name in (wanted,) if wanted else DEVICES:
-        if name in resources:
-            return count(resources[name])
-        typed = [count(value) for key, value in resources.items() if key.startswith(f"{name}:")]
-        if typed:
-            return sum(typed)
+    for tres_name in (wanted_tres,) if wanted_tres else DEVICES:
+        if tres_name in tres_counts:
+            return count(tres_counts[tres_name])
+        typed_counts = [
+            count(count_text)
+            for typed_name, count_text in tres_counts.items()
+            if typed_name.startswith(f"{tres_name}:")
+        ]
+        if typed_counts:
+            return sum(typed_counts)
     return 0

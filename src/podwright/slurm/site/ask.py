@@ -8,15 +8,15 @@ from collections.abc import Callable
 Ask = Callable[[list[str]], str]
 
 
-def ask_slurm(words: list[str]) -> str:
+def ask_slurm(argv: list[str]) -> str:
     """Return the output of a Slurm command, or "" where there is no such command or it fails."""
     import subprocess
 
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+        completed = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return completed.stdout if completed.returncode == 0 else ""
 
 
 def has_controller() -> bool:
@@ -28,11 +28,11 @@ def has_controller() -> bool:
     """
     import subprocess
 
-    words = ["scontrol", "ping"]
+    argv = ["scontrol", "ping"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+        completed = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
     except subprocess.TimeoutExpired:
         return True
     except OSError:
         return False
-    return "DNS SRV lookup failed" not in done.stdout + done.stderr
+    return "DNS SRV lookup failed" not in completed.stdout + completed.stderr

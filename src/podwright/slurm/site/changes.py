@@ -35,80 +35,97 @@ class FileChanges:
     secrets: dict[Path, int] = field(default_factory=dict)
 
 
-def as_diff(plan: FileChanges) -> str:
+def as_diff(file_changes: FileChanges) -> str:
     """Return what would change, as a diff, with words for links and moves."""
-    out = [f"move {a} to {b}\n" for a, b in plan.moves]
-    for folder, uid in plan.folders.items():
+    diff_lines = [f"move {old_path} to {new_path}\n" for old_path, new_path in file_changes.moves]
+    for folder, owner_uid in file_changes.folders.items():
         if not folder.exists():
-            out.append(f"make {folder} for user {uid}\n")
-    for path, uid in plan.secrets.items():
+            diff_lines.append(f"make {folder} for user {owner_uid}\n")
+    for path, owner_uid in file_changes.secrets.items():
         if not path.exists():
-            out.append(f"make {path}, a key for user {uid}\n")
-    moved = {a for a, _ in plan.moves}
-    for path, target in plan.links.items():
-        if not (path.is_symlink() and path.readlink() == target):
-            out.append(f"link {path} -> {target}\n")
-    for path, text in plan.texts.items():
+            diff_lines.append(f"make {path}, a key for user {owner_uid}\n")
+    moved_paths = {old_path for old_path, _ in file_changes.moves}
+    for path, link_target in file_changes.links.items():
+        if not (path.is_symlink() and path.readlink() == link_target):
+            diff_lines.append(f"link {path} -> {link_target}\n")
+    for path, new_text in file_changes.texts.items():
         if path.is_symlink():
-            out.append(f"remove {path}\n")
+            diff_lines.append(f"remove {path}\n")
             continue
-        exists = path.exists() and path not in moved
-        before = read(path) if exists else ""
-        names = (str(path) if exists else "/dev/null", "/dev/null" if text is None else str(path))
-        lines = difflib.unified_diff(
-            before.splitlines(keepends=True), (text or "").splitlines(keepends=True), *names
+        file_exists = path.exists() and path not in moved_paths
+        old_text = read(path) if file_exists else ""
+        diff_names = (
+            str(path) if file_exists else "/dev/null",
+            "/dev/null" if new_text is None else str(path),
         )
-        out += [line if line.endswith("\n") else line + "\n" for line in lines]
-    return "".join(out).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        unified_lines = difflib.unified_diff(
+            old_text.splitlines(keepends=True),
+            (new_text or "").splitlines(keepends=True),
+            *diff_names,
+        )
+        diff_lines += [line if line.endswith("\n") else line + "\n" for line in unified_lines]
+    return "".join(diff_lines).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def summary(plan: FileChanges) -> str:
+def summary(file_changes: FileChanges) -> str:
     """Return what would change, in a line for each thing. For a file it says how many lines come
     and go.
     """
-    out = [line + "\n" for line in as_diff(replace(plan, texts={})).splitlines()]
-    for path in plan.texts:
-        only = FileChanges(texts={path: plan.texts[path]}, moves=plan.moves)
-        diff = [line for line in as_diff(only).splitlines() if not line.startswith("move ")]
-        if not diff:
+    summary_lines = [line + "\n" for line in as_diff(replace(file_changes, texts={})).splitlines()]
+    for path in file_changes.texts:
+        one_file_change = FileChanges(
+            texts={path: file_changes.texts[path]}, moves=file_changes.moves
+        )
+        diff_lines = [
+            line for line in as_diff(one_file_change).splitlines() if not line.startswith("move ")
+        ]
+        if not diff_lines:
             continue
-        if diff[0].startswith("remove "):
-            out.append(diff[0] + "\n")
+        if diff_lines[0].startswith("remove "):
+            summary_lines.append(diff_lines[0] + "\n")
             continue
-        more = sum(line.startswith("+") for line in diff[2:])
-        less = sum(line.startswith("-") for line in diff[2:])
-        removes = plan.texts[path] is None
-        verb = "remove" if removes else "make" if diff[0].startswith("--- /dev/null") else "change"
-        counts = [f"{more} lines come"] * bool(more) + [f"{less} lines go"] * bool(less)
-        out.append(f"{verb} {path}: {', '.join(counts)}\n")
-    return "".join(out)
+        added_lines = sum(line.startswith("+") for line in diff_lines[2:])
+        removed_lines = sum(line.startswith("-") for line in diff_lines[2:])
+        is_removal = file_changes.texts[path] is None
+        verb = (
+            "remove"
+            if is_removal
+            else "make"
+            if diff_lines[0].startswith("--- /dev/null")
+            else "change"
+        )
+        count_texts = [f"{added_lines} lines come"] * bool(added_lines) + [
+            f"{removed_lines} lines go"
+        ] * bool(removed_lines)
+        summary_lines.append(f"{verb} {path}: {', '.join(count_texts)}\n")
+    return "".join(summary_lines)
 
 
-def carry_out(plan: FileChanges) -> None:
+def carry_out(file_changes: FileChanges) -> None:
     """Carry out the changes, in an order in which the files that Slurm reads come last.
 
     Raises Unavailable, which names what could not be written.
     """
     try:
-        for folder, uid in plan.folders.items():
-            _make(folder, uid)
-        for path, uid in plan.secrets.items():
-            _make_key(path, uid)
-        for path, target in plan.links.items():
+        for folder, owner_uid in file_changes.folders.items():
+            _make(folder, owner_uid)
+        for path, owner_uid in file_changes.secrets.items():
+            _make_key(path, owner_uid)
+        for path, target in file_changes.links.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
             path.symlink_to(target)
-        for source, target in plan.moves:
-            before = _second(target)
-            os.replace(source, target)
-            _in_a_later_second(target, before)
-        for path, text in plan.texts.items():
-            if text is None:
+        for old_path, target in file_changes.moves:
+            previous_second = _modified_second(target)
+            os.replace(old_path, target)
+            _touch_later_second(target, previous_second)
+        for path, new_text in file_changes.texts.items():
+            if new_text is None:
                 path.unlink(missing_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _replace(path, text)
+                _replace(path, new_text)
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
@@ -117,7 +134,7 @@ def carry_out(plan: FileChanges) -> None:
         ) from None
 
 
-def _make(folder: Path, uid: int) -> None:
+def _make(folder: Path, owner_uid: int) -> None:
     """Make a folder of this user's, if it is missing and we are root. The unit makes it
     otherwise.
     """
@@ -125,56 +142,56 @@ def _make(folder: Path, uid: int) -> None:
         return
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    os.chown(folder, uid, -1)
+    os.chown(folder, owner_uid, -1)
 
 
-def _make_key(path: Path, uid: int) -> None:
+def _make_key(key_path: Path, owner_uid: int) -> None:
     """Make a key of this user's, if it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    key_path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(number, "w") as file:
+        descriptor = os.open(key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as key_file:
             if os.geteuid() == 0:
-                os.fchown(number, uid, -1)
-            file.write(secrets.token_hex(32) + "\n")
+                os.fchown(descriptor, owner_uid, -1)
+            key_file.write(secrets.token_hex(32) + "\n")
 
 
-def _second(path: Path) -> int:
+def _modified_second(path: Path) -> int:
     """Return the second in which a file was last written, or -1 if there is none."""
     return int(path.stat().st_mtime) if path.exists() else -1
 
 
-def _in_a_later_second(path: Path | str, than: int) -> None:
+def _touch_later_second(path: Path | str, earlier_second: int) -> None:
     """Give a file a time in a later second.
 
     slurmctld reads a script again only if its time, in whole seconds, is later than that of the
     script that it read last.
     """
-    if than >= 0 and os.stat(path).st_mtime < than + 1:
-        later = max(time.time(), than + 1)
-        os.utime(path, (later, later))
+    if earlier_second >= 0 and os.stat(path).st_mtime < earlier_second + 1:
+        later_time = max(time.time(), earlier_second + 1)
+        os.utime(path, (later_time, later_time))
 
 
-def _replace(path: Path, text: str) -> None:
-    data = text.encode("utf-8", "surrogateescape")
-    if path.exists() and path.read_bytes() == data:
+def _replace(path: Path, new_text: str) -> None:
+    new_bytes = new_text.encode("utf-8", "surrogateescape")
+    if path.exists() and path.read_bytes() == new_bytes:
         return
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary_path = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(number, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with os.fdopen(descriptor, "wb") as temporary_file:
+            temporary_file.write(new_bytes)
+            temporary_file.flush()
+            os.fsync(temporary_file.fileno())
         if path.exists():
-            shutil.copystat(path, name)
-            status = path.stat()
-            os.chown(name, status.st_uid, status.st_gid)
-            os.utime(name)
-            _in_a_later_second(name, int(status.st_mtime))
+            shutil.copystat(path, temporary_path)
+            old_status = path.stat()
+            os.chown(temporary_path, old_status.st_uid, old_status.st_gid)
+            os.utime(temporary_path)
+            _touch_later_second(temporary_path, int(old_status.st_mtime))
         else:
-            os.chmod(name, 0o755 if data.startswith(b"#!") else 0o644)
-        os.replace(name, path)
+            os.chmod(temporary_path, 0o755 if new_bytes.startswith(b"#!") else 0o644)
+        os.replace(temporary_path, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            os.unlink(temporary_path)
         raise

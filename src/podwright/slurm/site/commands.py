@@ -51,7 +51,9 @@ class SlurmCommands:
                 f"{argv[0]} cannot be run: {error.strerror}", would_work="install Slurm's client"
             ) from None
         try:
-            out, err = await asyncio.wait_for(process.communicate(), self._timeout)
+            stdout_bytes, stderr_bytes = await asyncio.wait_for(
+                process.communicate(), self._timeout
+            )
         except TimeoutError:
             await _end(process)
             raise Unavailable(
@@ -62,7 +64,9 @@ class SlurmCommands:
             await _end(process)
             raise
         return CommandResult(
-            process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+            process.returncode or 0,
+            stdout_bytes.decode(errors="replace"),
+            stderr_bytes.decode(errors="replace"),
         )
 
 
@@ -90,5 +94,9 @@ class FakeSlurm:
         """Return what the function returns for the command. A text means success."""
         self.commands.append(argv)
         await asyncio.sleep(0)
-        answer = self._answer(argv)
-        return answer if isinstance(answer, CommandResult) else CommandResult(0, answer, "")
+        fake_answer = self._answer(argv)
+        return (
+            fake_answer
+            if isinstance(fake_answer, CommandResult)
+            else CommandResult(0, fake_answer, "")
+        )

@@ -26,130 +26,151 @@ def _marks(mark: str) -> tuple[str, str, str]:
     return f"#{mark} was: ", f" #{mark}", f"#{mark}: this file ended without a newline"
 
 
-WAS, OURS, _CUT = _marks(MARK)
+OLD_LINE_MARK, OURS, _NO_NEWLINE_MARK = _marks(MARK)
 _SETTING: Final = re.compile(r"\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*(?:(?<!\\)#.*)?$", re.DOTALL)
 
 
-def _seal(body: str) -> str:
-    return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+def _seal(line_body: str) -> str:
+    return hashlib.sha256(line_body.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
-def _sealed(body: str, mark: str) -> str:
+def _sealed(line_body: str, mark: str) -> str:
     """Return a line of ours. Only lines with the first mark have a seal."""
-    return f"{body} #{mark} {_seal(body)}\n" if mark == MARK else f"{body} #{mark}\n"
+    return f"{line_body} #{mark} {_seal(line_body)}\n" if mark == MARK else f"{line_body} #{mark}\n"
 
 
 def _key(line: str) -> str:
-    match = _SETTING.match(line)
-    return match[1].lower() if match and not line.lstrip().startswith("#") else ""
+    setting_match = _SETTING.match(line)
+    return setting_match[1].lower() if setting_match and not line.lstrip().startswith("#") else ""
 
 
-def settings(text: str) -> dict[str, str]:
+def settings(conf_text: str) -> dict[str, str]:
     """Return the settings of a file by lower-case key, one on each line. Lines of nodes and the
     like are left out.
     """
-    values = {}
-    for line in text.splitlines():
-        match = _SETTING.match(line)
-        if match and not line.lstrip().startswith("#"):
-            values[match[1].lower()] = match[2]
-    return values
+    settings_by_key = {}
+    for line in conf_text.splitlines():
+        setting_match = _SETTING.match(line)
+        if setting_match and not line.lstrip().startswith("#"):
+            settings_by_key[setting_match[1].lower()] = setting_match[2]
+    return settings_by_key
 
 
-def changed(text: str, wanted: Mapping[str, str], source: str, mark: str = MARK) -> str:
+def changed(
+    conf_text: str, wanted_settings: Mapping[str, str], source: str, mark: str = MARK
+) -> str:
     """Return the file with these settings. Raises InvalidRequest for what cannot be edited
     safely.
     """
-    old_prefix, ours, cut = _marks(mark)
-    text = undone(text, mark, source)
-    left = {key.lower(): (key, value) for key, value in wanted.items()}
-    out = []
-    before = ""
-    for line in text.splitlines(keepends=True):
-        match = _SETTING.match(line)
-        key = match[1].lower() if match and not line.lstrip().startswith("#") else ""
-        if key in left and (line.rstrip().endswith("\\") or before.rstrip().endswith("\\")):
+    old_prefix, own_mark, no_newline_mark = _marks(mark)
+    conf_text = undone(conf_text, mark, source)
+    remaining_settings = {
+        setting_key.lower(): (setting_key, setting_value)
+        for setting_key, setting_value in wanted_settings.items()
+    }
+    new_lines = []
+    previous_line = ""
+    for line in conf_text.splitlines(keepends=True):
+        setting_match = _SETTING.match(line)
+        setting_key = (
+            setting_match[1].lower() if setting_match and not line.lstrip().startswith("#") else ""
+        )
+        if setting_key in remaining_settings and (
+            line.rstrip().endswith("\\") or previous_line.rstrip().endswith("\\")
+        ):
             raise InvalidRequest(
-                f"{source}: {match[1] if match else key} goes on over several lines",
+                f"{source}: {setting_match[1] if setting_match else setting_key} goes on over "
+                "several lines",
                 operation="change it",
                 would_work="write it in one line, and run this again",
             )
-        if key in left:
-            name, value = left.pop(key)
-            end = "" if line.endswith("\n") else "\n"
-            out += [old_prefix + line + end, _sealed(f"{name}={value}", mark)]
-            if end:
-                out.append(cut + ours + "\n")
+        if setting_key in remaining_settings:
+            setting_name, setting_value = remaining_settings.pop(setting_key)
+            missing_newline = "" if line.endswith("\n") else "\n"
+            new_lines += [
+                old_prefix + line + missing_newline,
+                _sealed(f"{setting_name}={setting_value}", mark),
+            ]
+            if missing_newline:
+                new_lines.append(no_newline_mark + own_mark + "\n")
         else:
-            out.append(line)
-        before = line
-    if left and out and not out[-1].endswith("\n"):
-        out += ["\n", cut + ours + "\n"]
-    out += [_sealed(f"{name}={value}", mark) for name, value in left.values()]
-    return "".join(out)
+            new_lines.append(line)
+        previous_line = line
+    if remaining_settings and new_lines and not new_lines[-1].endswith("\n"):
+        new_lines += ["\n", no_newline_mark + own_mark + "\n"]
+    new_lines += [
+        _sealed(f"{setting_name}={setting_value}", mark)
+        for setting_name, setting_value in remaining_settings.values()
+    ]
+    return "".join(new_lines)
 
 
-def with_line(text: str, line: str, source: str = "the file") -> str:
+def with_line(conf_text: str, own_line: str, source: str = "the file") -> str:
     """Return the file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
-    text = undone(text, source=source)
-    if text and not text.endswith("\n"):
-        text += "\n" + _CUT + OURS + "\n"
-    return text + _sealed(line, MARK)
+    conf_text = undone(conf_text, source=source)
+    if conf_text and not conf_text.endswith("\n"):
+        conf_text += "\n" + _NO_NEWLINE_MARK + OURS + "\n"
+    return conf_text + _sealed(own_line, MARK)
 
 
 def commented(lines: Iterable[str], mark: str) -> list[str]:
     """Return lines as comments that `undone` turns back into the lines."""
-    old_prefix, ours, cut = _marks(mark)
-    out = []
+    old_prefix, own_mark, no_newline_mark = _marks(mark)
+    comment_lines = []
     for line in lines:
-        out += (
+        comment_lines += (
             [old_prefix + line]
             if line.endswith("\n")
-            else [old_prefix + line + "\n", cut + ours + "\n"]
+            else [old_prefix + line + "\n", no_newline_mark + own_mark + "\n"]
         )
-    return out
+    return comment_lines
 
 
-def undone(text: str, mark: str = MARK, source: str = "the file") -> str:
+def undone(conf_text: str, mark: str = MARK, source: str = "the file") -> str:
     """Return the file without what is ours. Raises InvalidRequest for a line of ours that was
     edited.
     """
-    old_prefix, ours, start = _marks(mark)
-    sealed = re.compile(re.escape(ours) + r"(?: ([0-9a-f]{8}))?\r?\n?$")
-    lines = text.splitlines(keepends=True)
-    out = []
-    cut = False
-    for i, line in enumerate(lines):
-        if line.startswith(start):
-            cut = True
+    old_prefix, own_mark, no_newline_mark = _marks(mark)
+    own_line_pattern = re.compile(re.escape(own_mark) + r"(?: ([0-9a-f]{8}))?\r?\n?$")
+    conf_lines = conf_text.splitlines(keepends=True)
+    kept_lines = []
+    newline_was_missing = False
+    for line_index, line in enumerate(conf_lines):
+        if line.startswith(no_newline_mark):
+            newline_was_missing = True
         elif line.startswith(old_prefix):
-            before = line[len(old_prefix) :]
+            old_line = line[len(old_prefix) :]
             # If the next line has no mark, it is the site's own, and this old one is dropped.
-            after = lines[i + 1] if i + 1 < len(lines) else ""
-            own = mark == MARK and not sealed.search(after) and _key(after)
-            if not (own and own == _key(before)):
-                out.append(before)
-        elif mark_at_end := sealed.search(line):
-            body = line[: mark_at_end.start()]
-            if mark_at_end[1] and mark_at_end[1] != _seal(body):
+            next_line = conf_lines[line_index + 1] if line_index + 1 < len(conf_lines) else ""
+            next_key = mark == MARK and not own_line_pattern.search(next_line) and _key(next_line)
+            if not (next_key and next_key == _key(old_line)):
+                kept_lines.append(old_line)
+        elif mark_at_end := own_line_pattern.search(line):
+            line_body = line[: mark_at_end.start()]
+            if mark_at_end[1] and mark_at_end[1] != _seal(line_body):
                 raise InvalidRequest(
-                    f"{source}, line {i + 1} is Podwright's and was edited: {body.strip()[:200]}",
+                    f"{source}, line {line_index + 1} is Podwright's and was edited: "
+                    f"{line_body.strip()[:200]}",
                     operation="change the file",
                     would_work="write there what the site wants without Podwright's words, and "
                     f"take `{mark_at_end[0].strip()}` off its end; then run this again",
                 )
         else:
-            out.append(line)
-    if cut and out and out[-1].endswith("\n"):
-        out[-1] = out[-1][:-1]
-    return "".join(out)
+            kept_lines.append(line)
+    if newline_was_missing and kept_lines and kept_lines[-1].endswith("\n"):
+        kept_lines[-1] = kept_lines[-1][:-1]
+    return "".join(kept_lines)
 
 
-def joined(old: str, *new: str) -> str:
+def joined(old_list: str, *new_words: str) -> str:
     """Return a comma-separated list with more words. Words that are there already stay as they
     are.
     """
-    present = [word for word in old.split(",") if word]
-    keys = {word.partition("=")[0].partition(":")[0].lower() for word in present}
-    add = [word for word in new if word.partition("=")[0].partition(":")[0].lower() not in keys]
-    return ",".join([*present, *add])
+    present_words = [word for word in old_list.split(",") if word]
+    present_keys = {word.partition("=")[0].partition(":")[0].lower() for word in present_words}
+    added_words = [
+        word
+        for word in new_words
+        if word.partition("=")[0].partition(":")[0].lower() not in present_keys
+    ]
+    return ",".join([*present_words, *added_words])

@@ -26,23 +26,23 @@ def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
     joined.
     """
     try:
-        text = path.read_text(errors="surrogateescape")
+        conf_text = path.read_text(errors="surrogateescape")
     except OSError:
         return
-    for line in re.sub(r"\\\s*\n", " ", text).splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include" and depth:
-            yield from lines(path.parent / words[1], depth - 1)
-        elif words:
-            yield " ".join(words)
+    for line in re.sub(r"\\\s*\n", " ", conf_text).splitlines():
+        tokens = line.partition("#")[0].split()
+        if len(tokens) == 2 and tokens[0].lower() == "include" and depth:
+            yield from lines(path.parent / tokens[1], depth - 1)
+        elif tokens:
+            yield " ".join(tokens)
 
 
 def included(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
     """Yield the files that a slurm.conf includes, and those that these include."""
     for line in path.read_text(errors="surrogateescape").splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include" and depth:
-            file = path.parent / words[1]
-            if file.is_file():
-                yield file
-                yield from included(file, depth - 1)
+        tokens = line.partition("#")[0].split()
+        if len(tokens) == 2 and tokens[0].lower() == "include" and depth:
+            included_path = path.parent / tokens[1]
+            if included_path.is_file():
+                yield included_path
+                yield from included(included_path, depth - 1)

@@ -26,9 +26,9 @@ class ReleaseRange(NamedTuple):
     until: Version
 
 
-def _since(*first: int, until: Version = (99, 0)) -> Any:
-    """Return a behaviour of the releases from `first` on, and before `until`."""
-    return ReleaseRange(first, until)
+def _since(*first_version: int, until: Version = (99, 0)) -> Any:
+    """Return a behaviour of the releases from `first_version` on, and before `until`."""
+    return ReleaseRange(first_version, until)
 
 
 class Release:
@@ -40,9 +40,9 @@ class Release:
 
     def __init__(self, version: Version) -> None:
         self.version = version
-        for name, attribute in vars(Release).items():
-            if isinstance(attribute, ReleaseRange):
-                setattr(self, name, attribute.first <= version < attribute.until)
+        for behaviour, release_range in vars(Release).items():
+            if isinstance(release_range, ReleaseRange):
+                setattr(self, behaviour, release_range.first <= version < release_range.until)
 
     # What sbatch, salloc and srun make of their options
     last_mail_type_wins: bool = _since(25, 5)  # before, all types were joined
@@ -69,20 +69,20 @@ def release_of(version: Version) -> Release:
     return Release(version)
 
 
-def parse_version(text: str) -> Version:
+def parse_version(version_text: str) -> Version:
     """Return (22, 5) for "22.05", "22.05.8" or "slurm 22.05.8". Raises InvalidRequest for anything
     else.
     """
-    words = text.strip().split()
-    parts = words[-1].split(".") if words else []
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+    tokens = version_text.strip().split()
+    number_texts = tokens[-1].split(".") if tokens else []
+    if len(number_texts) < 2 or not all(number_text.isdigit() for number_text in number_texts[:2]):
         raise InvalidRequest(
-            f"{text!r} is not a version of Slurm", would_work="Write it as 22.05 or 24.11.5"
+            f"{version_text!r} is not a version of Slurm", would_work="Write it as 22.05 or 24.11.5"
         )
-    return int(parts[0]), int(parts[1])
+    return int(number_texts[0]), int(number_texts[1])
 
 
-def read_version(config: str) -> Version | None:
+def read_version(config_text: str) -> Version | None:
     """Return SLURM_VERSION from the output of `scontrol show config`, or None."""
-    match = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config, re.M)
-    return parse_version(match[1]) if match else None
+    version_match = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config_text, re.M)
+    return parse_version(version_match[1]) if version_match else None

@@ -22,11 +22,11 @@ def end_of(
     job: IpuJob, pods: Sequence[PodView], holdings: Mapping[int, Holds]
 ) -> AttemptEnd | None:
     """How it ended; None: it goes on. pods: those of this attempt."""
-    decisive = LAUNCHER if job.launcher is not None else WORKER
+    deciding_role = LAUNCHER if job.launcher is not None else WORKER
     for pod in pods:  # the programs' own word comes first
-        if pod.phase == "Failed" and pod.role == decisive and pod.code is not None:
-            words = f"{pod.name} ended with exit code {pod.code}"
-            return AttemptEnd(True, words, "ExitCode", pod.code)
+        if pod.phase == "Failed" and pod.role == deciding_role and pod.code is not None:
+            end_words = f"{pod.name} ended with exit code {pod.code}"
+            return AttemptEnd(True, end_words, "ExitCode", pod.code)
     for pod in pods:
         holding = holdings.get(pod.instance)
         if pod.live and (holding is None or holding.state == "GONE"):
@@ -42,18 +42,22 @@ def end_of(
         if pod.lost:
             return AttemptEnd(True, f"node {pod.node} of {pod.name} does not answer", "NodeLost")
         if pod.phase == "Failed":
-            code = f"with exit code {pod.code}" if pod.code is not None else pod.note
-            return AttemptEnd(True, f"{pod.name} failed {code}".rstrip(), "PodFailed")
-    done = {
-        i
-        for i in range(job.instances)
-        if _done([pod for pod in pods if pod.instance == i and pod.role == decisive], job, decisive)
+            exit_text = f"with exit code {pod.code}" if pod.code is not None else pod.note
+            return AttemptEnd(True, f"{pod.name} failed {exit_text}".rstrip(), "PodFailed")
+    done_instances = {
+        instance
+        for instance in range(job.instances)
+        if _done(
+            [pod for pod in pods if pod.instance == instance and pod.role == deciding_role],
+            job,
+            deciding_role,
+        )
     }
-    if job.instances and len(done) == job.instances:
+    if job.instances and len(done_instances) == job.instances:
         return AttemptEnd(False, "All instances done", "Completed")
     return None
 
 
-def _done(pods: Sequence[PodView], job: IpuJob, decisive: str) -> bool:
-    count = 1 if decisive == LAUNCHER else job.workers
-    return len(pods) == count and all(pod.phase == "Succeeded" for pod in pods)
+def _done(pods: Sequence[PodView], job: IpuJob, deciding_role: str) -> bool:
+    pod_count = 1 if deciding_role == LAUNCHER else job.workers
+    return len(pods) == pod_count and all(pod.phase == "Succeeded" for pod in pods)

@@ -20,7 +20,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 #: From this minor version on the API server checks CEL in CRDs (beta, on by default).
 CEL_FROM: Final = 25
 
-_UNUSED: Final = "Taken as Graphcore's operator takes it, and without effect."
+_UNUSED_DESCRIPTION: Final = "Taken as Graphcore's operator takes it, and without effect."
 
 EXIT_CODES: Final = r"^([0-9]+(-[0-9]+)?)(,([0-9]+(-[0-9]+)?))*$"
 
@@ -60,8 +60,8 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
 )
 
 
-def crd(minor: int) -> dict[str, Any]:
-    """The definition, for servers of version 1.`minor`."""
+def crd(minor_version: int) -> dict[str, Any]:
+    """The definition, for servers of version 1.`minor_version`."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -88,46 +88,51 @@ def crd(minor: int) -> dict[str, Any]:
                             "statusReplicasPath": ".status.desiredReplicas",
                         },
                     },
-                    "schema": {"openAPIV3Schema": schema(minor)},
+                    "schema": {"openAPIV3Schema": schema(minor_version)},
                 }
             ],
         },
     }
 
 
-def schema(minor: int) -> Schema:
+def schema(minor_version: int) -> Schema:
     """What an IPUJob is."""
-    return _object(
+    return _object_schema(
         {
             "apiVersion": plain("text"),
             "kind": plain("text"),
             "metadata": plain("object"),
-            "spec": _spec(minor),
+            "spec": _spec(minor_version),
             "status": _status(),
         }
     )
 
 
 def _columns() -> list[dict[str, Any]]:
-    rows = (
+    column_rows = (
         ("status", "string", ".status.launcherStatus"),
         ("current", "integer", ".status.currentReplicas"),
         ("desired", "integer", ".status.desiredReplicas"),
         ("LastMessage", "string", ".status.lastMessage"),
         ("Age", "date", ".metadata.creationTimestamp"),
     )
-    return [{"name": name, "type": kind, "jsonPath": path} for name, kind, path in rows]
+    return [
+        {"name": column_name, "type": column_type, "jsonPath": json_path}
+        for column_name, column_type, json_path in column_rows
+    ]
 
 
-def _object(properties: Schema, required: tuple[str, ...] = (), description: str = "") -> Schema:
-    out: Schema = {"type": "object", "properties": properties}
+def _object_schema(
+    properties: Schema, required: tuple[str, ...] = (), description: str = ""
+) -> Schema:
+    object_schema: Schema = {"type": "object", "properties": properties}
     if description:
-        out["description"] = description
-    return out | ({"required": list(required)} if required else {})
+        object_schema["description"] = description
+    return object_schema | ({"required": list(required)} if required else {})
 
 
-def _spec(minor: int) -> Schema:
-    out = _object(
+def _spec(minor_version: int) -> Schema:
+    spec_schema = _object_schema(
         {
             "cleanPodPolicy": plain(
                 "text",
@@ -135,7 +140,7 @@ def _spec(minor: int) -> Schema:
                 description="Which pods go when the job is over; None by default. A pod that"
                 " still runs then goes in any case, since its IPUs are given back.",
             ),
-            "interactive": _object(
+            "interactive": _object_schema(
                 {"ttl": plain("int32", description="Seconds from the start to the end.")},
                 ("ttl",),
                 "A job whose workers wait for somebody who works in them.",
@@ -146,14 +151,14 @@ def _spec(minor: int) -> Schema:
             "jobInstances": plain(
                 "int32", description="Job instances; each has a partition of its own."
             ),
-            "launcher": _object(
+            "launcher": _object_schema(
                 {
                     "command": {
                         "type": "array",
                         "items": plain("text"),
                         "description": "The program that starts the workers' programs.",
                     },
-                    "env": _env(),
+                    "env": _env_schema(),
                 },
                 ("command",),
                 "A pod beside the workers, which starts their programs.",
@@ -161,7 +166,7 @@ def _spec(minor: int) -> Schema:
             "modelReplicasPerWorker": plain(
                 "text", description="Replicas of the model in each worker."
             ),
-            "restartPolicy": _object(
+            "restartPolicy": _object_schema(
                 {
                     "backOffLimit": plain(
                         "int32", default=3, description="How often the job is restarted at most."
@@ -185,23 +190,27 @@ def _spec(minor: int) -> Schema:
                 "bool",
                 description="Podwright's own: while true the job has neither pods nor IPUs.",
             ),
-            "workers": _object(
+            "workers": _object_schema(
                 {
                     "replicas": plain(
                         "int32", default=1, minimum=1, description="Workers, if not said otherwise."
                     ),
-                    "strategy": _object(
+                    "strategy": _object_schema(
                         {
-                            "rollingUpdate": _object(
+                            "rollingUpdate": _object_schema(
                                 {
-                                    "maxSurge": plain("number-or-text", description=_UNUSED),
-                                    "maxUnavailable": plain("number-or-text", description=_UNUSED),
+                                    "maxSurge": plain(
+                                        "number-or-text", description=_UNUSED_DESCRIPTION
+                                    ),
+                                    "maxUnavailable": plain(
+                                        "number-or-text", description=_UNUSED_DESCRIPTION
+                                    ),
                                 },
-                                description=_UNUSED,
+                                description=_UNUSED_DESCRIPTION,
                             ),
-                            "type": plain("text", description=_UNUSED),
+                            "type": plain("text", description=_UNUSED_DESCRIPTION),
                         },
-                        description=_UNUSED,
+                        description=_UNUSED_DESCRIPTION,
                     ),
                     "template": pod_template()
                     | {"description": "The pod of a worker: see kubectl explain pod."},
@@ -215,21 +224,21 @@ def _spec(minor: int) -> Schema:
         ("ipusPerJobInstance", "jobInstances", "workers"),
         "What is requested.",
     )
-    if minor >= CEL_FROM:
-        out["x-kubernetes-validations"] = [
+    if minor_version >= CEL_FROM:
+        spec_schema["x-kubernetes-validations"] = [
             {"rule": rule, "message": message} for rule, message in RULES
         ]
-    return out
+    return spec_schema
 
 
-def _env() -> Schema:
-    container = pod_template()["properties"]["spec"]["properties"]["containers"]["items"]
-    schema: Schema = container["properties"]["env"]
-    return schema
+def _env_schema() -> Schema:
+    container_schema = pod_template()["properties"]["spec"]["properties"]["containers"]["items"]
+    env_schema: Schema = container_schema["properties"]["env"]
+    return env_schema
 
 
 def _status() -> Schema:
-    condition = _object(
+    condition = _object_schema(
         {
             "lastTransitionTime": plain("time", description="When status changed last."),
             "lastUpdateTime": plain("time", description="The same, for older readers."),
@@ -244,7 +253,7 @@ def _status() -> Schema:
         },
         ("status", "type"),
     )
-    return _object(
+    return _object_schema(
         {
             "completionTime": plain("time", description="When the job was over for good."),
             "conditions": {
@@ -268,7 +277,7 @@ def _status() -> Schema:
             ),
             "restartCount": plain("int32", description="How often the job was restarted."),
             "startTime": plain("time", description="When its pods were made first."),
-            "workersStatus": _object(
+            "workersStatus": _object_schema(
                 {
                     "active": plain("int32", description="Workers that run."),
                     "failed": plain("int32", description="Workers that have failed."),

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 #: Stands at every job that may hold a partition, until it holds none.
 FINALIZER: Final = "graphcore.ai/podwright"
-_STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
+_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class JobKey(NamedTuple):
@@ -32,13 +32,17 @@ class RestartPolicy(NamedTuple):
     limit: int = 3
     codes: tuple[tuple[int, int], ...] = ()
 
-    def restarts(self, *, failed: bool, code: int | None) -> bool:
-        """Whether it is started anew after that end, the count aside. code: of the program; None:
-        it was not the program that failed."""
+    def restarts(self, *, failed: bool, exit_code: int | None) -> bool:
+        """Whether it is started anew after that end, the count aside. exit_code: of the program;
+        None: it was not the program that failed.
+        """
         if not failed:
             return self.kind == "Always"
-        if self.kind == "ExitCode" and code is not None:
-            return any(low <= code <= high for low, high in self.codes or ((128, 255),))
+        if self.kind == "ExitCode" and exit_code is not None:
+            return any(
+                first_code <= exit_code <= last_code
+                for first_code, last_code in self.codes or ((128, 255),)
+            )
         return self.kind != "Never"
 
 
@@ -98,107 +102,125 @@ class IpuJob:
         return self.ipus.bit_length() - 1
 
 
-def read_job(item: Mapping[str, Any]) -> IpuJob:
+def read_job(job_object: Mapping[str, Any]) -> IpuJob:
     """The job that an object of the API server's is."""
-    meta, spec = item["metadata"], item.get("spec") or {}
-    key = JobKey(meta["namespace"], meta["name"], meta["uid"])
+    metadata, job_spec = job_object["metadata"], job_object.get("spec") or {}
+    job_key = JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     problems: list[str] = []
-    instances = int(spec.get("jobInstances") or 0)
+    instances = int(job_spec.get("jobInstances") or 0)
     if instances < 0:
         problems.append("jobInstances cannot be negative")
-    ipus = _number(spec, "ipusPerJobInstance", problems) or 0
+    ipus = _number(job_spec, "ipusPerJobInstance", problems) or 0
     if ipus & (ipus - 1):
         problems.append(f"ipusPerJobInstance is {ipus}, and no power of two")
-    requested_workers = _number(spec, "workersPerJobInstance", problems)
-    workers = spec.get("workers") or {}
-    template = workers.get("template") or {}
+    requested_workers = _number(job_spec, "workersPerJobInstance", problems)
+    workers_spec = job_spec.get("workers") or {}
+    template = workers_spec.get("template") or {}
     if not (template.get("spec") or {}).get("containers"):
         problems.append("workers.template.spec.containers names no container")
-    count = _workers(requested_workers, int(workers.get("replicas") or 1), instances, problems)
-    launcher = spec.get("launcher")
+    worker_count = _workers(
+        requested_workers, int(workers_spec.get("replicas") or 1), instances, problems
+    )
+    launcher = job_spec.get("launcher")
     if launcher is not None and not launcher.get("command"):
         problems.append("launcher.command names no program")
     return IpuJob(
-        key=key,
-        version=meta.get("resourceVersion", ""),
-        generation=int(meta.get("generation") or 0),
-        created=seconds(meta.get("creationTimestamp") or ""),
-        deleting=bool(meta.get("deletionTimestamp")),
-        finalizers=tuple(meta.get("finalizers") or ()),
+        key=job_key,
+        version=metadata.get("resourceVersion", ""),
+        generation=int(metadata.get("generation") or 0),
+        created=seconds(metadata.get("creationTimestamp") or ""),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        finalizers=tuple(metadata.get("finalizers") or ()),
         instances=max(instances, 0),
         ipus=ipus,
-        workers=count,
+        workers=worker_count,
         gcds_said=requested_workers is not None,
-        replicas=_number(spec, "modelReplicasPerWorker", problems) or 0,
+        replicas=_number(job_spec, "modelReplicasPerWorker", problems) or 0,
         launcher=launcher,
         template=template,
         priority_class=str((template.get("spec") or {}).get("priorityClassName") or ""),
-        restart=_restart(spec.get("restartPolicy") or {}, problems),
-        clean=spec.get("cleanPodPolicy") or "None",
-        ttl=_ttl(spec.get("interactive"), problems),
-        suspended=bool(spec.get("suspend")),
-        status=item.get("status") or {},
+        restart=_restart_policy(job_spec.get("restartPolicy") or {}, problems),
+        clean=job_spec.get("cleanPodPolicy") or "None",
+        ttl=_interactive_ttl(job_spec.get("interactive"), problems),
+        suspended=bool(job_spec.get("suspend")),
+        status=job_object.get("status") or {},
         problem="; ".join(problems),
     )
 
 
-def stamp(seconds: float) -> str:
+def stamp(unix_seconds: float) -> str:
     """A time as Kubernetes writes it."""
-    return time.strftime(_STAMP, time.gmtime(seconds))
+    return time.strftime(_TIME_FORMAT, time.gmtime(unix_seconds))
 
 
-def seconds(text: str) -> float:
+def seconds(time_text: str) -> float:
     """Seconds since 1970 of such a time; 0.0 for none."""
     try:
-        return float(calendar.timegm(time.strptime(text, _STAMP)))
+        return float(calendar.timegm(time.strptime(time_text, _TIME_FORMAT)))
     except ValueError:
         return 0.0
 
 
-def _number(spec: Mapping[str, Any], name: str, problems: list[str]) -> int | None:
-    text = spec.get(name)
-    if text is None:
+def _number(spec: Mapping[str, Any], field_name: str, problems: list[str]) -> int | None:
+    field_text = spec.get(field_name)
+    if field_text is None:
         return None
-    if not (isinstance(text, str) and text.isascii() and text.isdecimal() and 0 < len(text) < 7):
-        problems.append(f"{name} is {str(text)[:20]!r}, and no number")
+    if not (
+        isinstance(field_text, str)
+        and field_text.isascii()
+        and field_text.isdecimal()
+        and 0 < len(field_text) < 7
+    ):
+        problems.append(f"{field_name} is {str(field_text)[:20]!r}, and no number")
         return None
-    if int(text) == 0:
-        problems.append(f"{name} is 0")
+    if int(field_text) == 0:
+        problems.append(f"{field_name} is 0")
         return None
-    return int(text)
+    return int(field_text)
 
 
-def _workers(requested: int | None, replicas: int, instances: int, problems: list[str]) -> int:
+def _workers(
+    requested_workers: int | None, replicas: int, instances: int, problems: list[str]
+) -> int:
     """Workers of each instance. workers.replicas is 1 where nothing is said; else it counts those
     of one instance or of all."""
-    if requested is None:
+    if requested_workers is None:
         return replicas
-    if replicas not in (1, requested, requested * instances):
+    if replicas not in (1, requested_workers, requested_workers * instances):
         problems.append(
-            f"workers.replicas is {replicas}, and workersPerJobInstance is {requested} in each of"
+            f"workers.replicas is {replicas}, and workersPerJobInstance is {requested_workers} in "
+            "each of"
             f" {instances} job instances"
         )
-    return requested
+    return requested_workers
 
 
-def _restart(policy: Mapping[str, Any], problems: list[str]) -> RestartPolicy:
-    limit = policy.get("backOffLimit")
-    if limit is not None and limit < 0:
+def _restart_policy(policy: Mapping[str, Any], problems: list[str]) -> RestartPolicy:
+    restart_limit = policy.get("backOffLimit")
+    if restart_limit is not None and restart_limit < 0:
         problems.append("restartPolicy.backOffLimit cannot be negative")
-    codes = []
-    for part in str(policy.get("exitCodes") or "").split(","):
-        low, _, high = part.partition("-")
-        if part and not (low.isdecimal() and (high or low).isdecimal() and len(part) < 20):
-            problems.append(f"restartPolicy.exitCodes has {part[:20]!r}")
-        elif part:
-            codes.append((int(low), int(high or low)))
-    return RestartPolicy(policy.get("type") or "Never", 3 if limit is None else limit, tuple(codes))
+    code_ranges = []
+    for range_text in str(policy.get("exitCodes") or "").split(","):
+        first_code, _, last_code = range_text.partition("-")
+        if range_text and not (
+            first_code.isdecimal()
+            and (last_code or first_code).isdecimal()
+            and len(range_text) < 20
+        ):
+            problems.append(f"restartPolicy.exitCodes has {range_text[:20]!r}")
+        elif range_text:
+            code_ranges.append((int(first_code), int(last_code or first_code)))
+    return RestartPolicy(
+        policy.get("type") or "Never",
+        3 if restart_limit is None else restart_limit,
+        tuple(code_ranges),
+    )
 
 
-def _ttl(setting: Mapping[str, Any] | None, problems: list[str]) -> int:
-    if setting is None:
+def _interactive_ttl(interactive_spec: Mapping[str, Any] | None, problems: list[str]) -> int:
+    if interactive_spec is None:
         return 0
-    ttl = int(setting.get("ttl") or 0)
-    if ttl <= 0:
+    ttl_seconds = int(interactive_spec.get("ttl") or 0)
+    if ttl_seconds <= 0:
         problems.append("interactive.ttl is a number of seconds above 0")
-    return max(ttl, 0)
+    return max(ttl_seconds, 0)

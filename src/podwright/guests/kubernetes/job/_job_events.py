@@ -16,50 +16,50 @@ from podwright.guests.kubernetes.job._ipu_job import IpuJob, stamp
 _COMPONENT: Final = "podwright-operator"
 _WARNINGS: Final = frozenset({"Failed", "Invalid", "Restarting"})
 #: What another condition, Completed, says too.
-_SILENT: Final = frozenset({"Succeeded"})
+_REDUNDANT_CONDITIONS: Final = frozenset({"Succeeded"})
 
 
-def events_of(job: IpuJob, status: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+def events_of(job: IpuJob, new_status: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
     """Return the Events of a job's new status. now: seconds since 1970."""
-    before, after = _true(job.status), _true(status)
+    old_messages, new_messages = _true_conditions(job.status), _true_conditions(new_status)
     return [
-        _event(job, kind, message, now)
-        for kind, message in after.items()
-        if kind not in before and kind not in _SILENT
+        _event(job, condition_type, message, now)
+        for condition_type, message in new_messages.items()
+        if condition_type not in old_messages and condition_type not in _REDUNDANT_CONDITIONS
     ]
 
 
-def _true(status: Mapping[str, Any]) -> dict[str, str]:
+def _true_conditions(status: Mapping[str, Any]) -> dict[str, str]:
     """Return the messages of what is true, by kind, in the order of the conditions."""
-    out = {
+    messages_by_type = {
         str(condition["type"]): str(condition.get("message") or "")
         for condition in status.get("conditions") or ()
         if condition.get("status") == "True"
     }
     if status.get("launcherStatus") == "Invalid":
-        out["Invalid"] = str(status.get("lastMessage") or "")
-    return out
+        messages_by_type["Invalid"] = str(status.get("lastMessage") or "")
+    return messages_by_type
 
 
-def _event(job: IpuJob, kind: str, message: str, now: float) -> dict[str, Any]:
-    namespace, name, uid = job.key
+def _event(job: IpuJob, condition_type: str, message: str, now: float) -> dict[str, Any]:
+    namespace, job_name, uid = job.key
     timestamp = stamp(now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{name[:200]}.{uid[:8]}.{job.version}.{kind.lower()}",
+            "name": f"{job_name[:200]}.{uid[:8]}.{job.version}.{condition_type.lower()}",
             "namespace": namespace,
         },
         "involvedObject": {
             "apiVersion": API_VERSION,
             "kind": KIND,
             "namespace": namespace,
-            "name": name,
+            "name": job_name,
             "uid": uid,
         },
-        "type": "Warning" if kind in _WARNINGS else "Normal",
-        "reason": kind,
+        "type": "Warning" if condition_type in _WARNINGS else "Normal",
+        "reason": condition_type,
         "message": message,
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,

@@ -22,19 +22,19 @@ _MAKE: Final = (
     *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
     *("-nodes", "-days", "3650"),
 )
-_USES: Final = {LAUNCHER_ROLE: "clientAuth", WORKER_ROLE: "serverAuth"}
+_KEY_USAGES: Final = {LAUNCHER_ROLE: "clientAuth", WORKER_ROLE: "serverAuth"}
 
 
-def secret_name(key: JobKey) -> str:
+def secret_name(job_key: JobKey) -> str:
     """What the secret of a job is called. A job that was made anew has another."""
-    return f"podwright-{key.uid}"
+    return f"podwright-{job_key.uid}"
 
 
 def make_job_keys(folder: Path) -> dict[str, bytes]:
     """Certificates and keys of both roles, by the names of their files, which are in the folder
     then. Raises Unavailable without openssl."""
-    for role, use in _USES.items():
-        argv = [*_MAKE, "-subj", f"/CN={role}", "-addext", f"extendedKeyUsage={use}"]
+    for role, key_usage in _KEY_USAGES.items():
+        argv = [*_MAKE, "-subj", f"/CN={role}", "-addext", f"extendedKeyUsage={key_usage}"]
         argv += ["-keyout", f"{role}.key", "-out", f"{role}.crt"]
         try:
             subprocess.run(argv, cwd=folder, capture_output=True, check=True)
@@ -45,22 +45,25 @@ def make_job_keys(folder: Path) -> dict[str, bytes]:
             ) from None
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"openssl: {error.stderr.decode(errors='replace')[-300:]}") from None
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {key_path.name: key_path.read_bytes() for key_path in folder.iterdir()}
 
 
-def build_secret(key: JobKey, owner: dict[str, Any]) -> dict[str, Any]:
-    """The secret, as an object for the API server. owner: its owner reference, the job."""
+def build_secret(job_key: JobKey, owner_reference: dict[str, Any]) -> dict[str, Any]:
+    """Return the secret, as an object for the API server. owner_reference: that of the job."""
     with tempfile.TemporaryDirectory() as folder:
-        files = make_job_keys(Path(folder))
+        key_files = make_job_keys(Path(folder))
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {
-            "name": secret_name(key),
-            "namespace": key.namespace,
-            "labels": {UID_LABEL: key.uid},
-            "ownerReferences": [owner],
+            "name": secret_name(job_key),
+            "namespace": job_key.namespace,
+            "labels": {UID_LABEL: job_key.uid},
+            "ownerReferences": [owner_reference],
         },
-        "data": {name: base64.b64encode(data).decode() for name, data in files.items()},
+        "data": {
+            file_name: base64.b64encode(file_bytes).decode()
+            for file_name, file_bytes in key_files.items()
+        },
     }

@@ -22,7 +22,7 @@ from podwright.guests.kubernetes.job._sightings import LAUNCHER, WORKER, Holds, 
 from podwright.guests.kubernetes.job._status import StatusWords, status_of
 
 #: Seconds until a pod is tried again whose name another pod has: nobody tells when that one goes.
-_TAKEN_S: Final = 10.0
+_TAKEN_RETRY_S: Final = 10.0
 
 
 class Adopt(NamedTuple):
@@ -86,15 +86,19 @@ class JobPlan:
 
     def lines(self) -> list[str]:
         """The plan in words, one line for each step."""
-        out = []
+        plan_lines = []
         if self.status is not None:
-            out.append(f"status: {self.status['launcherStatus']}, {self.status['lastMessage']}")
-        for action in self.actions:
-            words = " ".join(
-                f"{name}={value}" for name, value in action._asdict().items() if value != ()
+            plan_lines.append(
+                f"status: {self.status['launcherStatus']}, {self.status['lastMessage']}"
             )
-            out.append(f"{type(action).__name__} {words}".rstrip())
-        return out or ["nothing to do"]
+        for action in self.actions:
+            field_words = " ".join(
+                f"{field_name}={field_value}"
+                for field_name, field_value in action._asdict().items()
+                if field_value != ()
+            )
+            plan_lines.append(f"{type(action).__name__} {field_words}".rstrip())
+        return plan_lines or ["nothing to do"]
 
 
 @dataclass(slots=True)
@@ -111,16 +115,20 @@ class _JobView:
     taken_name: str = ""
     actions: list[Action] = field(default_factory=list)
 
-    def status(self, state: str, message: str, **extra_fields: Any) -> dict[str, Any] | None:
+    def status(self, job_state: str, message: str, **extra_fields: Any) -> dict[str, Any] | None:
         """The status that this makes; None where it is as it was."""
-        words = StatusWords(state, message, **extra_fields)
-        return status_of(self.job, self.pods, self.holdings, self.now, words)
+        status_words = StatusWords(job_state, message, **extra_fields)
+        return status_of(self.job, self.pods, self.holdings, self.now, status_words)
 
     def end(self, pods: Sequence[PodView]) -> None:
         self.actions += [EndPod(pod.name, pod.uid) for pod in pods if not pod.deleting]
 
     def give_back(self, instances: Sequence[int]) -> None:
-        self.actions += [GiveBack(self.holdings[i].name) for i in instances if i in self.holdings]
+        self.actions += [
+            GiveBack(self.holdings[instance].name)
+            for instance in instances
+            if instance in self.holdings
+        ]
 
     def plan(self, status: dict[str, Any] | None, look_at: float = 0.0) -> JobPlan:
         return JobPlan(tuple(self.actions), status, look_at)
@@ -139,186 +147,242 @@ def plan(
     """What is to be done for a job now. holdings: its partitions, by instance. now: seconds since
     1970. waiting_reason: what it waits for, where it waits for devices. fresh, taken_name: see
     `_JobView`."""
-    view = _JobView(job, pods, holdings, now, waiting_reason, fresh, taken_name)
+    job_view = _JobView(job, pods, holdings, now, waiting_reason, fresh, taken_name)
     if job.deleting:
-        return _leave(view)
+        return _leave(job_view)
     if not job.finished and FINALIZER not in job.finalizers:
         return JobPlan((Adopt(),))
     if job.finished:
-        return _finished(view)
+        return _finished(job_view)
     if job.suspended:
-        return _suspended(view)
+        return _suspended(job_view)
     if job.problem:
-        return view.plan(view.status("Invalid", job.problem, reason="InvalidSpec"))
-    return _run(view)
+        return job_view.plan(job_view.status("Invalid", job.problem, reason="InvalidSpec"))
+    return _run(job_view)
 
 
 def plan_removal(
     job: IpuJob, pods: Sequence[PodView], holdings: Mapping[int, Holds], now: float
 ) -> JobPlan:
     """What is to be done for a job whose operator goes: it ends, and nothing keeps it any more."""
-    view = _JobView(job, pods, holdings, now, "", ())
+    job_view = _JobView(job, pods, holdings, now, "", ())
     if job.deleting:
-        return _leave(view)
-    view.end([pod for pod in pods if pod.live])
+        return _leave(job_view)
+    job_view.end([pod for pod in pods if pod.live])
     if any(pod.live for pod in pods):
-        return view.plan(None)
-    view.give_back(list(holdings))
-    status = None
+        return job_view.plan(None)
+    job_view.give_back(list(holdings))
+    new_status = None
     if not job.finished:
-        status = view.status("Pending", "its operator was removed", reason="Removed")
-    if status is None and not holdings and has_our_finalizer(job):
-        view.actions.append(LetGo())
-    return view.plan(status)
+        new_status = job_view.status("Pending", "its operator was removed", reason="Removed")
+    if new_status is None and not holdings and has_our_finalizer(job):
+        job_view.actions.append(LetGo())
+    return job_view.plan(new_status)
 
 
-def _leave(view: _JobView) -> JobPlan:
+def _leave(job_view: _JobView) -> JobPlan:
     """The job is to go: pods, then partitions, then the mark that keeps it."""
-    view.end(view.pods)
-    if not any(pod.live for pod in view.pods):
-        view.give_back(list(view.holdings))
-        if not view.holdings and has_our_finalizer(view.job):
-            view.actions.append(LetGo())
-    return view.plan(None)
+    job_view.end(job_view.pods)
+    if not any(pod.live for pod in job_view.pods):
+        job_view.give_back(list(job_view.holdings))
+        if not job_view.holdings and has_our_finalizer(job_view.job):
+            job_view.actions.append(LetGo())
+    return job_view.plan(None)
 
 
 def has_our_finalizer(job: IpuJob) -> bool:
     """Does a finalizer keep it, of this operator or of Graphcore's?"""
-    return any("graphcore.ai" in name for name in job.finalizers)
+    return any("graphcore.ai" in finalizer for finalizer in job.finalizers)
 
 
-def _finished(view: _JobView) -> JobPlan:
+def _finished(job_view: _JobView) -> JobPlan:
     """It is over. Whatever runs still ends, since its devices are given back."""
-    clean = view.job.clean
-    ending = [
+    clean_policy = job_view.job.clean
+    ending_pods = [
         pod
-        for pod in view.pods
-        if pod.live or clean == "All" or (clean == "Workers" and pod.role == WORKER)
+        for pod in job_view.pods
+        if pod.live or clean_policy == "All" or (clean_policy == "Workers" and pod.role == WORKER)
     ]
-    view.end(ending)
-    if not any(pod.live for pod in view.pods):
-        view.give_back(list(view.holdings))
-    state = str(view.job.status.get("launcherStatus"))
-    return view.plan(view.status(state, str(view.job.status.get("lastMessage")), over=True))
+    job_view.end(ending_pods)
+    if not any(pod.live for pod in job_view.pods):
+        job_view.give_back(list(job_view.holdings))
+    launcher_status = str(job_view.job.status.get("launcherStatus"))
+    return job_view.plan(
+        job_view.status(launcher_status, str(job_view.job.status.get("lastMessage")), over=True)
+    )
 
 
-def _suspended(view: _JobView) -> JobPlan:
-    view.end(view.pods)
-    if not any(pod.live for pod in view.pods):
-        view.give_back(list(view.holdings))
-    return view.plan(view.status("Suspended", "it is suspended: spec.suspend is true"))
+def _suspended(job_view: _JobView) -> JobPlan:
+    job_view.end(job_view.pods)
+    if not any(pod.live for pod in job_view.pods):
+        job_view.give_back(list(job_view.holdings))
+    return job_view.plan(job_view.status("Suspended", "it is suspended: spec.suspend is true"))
 
 
-def _run(view: _JobView) -> JobPlan:
-    job = view.job
-    wanted = range(job.instances)
-    spare = [pod for pod in view.pods if pod.instance >= job.instances]
-    view.end(spare)
-    alive = {pod.instance for pod in spare if pod.live}
-    view.give_back([i for i in view.holdings if i >= job.instances and i not in alive])
-    current = [
-        pod for pod in view.pods if pod.instance < job.instances and pod.attempt == job.attempt
+def _run(job_view: _JobView) -> JobPlan:
+    job = job_view.job
+    wanted_instances = range(job.instances)
+    spare_pods = [pod for pod in job_view.pods if pod.instance >= job.instances]
+    job_view.end(spare_pods)
+    live_instances = {pod.instance for pod in spare_pods if pod.live}
+    job_view.give_back(
+        [
+            instance
+            for instance in job_view.holdings
+            if instance >= job.instances and instance not in live_instances
+        ]
+    )
+    current_pods = [
+        pod for pod in job_view.pods if pod.instance < job.instances and pod.attempt == job.attempt
     ]
-    old = [pod for pod in view.pods if pod.instance < job.instances and pod.attempt != job.attempt]
-    if old:  # it is started anew: nothing begins before all of the last attempt is gone
-        view.end(old)
-        return view.plan(view.status("Restarting", str(job.status.get("lastMessage") or "")))
-    if job.ttl and job.started and view.now >= job.started + job.ttl:
-        return view.plan(
-            view.status("Completed", f"its {job.ttl} s are over", over=True, reason="Ttl")
+    old_pods = [
+        pod for pod in job_view.pods if pod.instance < job.instances and pod.attempt != job.attempt
+    ]
+    if old_pods:  # it is started anew: nothing begins before all of the last attempt is gone
+        job_view.end(old_pods)
+        return job_view.plan(
+            job_view.status("Restarting", str(job.status.get("lastMessage") or ""))
         )
-    end = end_of(job, current, view.holdings)
-    if end is not None:
-        return _attempt_over(view, end)
-    missing = [i for i in wanted if i not in view.holdings]
-    if missing:
+    if job.ttl and job.started and job_view.now >= job.started + job.ttl:
+        return job_view.plan(
+            job_view.status("Completed", f"its {job.ttl} s are over", over=True, reason="Ttl")
+        )
+    attempt_end = end_of(job, current_pods, job_view.holdings)
+    if attempt_end is not None:
+        return _attempt_over(job_view, attempt_end)
+    missing_instances = [
+        instance for instance in wanted_instances if instance not in job_view.holdings
+    ]
+    if missing_instances:
         # A pod without partition cannot be here: `end_of` takes that for a failure.
-        view.actions.append(Want(tuple(missing)))
-        message = view.waiting_reason or "it waits for its IPUs"
-        return view.plan(view.status("Pending", message, reason="Waiting"))
-    broken = [holding for holding in view.holdings.values() if holding.state in ("ERROR", "GONE")]
-    if broken:
-        view.give_back([holding.instance for holding in broken])
-        message = _joined(holding.problem for holding in broken)
-        return view.plan(view.status("Pending", message, reason="PartitionError"))
-    unready = [view.holdings[i] for i in wanted if view.holdings[i].state != "READY"]
-    if unready:
-        message = _joined(holding.problem for holding in unready) or "its IPUs are being set up"
-        return view.plan(view.status("Pending", message, reason="SettingUp"))
-    return _pods(view, current)
-
-
-def _attempt_over(view: _JobView, end: AttemptEnd) -> JobPlan:
-    """All is done, or something failed: over for good, or once more."""
-    job = view.job
-    if not job.restart.restarts(failed=end.failed, code=end.code):
-        state = "Failed" if end.failed else "Completed"
-        return view.plan(view.status(state, end.words, over=True, reason=end.reason))
-    if job.attempt >= job.restart.limit:
-        words = f"{end.words}; it was started anew {job.attempt} times"
-        state = "Failed" if end.failed else "Completed"
-        return view.plan(view.status(state, words, over=True, reason="BackOffLimit"))
-    words = f"{end.words}; it is started anew ({job.attempt + 1} of {job.restart.limit})"
-    return view.plan(view.status("Restarting", words, reason=end.reason, restart=True))
-
-
-def _pods(view: _JobView, current: Sequence[PodView]) -> JobPlan:
-    """Pods that are missing, for partitions that are ready."""
-    job = view.job
-    resets: list[int] = []
-    new_pods: list[MakePod] = []
-    for i in range(job.instances):
-        of_instance = [pod for pod in current if pod.instance == i]
-        if not of_instance and job.started and i not in view.fresh:
-            resets.append(i)
-            continue
-        name = view.holdings[i].name
-        numbers = range(i * job.workers, (i + 1) * job.workers)
-        names = {pod.name for pod in of_instance}
-        for number in numbers:
-            if pod_name(job, WORKER, i, number) not in names:
-                new_pods.append(MakePod(WORKER, i, number, name))
-        workers = [pod for pod in of_instance if pod.role == WORKER]
-        ready = len(workers) == job.workers and all(
-            pod.phase == "Running" and pod.address and not pod.deleting for pod in workers
+        job_view.actions.append(Want(tuple(missing_instances)))
+        message = job_view.waiting_reason or "it waits for its IPUs"
+        return job_view.plan(job_view.status("Pending", message, reason="Waiting"))
+    broken_partitions = [
+        holding for holding in job_view.holdings.values() if holding.state in ("ERROR", "GONE")
+    ]
+    if broken_partitions:
+        job_view.give_back([holding.instance for holding in broken_partitions])
+        message = _joined(holding.problem for holding in broken_partitions)
+        return job_view.plan(job_view.status("Pending", message, reason="PartitionError"))
+    unready_partitions = [
+        job_view.holdings[instance]
+        for instance in wanted_instances
+        if job_view.holdings[instance].state != "READY"
+    ]
+    if unready_partitions:
+        message = (
+            _joined(holding.problem for holding in unready_partitions)
+            or "its IPUs are being set up"
         )
-        if job.launcher is not None and ready and pod_name(job, LAUNCHER, i, i) not in names:
-            workers.sort(key=lambda pod: pod.number)
-            reached = tuple((pod.name, pod.address) for pod in workers)
-            secrets = workers[0].pull_secrets
-            new_pods.append(MakePod(LAUNCHER, i, i, name, reached, secrets))
-    if resets:
-        worn = [i for i in resets if view.holdings[i].worn]
-        if worn:
-            view.give_back(worn)
-            message = _joined(view.holdings[i].worn for i in worn)
-            return view.plan(view.status("Pending", message, reason="Drained"))
-        view.actions.append(Reset(tuple(resets)))
-        message = str(job.status.get("lastMessage") or "")
-        return view.plan(view.status("Restarting", message or "its IPUs are reset"))
-    view.actions += new_pods
+        return job_view.plan(job_view.status("Pending", message, reason="SettingUp"))
+    return _make_missing_pods(job_view, current_pods)
+
+
+def _attempt_over(job_view: _JobView, attempt_end: AttemptEnd) -> JobPlan:
+    """All is done, or something failed: over for good, or once more."""
+    job = job_view.job
+    if not job.restart.restarts(failed=attempt_end.failed, exit_code=attempt_end.code):
+        final_state = "Failed" if attempt_end.failed else "Completed"
+        return job_view.plan(
+            job_view.status(final_state, attempt_end.words, over=True, reason=attempt_end.reason)
+        )
+    if job.attempt >= job.restart.limit:
+        end_message = f"{attempt_end.words}; it was started anew {job.attempt} times"
+        final_state = "Failed" if attempt_end.failed else "Completed"
+        return job_view.plan(
+            job_view.status(final_state, end_message, over=True, reason="BackOffLimit")
+        )
+    end_message = (
+        f"{attempt_end.words}; it is started anew ({job.attempt + 1} of {job.restart.limit})"
+    )
+    return job_view.plan(
+        job_view.status("Restarting", end_message, reason=attempt_end.reason, restart=True)
+    )
+
+
+def _make_missing_pods(job_view: _JobView, current_pods: Sequence[PodView]) -> JobPlan:
+    """Pods that are missing, for partitions that are ready."""
+    job = job_view.job
+    reset_instances: list[int] = []
+    new_pods: list[MakePod] = []
+    for instance in range(job.instances):
+        instance_pods = [pod for pod in current_pods if pod.instance == instance]
+        if not instance_pods and job.started and instance not in job_view.fresh:
+            reset_instances.append(instance)
+            continue
+        name = job_view.holdings[instance].name
+        worker_numbers = range(instance * job.workers, (instance + 1) * job.workers)
+        pod_names = {pod.name for pod in instance_pods}
+        for worker_number in worker_numbers:
+            if pod_name(job, WORKER, instance, worker_number) not in pod_names:
+                new_pods.append(MakePod(WORKER, instance, worker_number, name))
+        worker_pods = [pod for pod in instance_pods if pod.role == WORKER]
+        workers_ready = len(worker_pods) == job.workers and all(
+            pod.phase == "Running" and pod.address and not pod.deleting for pod in worker_pods
+        )
+        if (
+            job.launcher is not None
+            and workers_ready
+            and pod_name(job, LAUNCHER, instance, instance) not in pod_names
+        ):
+            worker_pods.sort(key=lambda pod: pod.number)
+            worker_addresses = tuple((pod.name, pod.address) for pod in worker_pods)
+            pull_secrets = worker_pods[0].pull_secrets
+            new_pods.append(
+                MakePod(LAUNCHER, instance, instance, name, worker_addresses, pull_secrets)
+            )
+    if reset_instances:
+        worn_instances = [
+            instance for instance in reset_instances if job_view.holdings[instance].worn
+        ]
+        if worn_instances:
+            job_view.give_back(worn_instances)
+            status_message = _joined(
+                job_view.holdings[instance].worn for instance in worn_instances
+            )
+            return job_view.plan(job_view.status("Pending", status_message, reason="Drained"))
+        job_view.actions.append(Reset(tuple(reset_instances)))
+        status_message = str(job.status.get("lastMessage") or "")
+        return job_view.plan(job_view.status("Restarting", status_message or "its IPUs are reset"))
+    job_view.actions += new_pods
     look_at = job.started + job.ttl if job.ttl and job.started else 0.0
-    if view.taken_name in {
-        pod_name(job, make.role, make.instance, make.number) for make in new_pods
+    if job_view.taken_name in {
+        pod_name(job, new_pod.role, new_pod.instance, new_pod.number) for new_pod in new_pods
     }:
-        name = view.taken_name
-        words = f"another pod has the name {name}: kubectl -n {job.key.namespace} delete pod {name}"
-        status = view.status("Pending", words, reason="NameTaken", started=True)
-        return view.plan(status, min(look_at or math.inf, view.now + _TAKEN_S))
-    return view.plan(_running(view, current), look_at)
+        name = job_view.taken_name
+        taken_message = (
+            f"another pod has the name {name}: kubectl -n {job.key.namespace} delete pod {name}"
+        )
+        pending_status = job_view.status("Pending", taken_message, reason="NameTaken", started=True)
+        return job_view.plan(
+            pending_status, min(look_at or math.inf, job_view.now + _TAKEN_RETRY_S)
+        )
+    return job_view.plan(_running(job_view, current_pods), look_at)
 
 
-def _running(view: _JobView, current: Sequence[PodView]) -> dict[str, Any] | None:
-    job = view.job
-    live = {pod.instance for pod in current if pod.live}  # what has ended needs no machine
-    worn = _joined(view.holdings[i].worn for i in sorted(live & view.holdings.keys()))
-    decisive = [pod for pod in current if pod.role == (LAUNCHER if job.launcher else WORKER)]
+def _running(job_view: _JobView, current_pods: Sequence[PodView]) -> dict[str, Any] | None:
+    job = job_view.job
+    live_instances = {
+        pod.instance for pod in current_pods if pod.live
+    }  # what has ended needs no machine
+    worn_message = _joined(
+        job_view.holdings[instance].worn
+        for instance in sorted(live_instances & job_view.holdings.keys())
+    )
+    deciding_pods = [
+        pod for pod in current_pods if pod.role == (LAUNCHER if job.launcher else WORKER)
+    ]
     if not job.instances:
-        return view.status("Running", "it has no job instances", started=True)
-    if decisive and all(pod.phase != "Pending" for pod in decisive):
-        return view.status("Running", worn or "All instances running", started=True)
-    note = next((pod.note for pod in current if pod.phase == "Pending" and pod.note), "")
-    return view.status("Pending", worn or note or "its pods are starting", started=True)
+        return job_view.status("Running", "it has no job instances", started=True)
+    if deciding_pods and all(pod.phase != "Pending" for pod in deciding_pods):
+        return job_view.status("Running", worn_message or "All instances running", started=True)
+    pending_note = next(
+        (pod.note for pod in current_pods if pod.phase == "Pending" and pod.note), ""
+    )
+    return job_view.status(
+        "Pending", worn_message or pending_note or "its pods are starting", started=True
+    )
 
 
 def _joined(messages: Iterable[str]) -> str:
@@ -326,8 +390,8 @@ def _joined(messages: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, messages)))
 
 
-def pod_name(job: IpuJob, role: str, instance: int, number: int) -> str:
+def pod_name(job: IpuJob, role: str, instance: int, worker_number: int) -> str:
     """What a pod of a job's is called: as Graphcore's operator calls workers."""
     if role == WORKER:
-        return f"{job.key.name}-worker-{number}"
+        return f"{job.key.name}-worker-{worker_number}"
     return f"{job.key.name}-launcher" + (f"-{instance}" if instance else "")

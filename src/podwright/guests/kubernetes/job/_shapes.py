@@ -12,16 +12,16 @@ from typing import Any, Final
 
 Schema = dict[str, Any]
 
-_SHAPE: Final = re.compile(r"(?m)^(\w+): ")
-_TYPE: Final = re.compile(
+_SHAPE_START: Final = re.compile(r"(?m)^(\w+): ")
+_TYPE_PATTERN: Final = re.compile(
     r"(?P<open>[\[{])?(?P<name>[\w-]+)(?: by (?P<keys>[\w,]+))?[\]}]?(?:=(?P<default>\w+))?"
 )
 #: Kubernetes' quantities (resource.Quantity) as text: a number, and a suffix or an exponent.
-_QUANTITY: Final = (
+_QUANTITY_PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-_EITHER: Final[Schema] = {
+_NUMBER_OR_TEXT: Final[Schema] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,
 }
@@ -29,17 +29,17 @@ _PLAIN: Final[dict[str, Schema]] = {
     "bool": {"type": "boolean"},
     "int32": {"type": "integer", "format": "int32"},
     "int64": {"type": "integer", "format": "int64"},
-    "number-or-text": _EITHER,
+    "number-or-text": _NUMBER_OR_TEXT,
     "object": {"type": "object"},
-    "quantity": _EITHER | {"pattern": _QUANTITY},
+    "quantity": _NUMBER_OR_TEXT | {"pattern": _QUANTITY_PATTERN},
     "text": {"type": "string"},
     "time": {"type": "string", "format": "date-time"},
 }
 
 
-def plain(name: str, **more: Any) -> Schema:
+def plain(type_name: str, **extra_keys: Any) -> Schema:
     """The schema of a plain value, with what else is said of it."""
-    return _PLAIN[name] | more
+    return _PLAIN[type_name] | extra_keys
 
 
 def pod_template() -> Schema:
@@ -48,41 +48,44 @@ def pod_template() -> Schema:
 
 
 def _shape(name: str) -> Schema:
-    fields = [field.split(" ", 1) for field in _table()[name].split("; ")]
-    out: Schema = {
+    field_pairs = [field_text.split(" ", 1) for field_text in _table()[name].split("; ")]
+    object_schema: Schema = {
         "type": "object",
-        "properties": {name.rstrip("!"): _value(kind) for name, kind in fields},
+        "properties": {name.rstrip("!"): _value(field_type) for name, field_type in field_pairs},
     }
-    required = [name[:-1] for name, _ in fields if name.endswith("!")]
-    if required:
-        out["required"] = required
-    return out
+    required_fields = [name[:-1] for name, _ in field_pairs if name.endswith("!")]
+    if required_fields:
+        object_schema["required"] = required_fields
+    return object_schema
 
 
-def _value(kind: str) -> Schema:
-    match = _TYPE.fullmatch(kind)
-    assert match, kind
-    element = plain(match["name"]) if match["name"] in _PLAIN else _shape(match["name"])
-    if match["default"]:
-        element["default"] = match["default"]
-    if match["open"] == "{":
-        return {"type": "object", "additionalProperties": element}
-    if match["open"] == "[":
-        keys: Schema = {}
-        if match["keys"]:
-            keys = {
-                "x-kubernetes-list-map-keys": match["keys"].split(","),
+def _value(type_text: str) -> Schema:
+    type_match = _TYPE_PATTERN.fullmatch(type_text)
+    assert type_match, type_text
+    element_schema = (
+        plain(type_match["name"]) if type_match["name"] in _PLAIN else _shape(type_match["name"])
+    )
+    if type_match["default"]:
+        element_schema["default"] = type_match["default"]
+    if type_match["open"] == "{":
+        return {"type": "object", "additionalProperties": element_schema}
+    if type_match["open"] == "[":
+        list_keys: Schema = {}
+        if type_match["keys"]:
+            list_keys = {
+                "x-kubernetes-list-map-keys": type_match["keys"].split(","),
                 "x-kubernetes-list-type": "map",
             }
-        return {"type": "array", "items": element} | keys
-    return element
+        return {"type": "array", "items": element_schema} | list_keys
+    return element_schema
 
 
 @cache
 def _table() -> dict[str, str]:
-    text = files(__package__).joinpath("pod_fields.txt").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    parts = _SHAPE.split("\n".join(lines))
+    table_text = files(__package__).joinpath("pod_fields.txt").read_text(encoding="utf-8")
+    shape_lines = [line for line in table_text.splitlines() if line and not line.startswith("#")]
+    shape_parts = _SHAPE_START.split("\n".join(shape_lines))
     return {
-        name: " ".join(cell.split()) for name, cell in zip(parts[1::2], parts[2::2], strict=True)
+        shape_name: " ".join(fields_text.split())
+        for shape_name, fields_text in zip(shape_parts[1::2], shape_parts[2::2], strict=True)
     }

@@ -11,10 +11,10 @@ UID_LABEL: Final = "podwright.graphcore.ai/job-uid"
 ROLE_LABEL: Final = "podwright.graphcore.ai/role"
 INSTANCE_LABEL: Final = "podwright.graphcore.ai/instance"
 ATTEMPT_LABEL: Final = "podwright.graphcore.ai/attempt"
-PARTITION_NOTE: Final = "podwright.graphcore.ai/partition"
+PARTITION_ANNOTATION: Final = "podwright.graphcore.ai/partition"
 
 #: Our own init container: its failure is not a program's.
-PREPARATION: Final = "podwright-preparation"
+PREPARATION_CONTAINER: Final = "podwright-preparation"
 
 WORKER: Final = "worker"
 LAUNCHER: Final = "launcher"
@@ -62,62 +62,76 @@ class Holds:
     worn: str = ""
 
 
-def read_pod(item: Mapping[str, Any], lost: frozenset[str] = frozenset()) -> PodView:
-    """A pod of a job's. lost: nodes that do not answer."""
-    meta, status = item["metadata"], item.get("status") or {}
-    labels, spec = meta.get("labels") or {}, item.get("spec") or {}
-    node = spec.get("nodeName") or ""
-    phase = status.get("phase") or "Pending"
-    live = phase not in ("Succeeded", "Failed")
+def read_pod(pod_object: Mapping[str, Any], lost_nodes: frozenset[str] = frozenset()) -> PodView:
+    """A pod of a job's. lost_nodes: nodes that do not answer."""
+    metadata, pod_status = pod_object["metadata"], pod_object.get("status") or {}
+    labels, pod_spec = metadata.get("labels") or {}, pod_object.get("spec") or {}
+    node_name = pod_spec.get("nodeName") or ""
+    phase = pod_status.get("phase") or "Pending"
+    is_live = phase not in ("Succeeded", "Failed")
     return PodView(
-        name=meta["name"],
-        uid=meta["uid"],
+        name=metadata["name"],
+        uid=metadata["uid"],
         role=labels.get(ROLE_LABEL, WORKER),
         instance=_count(labels.get(INSTANCE_LABEL)),
         attempt=_count(labels.get(ATTEMPT_LABEL)),
         phase=phase,
-        code=_code(status),
-        node=node,
-        deleting=bool(meta.get("deletionTimestamp")),
-        lost=live and node in lost,
-        note=_note(status),
-        partition=(meta.get("annotations") or {}).get(PARTITION_NOTE, ""),
-        number=_count(meta["name"].rpartition("-")[2]),
-        address=status.get("podIP") or "",
-        pull_secrets=tuple(secret["name"] for secret in spec.get("imagePullSecrets") or ()),
+        code=_code(pod_status),
+        node=node_name,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        lost=is_live and node_name in lost_nodes,
+        note=_note(pod_status),
+        partition=(metadata.get("annotations") or {}).get(PARTITION_ANNOTATION, ""),
+        number=_count(metadata["name"].rpartition("-")[2]),
+        address=pod_status.get("podIP") or "",
+        pull_secrets=tuple(
+            secret_reference["name"] for secret_reference in pod_spec.get("imagePullSecrets") or ()
+        ),
     )
 
 
-def _count(text: Any) -> int:
-    return int(text) if isinstance(text, str) and text.isdecimal() else 0
+def _count(label_text: Any) -> int:
+    return int(label_text) if isinstance(label_text, str) and label_text.isdecimal() else 0
 
 
-def _code(status: Mapping[str, Any]) -> int | None:
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            terminated = (container.get("state") or {}).get("terminated")
-            if terminated and terminated.get("exitCode") and container.get("name") != PREPARATION:
-                return int(terminated["exitCode"])
+def _code(pod_status: Mapping[str, Any]) -> int | None:
+    for statuses_key in ("initContainerStatuses", "containerStatuses"):
+        for container_status in pod_status.get(statuses_key) or ():
+            terminated_state = (container_status.get("state") or {}).get("terminated")
+            if (
+                terminated_state
+                and terminated_state.get("exitCode")
+                and container_status.get("name") != PREPARATION_CONTAINER
+            ):
+                return int(terminated_state["exitCode"])
     return None
 
 
-def _note(status: Mapping[str, Any]) -> str:
-    for container in status.get("initContainerStatuses") or ():
-        terminated = (container.get("state") or {}).get("terminated") or {}
-        if container.get("name") == PREPARATION and terminated.get("exitCode"):
-            return str(terminated.get("message") or "it could not be prepared")[:300]
-    if status.get("reason") or status.get("message"):
-        words = [str(status.get(name) or "") for name in ("reason", "message")]
-        return ": ".join(word for word in words if word)[:300]
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            waits = (container.get("state") or {}).get("waiting") or {}
-            if waits.get("reason") and waits["reason"] not in _USUAL:
-                return f"{waits['reason']}: {waits.get('message') or ''}".rstrip(": ")[:300]
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"{condition.get('reason')}: {condition.get('message') or ''}".rstrip(": ")[:300]
+def _note(pod_status: Mapping[str, Any]) -> str:
+    for container_status in pod_status.get("initContainerStatuses") or ():
+        terminated_state = (container_status.get("state") or {}).get("terminated") or {}
+        if container_status.get("name") == PREPARATION_CONTAINER and terminated_state.get(
+            "exitCode"
+        ):
+            return str(terminated_state.get("message") or "it could not be prepared")[:300]
+    if pod_status.get("reason") or pod_status.get("message"):
+        reason_parts = [
+            str(pod_status.get(field_name) or "") for field_name in ("reason", "message")
+        ]
+        return ": ".join(reason_part for reason_part in reason_parts if reason_part)[:300]
+    for statuses_key in ("initContainerStatuses", "containerStatuses"):
+        for container_status in pod_status.get(statuses_key) or ():
+            waiting_state = (container_status.get("state") or {}).get("waiting") or {}
+            if waiting_state.get("reason") and waiting_state["reason"] not in _USUAL_WAIT_REASONS:
+                return f"{waiting_state['reason']}: {waiting_state.get('message') or ''}".rstrip(
+                    ": "
+                )[:300]
+    for pod_condition in pod_status.get("conditions") or ():
+        if pod_condition.get("type") == "PodScheduled" and pod_condition.get("status") == "False":
+            return f"{pod_condition.get('reason')}: {pod_condition.get('message') or ''}".rstrip(
+                ": "
+            )[:300]
     return ""
 
 
-_USUAL: Final = ("ContainerCreating", "PodInitializing")
+_USUAL_WAIT_REASONS: Final = ("ContainerCreating", "PodInitializing")

@@ -38,84 +38,97 @@ def status_of(
     pods: Sequence[PodView],
     holdings: Mapping[int, Holds],
     now: float,
-    words: StatusWords,
+    status_words: StatusWords,
 ) -> dict[str, Any] | None:
     """The status from here on; None where nothing in it changed."""
-    old = dict(job.status)
-    workers = [pod for pod in pods if pod.attempt == job.attempt and pod.role == WORKER]
-    new: dict[str, Any] = {
-        "launcherStatus": words.state,
-        "lastMessage": words.message[:_MOST],
+    old_status = dict(job.status)
+    worker_pods = [pod for pod in pods if pod.attempt == job.attempt and pod.role == WORKER]
+    new_status: dict[str, Any] = {
+        "launcherStatus": status_words.state,
+        "lastMessage": status_words.message[:_MOST],
         "desiredReplicas": job.instances,
-        "currentReplicas": 0 if words.over else _current(job, pods),
+        "currentReplicas": 0 if status_words.over else _current(job, pods),
         "iPUPartitionCreated": bool(holdings)
-        and not words.over
-        and all(i in holdings and holdings[i].state == "READY" for i in range(job.instances)),
-        "restartCount": job.attempt + words.restart,
+        and not status_words.over
+        and all(
+            instance in holdings and holdings[instance].state == "READY"
+            for instance in range(job.instances)
+        ),
+        "restartCount": job.attempt + status_words.restart,
         "workersStatus": {
-            "active": sum(pod.live and pod.phase == "Running" for pod in workers),
-            "failed": sum(pod.phase == "Failed" for pod in workers),
-            "succeeded": sum(pod.phase == "Succeeded" for pod in workers),
+            "active": sum(pod.live and pod.phase == "Running" for pod in worker_pods),
+            "failed": sum(pod.phase == "Failed" for pod in worker_pods),
+            "succeeded": sum(pod.phase == "Succeeded" for pod in worker_pods),
         },
     }
-    new["conditions"] = _conditions(job, words, now, ready=new["iPUPartitionCreated"])
-    if job.generation and (not old or "observedGeneration" in old):
+    new_status["conditions"] = _conditions(
+        job, status_words, now, ready=new_status["iPUPartitionCreated"]
+    )
+    if job.generation and (not old_status or "observedGeneration" in old_status):
         # The definition of an older build drops the field. A status that differed by it alone
         # would be written for ever.
-        new["observedGeneration"] = job.generation
-    for name in ("startTime", "completionTime"):
-        if old.get(name):
-            new[name] = old[name]
-    if words.started and "startTime" not in new:
-        new["startTime"] = stamp(now)
-    if words.over and "completionTime" not in new:
-        new["completionTime"] = stamp(now)
-    if new == {name: value for name, value in old.items() if name != "lastReconcileTime"}:
+        new_status["observedGeneration"] = job.generation
+    for field_name in ("startTime", "completionTime"):
+        if old_status.get(field_name):
+            new_status[field_name] = old_status[field_name]
+    if status_words.started and "startTime" not in new_status:
+        new_status["startTime"] = stamp(now)
+    if status_words.over and "completionTime" not in new_status:
+        new_status["completionTime"] = stamp(now)
+    if new_status == {
+        field_name: field_value
+        for field_name, field_value in old_status.items()
+        if field_name != "lastReconcileTime"
+    }:
         return None
-    return new | {"lastReconcileTime": stamp(now)}
+    return new_status | {"lastReconcileTime": stamp(now)}
 
 
 def _current(job: IpuJob, pods: Sequence[PodView]) -> int:
     """Instances whose programs run."""
-    role = LAUNCHER if job.launcher is not None else WORKER
-    count = 1 if role == LAUNCHER else job.workers
-    running = [
+    deciding_role = LAUNCHER if job.launcher is not None else WORKER
+    pods_per_instance = 1 if deciding_role == LAUNCHER else job.workers
+    running_instances = [
         pod.instance
         for pod in pods
-        if pod.role == role and pod.attempt == job.attempt and pod.phase == "Running"
+        if pod.role == deciding_role and pod.attempt == job.attempt and pod.phase == "Running"
     ]
-    return sum(running.count(i) == count for i in range(job.instances))
+    return sum(
+        running_instances.count(instance) == pods_per_instance for instance in range(job.instances)
+    )
 
 
 def _conditions(
-    job: IpuJob, words: StatusWords, now: float, *, ready: bool
+    job: IpuJob, status_words: StatusWords, now: float, *, ready: bool
 ) -> list[dict[str, Any]]:
     """The conditions that have been true once. ready: whether all partitions are there."""
-    true_kinds = {
-        words.state,
-        "Queued" if words.state == "Pending" and words.reason == "Waiting" else "",
+    true_types = {
+        status_words.state,
+        "Queued" if status_words.state == "Pending" and status_words.reason == "Waiting" else "",
         "PartitionReady" if ready else "",
-        "Succeeded" if words.state == "Completed" else "",
+        "Succeeded" if status_words.state == "Completed" else "",
     }
-    known = {
+    known_conditions = {
         str(condition.get("type")): dict(condition)
         for condition in job.status.get("conditions") or ()
     }
-    out = []
-    for kind in _CONDITIONS:
-        old = known.get(kind)
-        true = "True" if kind in true_kinds else "False"
-        if old is None and true == "False":
+    conditions = []
+    for condition_type in _CONDITIONS:
+        current_condition = known_conditions.get(condition_type)
+        status_text = "True" if condition_type in true_types else "False"
+        if current_condition is None and status_text == "False":
             continue
-        if old is None or old.get("status") != true:
+        if current_condition is None or current_condition.get("status") != status_text:
             timestamp = stamp(now)
-            old = {
-                "type": kind,
-                "status": true,
-                "reason": (words.reason or words.state) if true == "True" else words.state,
-                "message": words.message[:_MOST],
+            current_condition = {
+                "type": condition_type,
+                "status": status_text,
+                "reason": (status_words.reason or status_words.state)
+                if status_text == "True"
+                else status_words.state,
+                "message": status_words.message[:_MOST],
                 "lastTransitionTime": timestamp,
                 "lastUpdateTime": timestamp,
             }
-        out.append(old)
-    return out
+        conditions.append(current_condition)
+    return conditions

@@ -34,9 +34,9 @@ class Owner(NamedTuple):
     @property
     def words(self) -> str:
         """The text that the partition carries."""
-        key = self.job
+        job_key = self.job
         return (
-            f"{key.namespace}/{key.name}, kubernetes {self.cluster}, uid {key.uid}, "
+            f"{job_key.namespace}/{job_key.name}, kubernetes {self.cluster}, uid {job_key.uid}, "
             f"instance {self.instance}"
         )
 
@@ -45,17 +45,21 @@ class Owner(NamedTuple):
         """The partition's name: the name that Graphcore's operator gives it, and a part that is
         unique to this job.
         """
-        words = f"{self.cluster}/{self.job.uid}".encode()
-        end = f"-{self.instance}-{hashlib.sha256(words).hexdigest()[:8]}"
-        return f"p-{self.job.name}-{self.job.namespace}"[: _LONGEST - len(end)] + end
+        identity_bytes = f"{self.cluster}/{self.job.uid}".encode()
+        name_suffix = f"-{self.instance}-{hashlib.sha256(identity_bytes).hexdigest()[:8]}"
+        return (
+            f"p-{self.job.name}-{self.job.namespace}"[: _LONGEST - len(name_suffix)] + name_suffix
+        )
 
 
-def owner_of(words: str) -> Owner | None:
+def owner_of(owner_text: str) -> Owner | None:
     """Return the owner in the text that a partition carries, or None if it is not a job's."""
-    match = _WORDS.fullmatch(words)
-    if match is None:
+    owner_match = _WORDS.fullmatch(owner_text)
+    if owner_match is None:
         return None
-    return Owner(match[3], JobKey(match[1], match[2], match[4]), int(match[5]))
+    return Owner(
+        owner_match[3], JobKey(owner_match[1], owner_match[2], owner_match[4]), int(owner_match[5])
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,17 +91,17 @@ class ClaimBook(Book[str, Claim]):
 
         group: the uid of its job.
         """
-        start = self.find(order, group)
-        if start is None:
+        block_start = self.find(order, group)
+        if block_start is None:
             return None
-        return self.add(Claim(job=owner.partition, start=start, order=order, owner=owner))
+        return self.add(Claim(job=owner.partition, start=block_start, order=order, owner=owner))
 
-    def of_job(self, uid: str) -> dict[int, Claim]:
+    def of_job(self, job_uid: str) -> dict[int, Claim]:
         """Return what a job holds, by instance."""
         return {
             claim.owner.instance: claim
             for claim in self.holdings.values()
-            if claim.owner.job.uid == uid
+            if claim.owner.job.uid == job_uid
         }
 
     def job_of(self, partition: str) -> str | None:
@@ -108,7 +112,11 @@ class ClaimBook(Book[str, Claim]):
         """Return the claim that an existing partition stands for, or None if it is not of a job
         of this cluster.
         """
-        owner = owner_of(info.job)
-        if owner is None or owner.cluster != self.kubernetes or owner.partition != info.name:
+        claim_owner = owner_of(info.job)
+        if (
+            claim_owner is None
+            or claim_owner.cluster != self.kubernetes
+            or claim_owner.partition != info.name
+        ):
             return None
-        return Claim(job=info.name, start=start, order=order, created=True, owner=owner)
+        return Claim(job=info.name, start=start, order=order, created=True, owner=claim_owner)

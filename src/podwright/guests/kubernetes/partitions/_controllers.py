@@ -45,11 +45,13 @@ class VipuController(ThreadedServer):
         used.
         """
         own_devices = await super().devices(cluster, allocation)
-        clusters = await self.call("ListClusters", ListRequest(cluster=cluster), ClusterList)
-        drained = {(info.name, machine) for info in clusters.clusters for machine in info.drained}
+        cluster_list = await self.call("ListClusters", ListRequest(cluster=cluster), ClusterList)
+        drained_machines = {
+            (info.name, machine) for info in cluster_list.clusters for machine in info.drained
+        }
         return [
             msgspec.structs.replace(info, state="DRAINED")
-            if info.state == "IN_USE" and (info.cluster, info.device.machine) in drained
+            if info.state == "IN_USE" and (info.cluster, info.device.machine) in drained_machines
             else info
             for info in own_devices
         ]
@@ -57,7 +59,7 @@ class VipuController(ThreadedServer):
     async def clusters(self) -> list[str]:
         """Return the names of the controller's clusters."""
         reply = await self.call("ListClusters", ListRequest(), ClusterList)
-        return [info.name for info in reply.clusters]
+        return [cluster_info.name for cluster_info in reply.clusters]
 
     async def explain(self, spec: PartitionSpec) -> Explanation:
         """Return why such a partition cannot be made now."""
@@ -74,7 +76,7 @@ def reach(site: VipuSite, credentials: str = "") -> VipuController:
     def connect() -> Client:
         if site.socket:
             return Client(UnixTransport(site.socket), timeout=CALL_TIMEOUT)
-        options = ServerOptions(host=site.host, port=str(site.port), config=credentials)
-        return find_server(options, {}, timeout=CALL_TIMEOUT).client
+        server_options = ServerOptions(host=site.host, port=str(site.port), config=credentials)
+        return find_server(server_options, {}, timeout=CALL_TIMEOUT).client
 
     return VipuController(connect)

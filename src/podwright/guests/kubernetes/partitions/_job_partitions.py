@@ -31,8 +31,8 @@ from podwright.wire import (
 )
 
 #: Seconds until the reason why a job waits is asked for again. Each time they get longer.
-_ASK_S: Final = 5.0
-_LONGER: Final = 3
+_FIRST_ASK_S: Final = 5.0
+_PAUSE_FACTOR: Final = 3
 _SLOWEST_S: Final = 120.0
 _REPORT_AGAIN_S: Final = 60.0
 #: The uid that owns partitions where a job's pods name none: that of nobody.
@@ -65,7 +65,7 @@ class _Explanation:
 
 
 @dataclass(slots=True)
-class _Failed:
+class _FailedStarts:
     """The failed starts of a job: how many, and why the last one failed."""
 
     count: int = 0
@@ -88,13 +88,13 @@ class Partitions:
         retry_s: float = 5.0,
     ) -> None:
         self.kubernetes = kubernetes
-        self.places = {place.name: place for place in places}
+        self.places = {device_place.name: device_place for device_place in places}
         self.guest = f"kubernetes {kubernetes}"[:64]
-        for place in places:
-            place.server.guest = self.guest
+        for device_place in places:
+            device_place.server.guest = self.guest
         self.books = {
-            name: ClaimBook(kubernetes, place.cluster, place.allocation)
-            for name, place in self.places.items()
+            book_name: ClaimBook(kubernetes, device_place.cluster, device_place.allocation)
+            for book_name, device_place in self.places.items()
         }
         self.line = JobQueue(kubernetes)
         self.room: Room[str] | None = None
@@ -102,7 +102,7 @@ class Partitions:
         self._infos: dict[str, PartitionInfo] = {}
         self._seen: dict[str, dict[int, Holds]] = {}
         self._explanations: dict[str, _Explanation] = {}
-        self._failed: dict[str, _Failed] = {}
+        self._failed: dict[str, _FailedStarts] = {}
         self._fresh: dict[str, set[int]] = {}
         self._jobs: dict[str, IpuJob] = {}
         self._reported: list[JobInfo] = []
@@ -116,56 +116,70 @@ class Partitions:
         Returns the uids of jobs whose holdings have changed, and of those whose reason to wait is
         due to be asked again.
         """
-        problem: PodwrightError | None = None
-        infos: dict[str, PartitionInfo] = {}
-        for name, place in self.places.items():
+        last_error: PodwrightError | None = None
+        partition_infos: dict[str, PartitionInfo] = {}
+        for name, device_place in self.places.items():
             try:
-                await self.books[name].refresh(place.server)
-                listed = await place.server.partitions(place.cluster, place.allocation)
+                await self.books[name].refresh(device_place.server)
+                listed_partitions = await device_place.server.partitions(
+                    device_place.cluster, device_place.allocation
+                )
             except PodwrightError as error:
-                problem = error
+                last_error = error
                 continue
-            own = {info.name: info for info in listed if self.books[name].job_of(info.name)}
-            infos |= own
-        if problem is not None:
-            self._infos |= infos
-            raise problem
-        names = {name for book in self.books.values() for name in book.holdings}
-        retained = {name: info for name, info in self._infos.items() if name in names}
-        self._infos = retained | infos
-        now = {uid: self.holdings_of(uid) for uid in self.holders()}
-        uids = now.keys() | self._seen.keys()
-        changed = {uid for uid in uids if now.get(uid) != self._seen.get(uid)}
-        self._seen = now
+            job_partitions = {
+                info.name: info for info in listed_partitions if self.books[name].job_of(info.name)
+            }
+            partition_infos |= job_partitions
+        if last_error is not None:
+            self._infos |= partition_infos
+            raise last_error
+        held_names = {name for book in self.books.values() for name in book.holdings}
+        retained_infos = {name: info for name, info in self._infos.items() if name in held_names}
+        self._infos = retained_infos | partition_infos
+        current_holdings = {job_uid: self.holdings_of(job_uid) for job_uid in self.holders()}
+        job_uids = current_holdings.keys() | self._seen.keys()
+        changed_uids = {
+            job_uid
+            for job_uid in job_uids
+            if current_holdings.get(job_uid) != self._seen.get(job_uid)
+        }
+        self._seen = current_holdings
         if self.room is not None:
-            await self.room.exchange({name: place.server for name, place in self.places.items()})
-        clock = self._clock()
-        return changed | {
-            uid
-            for uid in self.line.waiting
-            if uid in self._explanations and self._explanations[uid].due <= clock
+            await self.room.exchange(
+                {name: device_place.server for name, device_place in self.places.items()}
+            )
+        clock_seconds = self._clock()
+        return changed_uids | {
+            job_uid
+            for job_uid in self.line.waiting
+            if job_uid in self._explanations and self._explanations[job_uid].due <= clock_seconds
         }
 
-    def holdings_of(self, uid: str) -> dict[int, Holds]:
+    def holdings_of(self, job_uid: str) -> dict[int, Holds]:
         """Return what a job holds, by instance."""
         return {
             instance: self._holding(book, claim)
             for book in self.books.values()
-            for instance, claim in book.of_job(uid).items()
+            for instance, claim in book.of_job(job_uid).items()
         }
 
     def _holding(self, book: ClaimBook, claim: Claim) -> Holds:
-        state, problem = "MAKING", ""
-        info = self._infos.get(claim.name)
-        if claim.created and info is not None:
-            state, problem = _state(info)
-        elif failed := self._failed.get(claim.owner.job.uid):
-            problem = failed.text
-        worn = ""
+        holding_state, problem_text = "MAKING", ""
+        partition_info = self._infos.get(claim.name)
+        if claim.created and partition_info is not None:
+            holding_state, problem_text = _state(partition_info)
+        elif failed_starts := self._failed.get(claim.owner.job.uid):
+            problem_text = failed_starts.text
+        worn_reason = ""
         if claim.job in book.broken:
-            worn = f"a machine of partition {claim.name} is drained or down"
+            worn_reason = f"a machine of partition {claim.name} is drained or down"
         return Holds(
-            instance=claim.owner.instance, name=claim.name, state=state, problem=problem, worn=worn
+            instance=claim.owner.instance,
+            name=claim.name,
+            state=holding_state,
+            problem=problem_text,
+            worn=worn_reason,
         )
 
     def holders(self) -> dict[str, JobKey]:
@@ -178,51 +192,57 @@ class Partitions:
 
     def key_of(self, uid: str) -> JobKey | None:
         """Return the job of that uid if it holds something or waits, else None."""
-        waits = self.line.waiting.get(uid)
-        return waits.key if waits else self.holders().get(uid)
+        queued_job = self.line.waiting.get(uid)
+        return queued_job.key if queued_job else self.holders().get(uid)
 
-    def fresh(self, uid: str) -> Collection[int]:
+    def fresh(self, job_uid: str) -> Collection[int]:
         """Return the instances whose partitions nothing has used since they were made or reset."""
-        return self._fresh.get(uid, ())
+        return self._fresh.get(job_uid, ())
 
-    def used(self, uid: str, instance: int) -> None:
+    def used(self, job_uid: str, instance: int) -> None:
         """Record that something is about to use an instance's partition."""
-        self._fresh.get(uid, set()).discard(instance)
+        self._fresh.get(job_uid, set()).discard(instance)
 
     def site_of(self, partition: str) -> tuple[VipuSite, bool]:
         """Return where a partition is, and whether its devices are simulated."""
-        name = next(name for name, book in self.books.items() if partition in book.holdings)
-        info = self._infos.get(partition)
-        return self.places[name].site, bool(info and info.simulated)
+        book_name = next(
+            book_name for book_name, book in self.books.items() if partition in book.holdings
+        )
+        partition_info = self._infos.get(partition)
+        return self.places[book_name].site, bool(partition_info and partition_info.simulated)
 
     # -- what is wanted ----------------------------------------------------------------------
 
     def enqueue(self, job: IpuJob, instances: tuple[int, ...]) -> bool:
         """Put a job into the queue. Return False if it is in the queue already, unchanged."""
-        uid = job.key.uid
-        holding = [name for name, book in self.books.items() if book.of_job(uid)]
-        selector = job.template["spec"].get("nodeSelector") or {}
-        pods = holding[:1] or [n for n, place in self.places.items() if place.site.fits(selector)]
-        old = self.line.waiting.get(uid)
-        queued = QueuedJob(
+        job_uid = job.key.uid
+        holding_books = [name for name, book in self.books.items() if book.of_job(job_uid)]
+        node_selector = job.template["spec"].get("nodeSelector") or {}
+        book_names = holding_books[:1] or [
+            book_name
+            for book_name, device_place in self.places.items()
+            if device_place.site.fits(node_selector)
+        ]
+        previous_entry = self.line.waiting.get(job_uid)
+        queue_entry = QueuedJob(
             key=job.key,
             created=job.created,
             instances=instances,
             order=job.order,
-            pods=tuple(pods),
-            not_before=old.not_before if old else self._pause(uid),
+            pods=tuple(book_names),
+            not_before=previous_entry.not_before if previous_entry else self._pause(job_uid),
             priority_class=job.priority_class,
         )
-        self._jobs[uid] = job
-        if old == queued:
+        self._jobs[job_uid] = job
+        if previous_entry == queue_entry:
             return False
-        self.line.waiting[uid] = queued
+        self.line.waiting[job_uid] = queue_entry
         return True
 
-    def leave(self, uid: str) -> None:
+    def leave(self, job_uid: str) -> None:
         """Take a job out of the queue."""
-        self.line.waiting.pop(uid, None)
-        self._explanations.pop(uid, None)
+        self.line.waiting.pop(job_uid, None)
+        self._explanations.pop(job_uid, None)
 
     def forget(self, uid: str) -> None:
         """Drop everything about a job that no longer exists."""
@@ -231,24 +251,26 @@ class Partitions:
         self._fresh.pop(uid, None)
         self._jobs.pop(uid, None)
 
-    def _pause(self, uid: str) -> float:
-        failed = self._failed.get(uid)
-        if failed is None:
+    def _pause(self, job_uid: str) -> float:
+        failed_starts = self._failed.get(job_uid)
+        if failed_starts is None:
             return 0.0
-        return self._clock() + min(self._retry_s * 2.0 ** (failed.count - 1), _SLOWEST_S)
+        return self._clock() + min(self._retry_s * 2.0 ** (failed_starts.count - 1), _SLOWEST_S)
 
     def grant(self) -> list[Granted]:
         """Grant blocks to the queued jobs that fit now."""
-        out = self.line.grant(self.books, self._clock())
+        granted_jobs = self.line.grant(self.books, self._clock())
         if self.room is not None:
             end_times = dict.fromkeys({*self.line.waiting, *self.holders()}, "")
             self.room.update(self.line.waits(self.books), end_times)
-        return out
+        return granted_jobs
 
     def unexplained(self) -> list[JobKey]:
         """Return the queued jobs whose reason for waiting has not been asked for yet."""
         return [
-            queued.key for uid, queued in self.line.waiting.items() if uid not in self._explanations
+            queued_job.key
+            for job_uid, queued_job in self.line.waiting.items()
+            if job_uid not in self._explanations
         ]
 
     async def waiting_reason(self, job: IpuJob) -> str:
@@ -257,130 +279,158 @@ class Partitions:
         The controllers are asked again at growing intervals, because each answer may change the
         job's status.
         """
-        uid = job.key.uid
-        queued = self.line.waiting.get(uid)
-        if queued is None:
+        job_uid = job.key.uid
+        queued_job = self.line.waiting.get(job_uid)
+        if queued_job is None:
             return ""
-        old, now = self._explanations.get(uid), self._clock()
-        if old is not None and now < old.due:
-            return old.text
-        pause = old.pause * _LONGER if old else _ASK_S
-        text = await self._explained(job, queued)
-        self._explanations[uid] = _Explanation(text, now + pause, pause)
-        return text
+        old_explanation, now = self._explanations.get(job_uid), self._clock()
+        if old_explanation is not None and now < old_explanation.due:
+            return old_explanation.text
+        pause_seconds = old_explanation.pause * _PAUSE_FACTOR if old_explanation else _FIRST_ASK_S
+        reason_text = await self._explained(job, queued_job)
+        self._explanations[job_uid] = _Explanation(reason_text, now + pause_seconds, pause_seconds)
+        return reason_text
 
-    async def _explained(self, job: IpuJob, queued: QueuedJob) -> str:
-        failed = self._failed.get(queued.key.uid)
-        if failed is not None and failed.text:
-            return f"try {failed.count} failed: {failed.text}"
-        if not queued.pods:
+    async def _explained(self, job: IpuJob, queued_job: QueuedJob) -> str:
+        failed_starts = self._failed.get(queued_job.key.uid)
+        if failed_starts is not None and failed_starts.text:
+            return f"try {failed_starts.count} failed: {failed_starts.text}"
+        if not queued_job.pods:
             return "no V-IPU controller's nodes are those that nodeSelector names"
-        for pod in queued.pods:
-            book = self.books[pod]
-            if book.closed_for == queued.key.uid:
-                free = (book.closed & book.unheld()).bit_count()
+        for book_name in queued_job.pods:
+            book = self.books[book_name]
+            if book.closed_for == queued_job.key.uid:
+                free_ipus = (book.closed & book.unheld()).bit_count()
                 return (
                     f"{book.closed.bit_count()} IPUs are kept for it until all of them are free: "
-                    f"{free} are now"
+                    f"{free_ipus} are now"
                 )
-        reasons = [never(self.books[pod], queued) for pod in queued.pods]
+        reasons = [never(self.books[book_name], queued_job) for book_name in queued_job.pods]
         if all(reasons):
             return reasons[0]
-        place = self.places[queued.pods[reasons.index("")]]
+        device_place = self.places[queued_job.pods[reasons.index("")]]
         try:
-            explanation = await place.server.explain(self._spec(job, place, ""))
+            explanation = await device_place.server.explain(self._spec(job, device_place, ""))
         except InvalidRequest as error:
             return error.message
         except PodwrightError as error:
-            return f"V-IPU controller {place.site.name}: {error.problem}"
+            return f"V-IPU controller {device_place.site.name}: {error.problem}"
         if explanation.starts_now:
-            count = len(queued.instances)
-            more = f" {count} partitions at once are not free" if count > 1 else ""
-            return more.strip() or "older jobs come first"
+            partition_count = len(queued_job.instances)
+            partitions_text = (
+                f" {partition_count} partitions at once are not free" if partition_count > 1 else ""
+            )
+            return partitions_text.strip() or "older jobs come first"
         return explanation.problem or " ".join(explanation.lines[:2]) or "its IPUs are not free"
 
     async def report(self) -> None:
         """Report the queue to the controllers if it has changed, and once a minute if it has not:
         a controller forgets the queue of a scheduler that has been silent for five minutes.
         """
-        now = [
+        job_infos = [
             JobInfo(
-                id=f"{queued.key.namespace}/{queued.key.name}",
-                place=number,
-                owner=queued.key.namespace,
-                asked=f"{len(queued.instances)} x {1 << queued.order} IPUs",
-                needs=self._explanations[queued.key.uid].text
-                if queued.key.uid in self._explanations
+                id=f"{queued_job.key.namespace}/{queued_job.key.name}",
+                place=queue_place,
+                owner=queued_job.key.namespace,
+                asked=f"{len(queued_job.instances)} x {1 << queued_job.order} IPUs",
+                needs=self._explanations[queued_job.key.uid].text
+                if queued_job.key.uid in self._explanations
                 else "",
-                since=queued.created,
-                priority=max(-(2**31), min(self.line.priority(queued), 2**31 - 1)),
+                since=queued_job.created,
+                priority=max(-(2**31), min(self.line.priority(queued_job), 2**31 - 1)),
             )
-            for number, queued in enumerate(self.line.ranked(), 1)
+            for queue_place, queued_job in enumerate(self.line.ranked(), 1)
         ]
-        clock = self._clock()
-        if now == self._reported and clock < self._reported_at + _REPORT_AGAIN_S:
+        clock_seconds = self._clock()
+        if job_infos == self._reported and clock_seconds < self._reported_at + _REPORT_AGAIN_S:
             return
-        for server in {id(place.server): place.server for place in self.places.values()}.values():
-            await server.report(now)
-        self._reported, self._reported_at = now, clock
+        for server in {
+            id(device_place.server): device_place.server for device_place in self.places.values()
+        }.values():
+            await server.report(job_infos)
+        self._reported, self._reported_at = job_infos, clock_seconds
 
     # -- what is done ------------------------------------------------------------------------
 
-    async def make(self, granted: Granted) -> None:
+    async def make(self, granted_job: Granted) -> None:
         """Make a job's partitions, all or none.
 
         Raises PodwrightError. None of them is left then, or the next refresh finds those that are.
         """
-        book, place = self.books[granted.pod], self.places[granted.pod]
-        uid = granted.job.key.uid
-        job = self._jobs.get(uid)
-        claims = [entry for entry in granted.claims if book.holdings.get(entry.job) is entry]
-        if job is None or len(claims) < len(granted.claims):
+        book, device_place = self.books[granted_job.pod], self.places[granted_job.pod]
+        job_uid = granted_job.job.key.uid
+        job = self._jobs.get(job_uid)
+        claims = [
+            granted_claim
+            for granted_claim in granted_job.claims
+            if book.holdings.get(granted_claim.job) is granted_claim
+        ]
+        if job is None or len(claims) < len(granted_job.claims):
             for claim in claims:
                 book.release(claim.job)
             return
-        results = await asyncio.gather(
-            *(self._create(job, place, book, claim) for claim in claims), return_exceptions=True
+        creation_results = await asyncio.gather(
+            *(self._create(job, device_place, book, claim) for claim in claims),
+            return_exceptions=True,
         )
-        problem = next((result for result in results if isinstance(result, BaseException)), None)
-        if problem is None:
-            self._failed.pop(uid, None)
-            self._explanations.pop(uid, None)
-            self._fresh.setdefault(uid, set()).update(entry.owner.instance for entry in claims)
+        first_error = next(
+            (
+                creation_result
+                for creation_result in creation_results
+                if isinstance(creation_result, BaseException)
+            ),
+            None,
+        )
+        if first_error is None:
+            self._failed.pop(job_uid, None)
+            self._explanations.pop(job_uid, None)
+            self._fresh.setdefault(job_uid, set()).update(
+                granted_claim.owner.instance for granted_claim in claims
+            )
             return
-        failed = self._failed.setdefault(uid, _Failed())
-        failed.count += 1
-        failed.text = problem.message if isinstance(problem, PodwrightError) else str(problem)
-        self._explanations.pop(uid, None)
+        failed_starts = self._failed.setdefault(job_uid, _FailedStarts())
+        failed_starts.count += 1
+        failed_starts.text = (
+            first_error.message if isinstance(first_error, PodwrightError) else str(first_error)
+        )
+        self._explanations.pop(job_uid, None)
         for claim in claims:
             claim.created = True  # it may exist: if it cannot be removed, the next refresh finds it
             with contextlib.suppress(PodwrightError):
                 await self.give_back(claim.name)
-        raise problem
+        raise first_error
 
-    async def _create(self, job: IpuJob, place: DevicePlace, book: ClaimBook, claim: Claim) -> None:
-        spec = self._spec(job, place, claim.name)
+    async def _create(
+        self, job: IpuJob, device_place: DevicePlace, book: ClaimBook, claim: Claim
+    ) -> None:
+        partition_spec = self._spec(job, device_place, claim.name)
         devices = book.line.devices(claim.start, claim.order)
-        spec = msgspec.structs.replace(spec, size=0, devices=devices)
-        security = job.template["spec"].get("securityContext") or {}
-        uid = security.get("runAsUser")
-        info = await place.server.create(
-            spec, _NOBODY if uid is None else uid, job.key.namespace, claim.words
+        partition_spec = msgspec.structs.replace(partition_spec, size=0, devices=devices)
+        security_context = job.template["spec"].get("securityContext") or {}
+        run_as_uid = security_context.get("runAsUser")
+        partition_info = await device_place.server.create(
+            partition_spec,
+            _NOBODY if run_as_uid is None else run_as_uid,
+            job.key.namespace,
+            claim.words,
         )
         claim.created, claim.changed = True, book.tick()
-        self._infos[claim.name] = info
-        state, words = _state(info)
-        if state != "READY":
-            raise Unavailable(words or f"partition {info.name} is {info.ready_state.value}")
+        self._infos[claim.name] = partition_info
+        partition_state, state_reason = _state(partition_info)
+        if partition_state != "READY":
+            raise Unavailable(
+                state_reason
+                or f"partition {partition_info.name} is {partition_info.ready_state.value}"
+            )
 
-    def _spec(self, job: IpuJob, place: DevicePlace, name: str) -> PartitionSpec:
-        gcds = job.workers if job.gcds_said else 0
+    def _spec(self, job: IpuJob, device_place: DevicePlace, partition_name: str) -> PartitionSpec:
+        gcd_count = job.workers if job.gcds_said else 0
         return PartitionSpec(
-            name=name,
+            name=partition_name,
             size=job.ipus,
-            cluster=place.cluster,
-            allocation=place.allocation,
-            num_gcds=gcds,
+            cluster=device_place.cluster,
+            allocation=device_place.allocation,
+            num_gcds=gcd_count,
             num_replicas=job.replicas * job.workers if job.replicas and job.gcds_said else 0,
             auto_reset=False,  # a pod may still use it, so an error stays until the job ends
         )
@@ -388,23 +438,23 @@ class Partitions:
     async def reset(self, job: IpuJob, instances: Collection[int]) -> None:
         """Reset a job's partitions before they are used again. Raises PodwrightError."""
         for instance in instances:
-            for name, book in self.books.items():
+            for book_name, book in self.books.items():
                 claim = book.of_job(job.key.uid).get(instance)
                 if claim is None:
                     continue
-                info = await self.places[name].server.reset(claim.name)
-                self._infos[claim.name] = info
-                if _state(info)[0] == "READY":
+                partition_info = await self.places[book_name].server.reset(claim.name)
+                self._infos[claim.name] = partition_info
+                if _state(partition_info)[0] == "READY":
                     self._fresh.setdefault(job.key.uid, set()).add(instance)
 
     async def give_back(self, partition: str) -> None:
         """Remove a partition, and then free its block. Raises PodwrightError; the block then stays
         taken.
         """
-        for name, book in self.books.items():
+        for book_name, book in self.books.items():
             claim = book.holdings.get(partition)
             if claim is not None:
-                await self.places[name].server.remove(claim.name, claim.words)
+                await self.places[book_name].server.remove(claim.name, claim.words)
                 if book.holdings.get(partition) is claim:
                     if partition in book.broken:
                         book.unusable |= claim.bits  # until the next refresh reads their state
@@ -413,14 +463,20 @@ class Partitions:
                 self.used(claim.owner.job.uid, claim.owner.instance)
 
 
-def _state(info: PartitionInfo) -> tuple[str, str]:
+def _state(partition_info: PartitionInfo) -> tuple[str, str]:
     """Return READY, MAKING, ERROR or GONE, and why."""
-    if info.ready_state is ReadyState.ERROR or info.operation_state is OperationState.FAILED:
-        return "ERROR", "; ".join(info.errors) or "it is in error"
-    if info.ready_state is ReadyState.REMOVED:
+    if (
+        partition_info.ready_state is ReadyState.ERROR
+        or partition_info.operation_state is OperationState.FAILED
+    ):
+        return "ERROR", "; ".join(partition_info.errors) or "it is in error"
+    if partition_info.ready_state is ReadyState.REMOVED:
         return "GONE", "it was removed"
-    if info.ready_state is ReadyState.ACTIVE and info.operation_state is OperationState.IDLE:
+    if (
+        partition_info.ready_state is ReadyState.ACTIVE
+        and partition_info.operation_state is OperationState.IDLE
+    ):
         return "READY", ""
-    if info.operation_state is OperationState.FENCING:
+    if partition_info.operation_state is OperationState.FENCING:
         return "MAKING", "it is being fenced"
     return "MAKING", ""

@@ -52,39 +52,43 @@ class JobQueue:
     waiting: dict[str, QueuedJob] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
 
-    def priority(self, queued: QueuedJob) -> int:
+    def priority(self, queued_job: QueuedJob) -> int:
         """The priority of a job; 0 for a class that is not known."""
-        return self.priorities.get(queued.priority_class, 0)
+        return self.priorities.get(queued_job.priority_class, 0)
 
     def ranked(self) -> list[QueuedJob]:
         """The queued jobs in order, the first one first."""
         return sorted(
             self.waiting.values(),
-            key=lambda queued: (-self.priority(queued), queued.created, queued.key.uid),
+            key=lambda queued_job: (
+                -self.priority(queued_job),
+                queued_job.created,
+                queued_job.key.uid,
+            ),
         )
 
     def grant(self, books: Mapping[str, ClaimBook], now: float) -> list[Granted]:
         """Grant blocks to all jobs that fit now, and take these jobs out of the queue."""
-        out = []
-        for queued in self.ranked():
-            if queued.not_before > now:
+        granted_jobs = []
+        for queued_job in self.ranked():
+            if queued_job.not_before > now:
                 continue
-            for pod in queued.pods:
-                claims = self._take(queued, books[pod])
+            for book_name in queued_job.pods:
+                claims = self._take(queued_job, books[book_name])
                 if claims:
-                    out.append(Granted(queued, pod, claims))
-                    del self.waiting[queued.key.uid]
+                    granted_jobs.append(Granted(queued_job, book_name, claims))
+                    del self.waiting[queued_job.key.uid]
                     break
-        return out
+        return granted_jobs
 
-    def _take(self, queued: QueuedJob, book: ClaimBook) -> tuple[Claim, ...]:
-        reserved = queued.key.uid == book.closed_for
-        if not reserved and not fit(book.blocks, [queued.order] * len(queued.instances)):
+    def _take(self, queued_job: QueuedJob, book: ClaimBook) -> tuple[Claim, ...]:
+        is_reserved = queued_job.key.uid == book.closed_for
+        if not is_reserved and not fit(book.blocks, [queued_job.order] * len(queued_job.instances)):
             return ()
         claims = []
-        for instance in queued.instances:
-            owner = Owner(self.kubernetes, queued.key, instance)
-            claim = book.take(owner, queued.order, group=queued.key.uid)
+        for instance in queued_job.instances:
+            claim_owner = Owner(self.kubernetes, queued_job.key, instance)
+            claim = book.take(claim_owner, queued_job.order, group=queued_job.key.uid)
             if claim is None:
                 break
             claims.append(claim)
@@ -96,26 +100,26 @@ class JobQueue:
 
     def waits(self, books: Mapping[str, ClaimBook]) -> Iterable[Waits]:
         """Yield the queued jobs for `guests.Room`. The first has the highest priority."""
-        ranked = self.ranked()
-        for place, queued in enumerate(ranked):
-            for pod in queued.pods[:1]:
-                orders = [queued.order] * len(queued.instances)
+        ranked_jobs = self.ranked()
+        for queue_index, queued_job in enumerate(ranked_jobs):
+            for book_name in queued_job.pods[:1]:
+                size_orders = [queued_job.order] * len(queued_job.instances)
                 yield Waits(
-                    len(ranked) - place,
-                    queued.key.uid,
-                    {pod: orders},
-                    name=f"job {queued.key.namespace}/{queued.key.name}",
-                    owner=queued.key.namespace,
+                    len(ranked_jobs) - queue_index,
+                    queued_job.key.uid,
+                    {book_name: size_orders},
+                    name=f"job {queued_job.key.namespace}/{queued_job.key.name}",
+                    owner=queued_job.key.namespace,
                 )
 
 
-def never(book: ClaimBook, queued: QueuedJob) -> str:
+def never(book: ClaimBook, queued_job: QueuedJob) -> str:
     """Return why a pod can never serve a job, however long it waits, or "" if it can."""
-    empty = BuddyBlocks(book.blocks.capacity)
-    if fit(empty, [queued.order] * len(queued.instances)):
+    empty_blocks = BuddyBlocks(book.blocks.capacity)
+    if fit(empty_blocks, [queued_job.order] * len(queued_job.instances)):
         return ""
-    size = 1 << queued.order
+    partition_ipus = 1 << queued_job.order
     return (
-        f"{len(queued.instances)} partitions of {size} IPUs do not fit into"
+        f"{len(queued_job.instances)} partitions of {partition_ipus} IPUs do not fit into"
         f" {book.blocks.capacity.bit_count()} IPUs"
     )

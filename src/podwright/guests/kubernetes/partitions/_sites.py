@@ -38,38 +38,44 @@ class VipuSite(NamedTuple):
         """The labels of its nodes."""
         return {self.label: self.value} if self.label else {}
 
-    def fits(self, selector: Mapping[str, str]) -> bool:
+    def fits(self, node_selector: Mapping[str, str]) -> bool:
         """Return whether a pod with this node selector can run on a node of this controller."""
-        return not self.label or selector.get(self.label, self.value) == self.value
+        return not self.label or node_selector.get(self.label, self.value) == self.value
 
 
-def read_sites(text: str, seen_as: str = "") -> tuple[VipuSite, ...]:
+def read_sites(sites_text: str, seen_as: str = "") -> tuple[VipuSite, ...]:
     """Return the controllers in such a line. Raises InvalidRequest."""
-    out = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        if part.startswith("unix:"):
-            out.append(VipuSite(socket=part.removeprefix("unix:"), seen_as=seen_as))
+    sites = []
+    for site_text in filter(None, (site_text.strip() for site_text in sites_text.split(","))):
+        if site_text.startswith("unix:"):
+            sites.append(VipuSite(socket=site_text.removeprefix("unix:"), seen_as=seen_as))
             continue
-        pieces = part.split(":", 2)
-        label, _, value = (pieces[2] if len(pieces) > 2 else "").partition("=")
-        port = pieces[1] if len(pieces) > 1 else "8090"
-        if not (pieces[0] and port.isdecimal() and 0 < int(port) < 65536) or bool(label) != bool(
-            value
-        ):
-            raise InvalidRequest(f"{part[:80]!r} names no V-IPU controller", would_work=_WOULD_WORK)
-        out.append(VipuSite(pieces[0], int(port), label, value, seen_as=seen_as))
-    if not out:
+        address_parts = site_text.split(":", 2)
+        node_label, _, label_value = (address_parts[2] if len(address_parts) > 2 else "").partition(
+            "="
+        )
+        port_text = address_parts[1] if len(address_parts) > 1 else "8090"
+        if not (address_parts[0] and port_text.isdecimal() and 0 < int(port_text) < 65536) or bool(
+            node_label
+        ) != bool(label_value):
+            raise InvalidRequest(
+                f"{site_text[:80]!r} names no V-IPU controller", would_work=_WOULD_WORK
+            )
+        sites.append(
+            VipuSite(address_parts[0], int(port_text), node_label, label_value, seen_as=seen_as)
+        )
+    if not sites:
         raise InvalidRequest("no V-IPU controller is named", would_work=_WOULD_WORK)
-    return tuple(out)
+    return tuple(sites)
 
 
 def program_environment(site: VipuSite, partition: str, *, simulated: bool) -> dict[str, str]:
     """Return the variables that tell a program in a pod where its devices are."""
     host, _, port = site.seen_as.rpartition(":") if site.seen_as else (site.host, "", "")
-    out = {"IPUOF_VIPU_API_PARTITION_ID": partition}
+    variables = {"IPUOF_VIPU_API_PARTITION_ID": partition}
     if host:
-        out["IPUOF_VIPU_API_HOST"] = host
-        out["IPUOF_VIPU_API_PORT"] = port or str(site.port)
+        variables["IPUOF_VIPU_API_HOST"] = host
+        variables["IPUOF_VIPU_API_PORT"] = port or str(site.port)
     if simulated:
-        out["PODWRIGHT_SIMULATED"] = "1"
-    return out
+        variables["PODWRIGHT_SIMULATED"] = "1"
+    return variables

@@ -12,7 +12,7 @@ from typing import Any, Final
 from podwright.guests.kubernetes.job._ipu_job import IpuJob
 from podwright.guests.kubernetes.job._job_keys import secret_name
 from podwright.guests.kubernetes.job._reconcile import MakePod
-from podwright.guests.kubernetes.job._sightings import LAUNCHER, PREPARATION
+from podwright.guests.kubernetes.job._sightings import LAUNCHER, PREPARATION_CONTAINER
 from podwright.guests.kubernetes.pods._exec_rights import has_own_account, launcher_account
 from podwright.guests.kubernetes.pods._worker_files import MPI_HOSTS_VARIABLE, PLACE
 from podwright.hosts import (
@@ -93,7 +93,7 @@ def _init_container(image: str, first_container: dict[str, Any]) -> dict[str, An
         if bound_kind in ("limits", "requests")
     }
     return {
-        "name": PREPARATION,
+        "name": PREPARATION_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": [f"{PLACE}/bin/prepare"],

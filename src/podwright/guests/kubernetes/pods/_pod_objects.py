@@ -13,7 +13,7 @@ from podwright.guests.kubernetes.job._sightings import (
     ATTEMPT_LABEL,
     INSTANCE_LABEL,
     LAUNCHER,
-    PARTITION_NOTE,
+    PARTITION_ANNOTATION,
     ROLE_LABEL,
     UID_LABEL,
     WORKER,
@@ -96,7 +96,7 @@ def build_pod(
                 ATTEMPT_LABEL: str(job.attempt),
             },
             "annotations": dict(template_metadata.get("annotations") or {})
-            | {PARTITION_NOTE: new_pod.partition},
+            | {PARTITION_ANNOTATION: new_pod.partition},
             "ownerReferences": [owned_by(job)],
         },
         "spec": pod_spec,

@@ -14,45 +14,52 @@ from podwright.errors import Unavailable
 
 _PACKAGES: Final = "apt-get install gcc make libslurm-dev"
 #: The messages of a compiler or of make where a package is missing: Slurm's headers, or a tool.
-_MISSING: Final = re.compile(
+_MISSING_PACKAGE: Final = re.compile(
     r"slurm/\w+\.h: No such file|(?:cc|gcc|make)\S*: (?:No such file|not found|command not found)"
 )
 
 
-def build(into: Path, *, include: str = "") -> list[Path]:
-    """Build both parts into the folder `into`, and return the files.
+def build(target_folder: Path, *, include: str = "") -> list[Path]:
+    """Build both parts into the folder `target_folder`, and return the files.
 
     include: the folder with the headers of another Slurm; "" means those of the Slurm on PATH.
     Raises Unavailable with the compiler's own words.
     """
     import subprocess
 
-    include = include or own_headers(shutil.which("scontrol"))
+    include = include or own_headers_folder(shutil.which("scontrol"))
     try:
-        into.mkdir(parents=True, exist_ok=True)
-        with as_file(files("podwright.guests.slurm").joinpath("native")) as source:
-            argv = ["make", "-s", "-B", "-C", str(source), f"OUT={into.absolute()}"]
-            argv += [f"SLURM_INCLUDE={include}"] if include else []
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        target_folder.mkdir(parents=True, exist_ok=True)
+        with as_file(files("podwright.guests.slurm").joinpath("native")) as source_folder:
+            make_command = [
+                "make",
+                "-s",
+                "-B",
+                "-C",
+                str(source_folder),
+                f"OUT={target_folder.absolute()}",
+            ]
+            make_command += [f"SLURM_INCLUDE={include}"] if include else []
+            make_result = subprocess.run(make_command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
             operation="build the plugin and the hook",
             would_work=f"{_PACKAGES}, and a folder that you may write to",
         ) from None
-    if done.returncode:
+    if make_result.returncode:
         raise Unavailable(
-            _own_words(done.stderr),
+            _first_compiler_errors(make_result.stderr),
             operation="build the plugin and the hook",
             would_work=_PACKAGES
-            if _MISSING.search(done.stderr)
+            if _MISSING_PACKAGE.search(make_result.stderr)
             else "report it with these words and what `scontrol --version` says: this Slurm's "
             "headers are not understood",
         )
-    return [into / "podwright-hook", into / "spank_podwright.so"]
+    return [target_folder / "podwright-hook", target_folder / "spank_podwright.so"]
 
 
-def own_headers(scontrol: str | None) -> str:
+def own_headers_folder(scontrol: str | None) -> str:
     """Return where a Slurm in a folder of its own has its headers, such as `/opt/slurm/include`.
 
     Returns "" for a Slurm whose headers the compiler finds by itself. scontrol: that Slurm's
@@ -61,20 +68,23 @@ def own_headers(scontrol: str | None) -> str:
     """
     if scontrol is None:
         return ""
-    prefix = Path(scontrol).resolve().parent.parent
-    plugins = any(path.is_dir() for path in prefix.glob("lib*/slurm"))
-    if prefix == Path("/usr") or not plugins:
+    install_prefix = Path(scontrol).resolve().parent.parent
+    has_plugins = any(path.is_dir() for path in install_prefix.glob("lib*/slurm"))
+    if install_prefix == Path("/usr") or not has_plugins:
         return ""
-    if not (prefix / "include/slurm/spank.h").exists():
+    if not (install_prefix / "include/slurm/spank.h").exists():
         raise Unavailable(
-            f"{scontrol} belongs to a Slurm in {prefix}, which has no include/slurm/spank.h",
+            f"{scontrol} belongs to a Slurm in {install_prefix}, which has no "
+            "include/slurm/spank.h",
             operation="build the plugin and the hook",
             would_work="`make install` of that Slurm, or say where its headers are: --include DIR",
         )
-    return str(prefix / "include")
+    return str(install_prefix / "include")
 
 
-def _own_words(text: str) -> str:
+def _first_compiler_errors(compiler_output: str) -> str:
     """Return the compiler's first errors, without the source lines that it shows around them."""
-    errors = [line for line in text.splitlines() if re.search(r"\b(?:fatal )?error:", line)]
-    return " ".join(" ".join(errors[:3] or text.split())[:600].split())
+    error_lines = [
+        line for line in compiler_output.splitlines() if re.search(r"\b(?:fatal )?error:", line)
+    ]
+    return " ".join(" ".join(error_lines[:3] or compiler_output.split())[:600].split())

@@ -36,7 +36,7 @@ def promises(cluster: ServedCluster, folder: Path) -> dict[str, Check]:
     if is_root():
         checks["its files are as configure writes them"] = partial(_written, cluster, folder)
     if is_root() or os.geteuid() == slurm_uid(cluster.site):
-        checks["Slurm's hooks reach the service"] = partial(_reached, cluster)
+        checks["Slurm's hooks reach the service"] = partial(_check_service_reached, cluster)
     return checks
 
 
@@ -46,19 +46,22 @@ def _running(cluster: ServedCluster) -> SlurmConfig:
 
 
 def _configured(cluster: ServedCluster, folder: Path) -> str:
-    now = _running(cluster)
-    if not now:
+    running_config = _running(cluster)
+    if not running_config:
         return cluster.ask(*SHOW_CONFIG)[1][:200] or "scontrol printed nothing"
-    for key, name in (
+    for hook_setting, hook_name in (
         ("PrologSlurmctld", "prolog-slurmctld"),
         ("EpilogSlurmctld", "epilog-slurmctld"),
     ):
-        hook = str(folder / name)
-        if hook not in now.hooks(key):
-            configured = ", ".join(now.hooks(key)) or "nothing"
-            return f"{key} is {configured} instead of {hook}: configure --write, restart slurmctld"
+        hook_path = str(folder / hook_name)
+        if hook_path not in running_config.hooks(hook_setting):
+            configured_hooks = ", ".join(running_config.hooks(hook_setting)) or "nothing"
+            return (
+                f"{hook_setting} is {configured_hooks} instead of {hook_path}: configure --write, "
+                "restart slurmctld"
+            )
     try:
-        if "lua" not in now.names("JobSubmitPlugins"):
+        if "lua" not in running_config.names("JobSubmitPlugins"):
             return "JobSubmitPlugins lacks lua: configure --write, restart slurmctld"
         return _counted(cluster)
     except FieldNotKnown as error:
@@ -70,11 +73,12 @@ def _counted(cluster: ServedCluster) -> str:
     FieldNotKnown.
     """
     licences = read_licences("\n".join(cluster.lines(*SHOW_LICENCES)))
-    total = {licence_count.name: licence_count.total for licence_count in licences}
-    for name, count in cluster.site.totals().items():
-        if total.get(name) != count:
+    totals_by_licence = {licence_count.name: licence_count.total for licence_count in licences}
+    for licence_name, site_total in cluster.site.totals().items():
+        if totals_by_licence.get(licence_name) != site_total:
             return (
-                f"Slurm has {total.get(name, 0)} of licence {name}, the site {count}: "
+                f"Slurm has {totals_by_licence.get(licence_name, 0)} of licence {licence_name}, "
+                f"the site {site_total}: "
                 "configure --write, restart slurmctld"
             )
     return ""
@@ -87,24 +91,32 @@ def _written(cluster: ServedCluster, folder: Path) -> str:
     The order of the lines in a file does not matter.
     """
     try:
-        conf = Path(_running(cluster).value("SLURM_CONF"))
+        slurm_conf = Path(_running(cluster).value("SLURM_CONF"))
     except FieldNotKnown as error:
         return error.problem
-    hook, script = folder / "prolog-slurmctld", conf.parent / SUBMIT
-    if not hook.is_symlink():
-        return f"{hook} is not podwright-hook: configure --write"
+    hook_path, submit_script = folder / "prolog-slurmctld", slurm_conf.parent / SUBMIT
+    if not hook_path.is_symlink():
+        return f"{hook_path} is not podwright-hook: configure --write"
     try:
-        trusted = _TRUSTED.search(read(script))
-        uids = [int(uid) for uid in trusted[1].split(",")] if trusted else [0]
-        places = NativePlaces(slurm_conf=conf, folder=folder, native=hook.readlink().parent)
-        plan = native(places, cluster.site, trusted=uids)
-        for path, text in plan.texts.items():
-            if path.name != "native.toml" and _lines(path) != sorted((text or "").splitlines()):
+        trusted_match = _TRUSTED.search(read(submit_script))
+        trusted_uids = [int(uid) for uid in trusted_match[1].split(",")] if trusted_match else [0]
+        native_places = NativePlaces(
+            slurm_conf=slurm_conf, folder=folder, native=hook_path.readlink().parent
+        )
+        file_changes = native(native_places, cluster.site, trusted_uids=trusted_uids)
+        for path, file_text in file_changes.texts.items():
+            if path.name != "native.toml" and _lines(path) != sorted(
+                (file_text or "").splitlines()
+            ):
                 return f"{path} is not as configure writes it, which shows the difference"
     except InvalidRequest as error:
         return error.problem + (f": {error.would_work}" if error.would_work else "")
-    links = [path for path, to in plan.links.items() if not path.exists() or path.readlink() != to]
-    return f"{links[0]} is not podwright-hook: configure --write" if links else ""
+    wrong_links = [
+        path
+        for path, link_target in file_changes.links.items()
+        if not path.exists() or path.readlink() != link_target
+    ]
+    return f"{wrong_links[0]} is not podwright-hook: configure --write" if wrong_links else ""
 
 
 def _lines(path: Path) -> list[str]:
@@ -113,43 +125,44 @@ def _lines(path: Path) -> list[str]:
 
 def _window(cluster: ServedCluster) -> str:
     try:
-        least = backfill_window(_running(cluster).value("SchedulerParameters"))
+        least_seconds = backfill_window(_running(cluster).value("SchedulerParameters"))
     except FieldNotKnown as error:
         return error.problem
-    if cluster.site.window_s >= least:
+    if cluster.site.window_s >= least_seconds:
         return ""
     return (
-        f"they have {cluster.site.window_s:g} s, and with Slurm's bf_interval need {least:g}: "
+        f"they have {cluster.site.window_s:g} s, and with Slurm's bf_interval need "
+        f"{least_seconds:g}: "
         "configure --write, restart podwright slurm serve"
     )
 
 
-def _reached(cluster: ServedCluster) -> str:
+def _check_service_reached(cluster: ServedCluster) -> str:
     """Check that the service answers on its socket, as SlurmUser, because PrologSlurmctld and
     EpilogSlurmctld run as SlurmUser.
     """
     site = cluster.site
     if site.listen and not Path(site.socket).parent.exists():
         return ""  # the service is on another host: the checks with jobs show whether it is reached
-    who = pwd.getpwuid(slurm_uid(site)).pw_name
+    user_name = pwd.getpwuid(slurm_uid(site)).pw_name
     try:
-        with _as_user(slurm_uid(site)), socket.socket(socket.AF_UNIX) as door:
-            door.settimeout(cluster.wait_s)
-            door.connect(site.socket)
+        with _as_user(slurm_uid(site)), socket.socket(socket.AF_UNIX) as service_socket:
+            service_socket.settimeout(cluster.wait_s)
+            service_socket.connect(site.socket)
             connection = http.client.HTTPConnection("podwright")
-            connection.sock = door
+            connection.sock = service_socket
             connection.request("GET", "/slurm.v1/State")
-            answer = connection.getresponse()
-            text = answer.read(200).decode(errors="replace")
+            http_response = connection.getresponse()
+            response_text = http_response.read(200).decode(errors="replace")
     except http.client.HTTPException as error:
         return f"{site.socket}: what answers there is no service: {error!r}"
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
-        todo = "is podwright slurm serve running?"
+        advice = "is podwright slurm serve running?"
         if isinstance(error, PermissionError):
-            todo = "serve as root or SlurmUser, in a folder that configure --write made"
-        return f"{site.socket}: {problem} for {who}: {todo}"
-    return "" if answer.status == 200 else text
+            advice = "serve as root or SlurmUser, in a folder that configure --write made"
+        return f"{site.socket}: {problem} for {user_name}: {advice}"
+    return "" if http_response.status == 200 else response_text
 
 
 @contextmanager
@@ -158,7 +171,7 @@ def _as_user(uid: int) -> Iterator[None]:
     if not is_root() or uid == 0:
         yield
         return
-    groups = os.getgroups()
+    saved_groups = os.getgroups()
     os.setgroups([])
     os.setegid(pwd.getpwuid(uid).pw_gid)
     os.seteuid(uid)
@@ -167,4 +180,4 @@ def _as_user(uid: int) -> Iterator[None]:
     finally:
         os.seteuid(0)
         os.setegid(0)
-        os.setgroups(groups)
+        os.setgroups(saved_groups)

@@ -39,8 +39,8 @@ def shelf(cluster: ServedCluster) -> str:
 
 def _hidden(cluster: ServedCluster) -> dict[str, int]:
     """Return how many of each licence Slurm's reservation hides. Raises Unavailable."""
-    code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
-    reservations = [] if code else read_reservations(output)
+    exit_code, output = cluster.ask(*SHOW_RESERVATIONS, RESERVATION_NAME)
+    reservations = [] if exit_code else read_reservations(output)
     if not reservations:
         raise Unavailable(
             output[:200] or f"Slurm has no reservation {RESERVATION_NAME}",
@@ -49,28 +49,31 @@ def _hidden(cluster: ServedCluster) -> dict[str, int]:
     return parse_licences(reservations[0].licences)
 
 
-def _differ(cluster: ServedCluster, hidden: Mapping[str, int]) -> str:
-    with cluster.partitions() as partitions:
-        infos = partitions()
-    missing_sizes = Counter(
-        {fixed.licence: 0 for fixed in cluster.site.partitions},
+def _differ(cluster: ServedCluster, hidden_by_licence: Mapping[str, int]) -> str:
+    with cluster.partitions() as list_partitions:
+        partition_infos = list_partitions()
+    unusable_by_licence = Counter(
+        {fixed_partition.licence: 0 for fixed_partition in cluster.site.partitions},
     )
-    missing_sizes.update(
-        fixed.licence
-        for fixed in cluster.site.partitions
-        if not _usable(infos.get(fixed.name), fixed.size)
+    unusable_by_licence.update(
+        fixed_partition.licence
+        for fixed_partition in cluster.site.partitions
+        if not _usable(partition_infos.get(fixed_partition.name), fixed_partition.size)
     )
-    for licence, count in missing_sizes.items():
-        if (count_hidden := hidden.get(licence, 0)) != count:
-            return f"Slurm hides {count_hidden} of {licence}, and {count} cannot be handed over"
+    for licence, unusable_count in unusable_by_licence.items():
+        if (hidden_count := hidden_by_licence.get(licence, 0)) != unusable_count:
+            return (
+                f"Slurm hides {hidden_count} of {licence}, and {unusable_count} cannot be handed "
+                "over"
+            )
     return ""
 
 
-def _usable(info: PartitionInfo | None, size: int) -> bool:
+def _usable(partition_info: PartitionInfo | None, expected_size: int) -> bool:
     """Return whether a job has the partition, or could have it next."""
-    if info is None or info.size != size:
+    if partition_info is None or partition_info.size != expected_size:
         return False
-    holders = [lease.holder for lease in info.leases if not lease.parent]
+    holders = [lease.holder for lease in partition_info.leases if not lease.parent]
     if holders:
         return all(holder.startswith(JOB) for holder in holders)
-    return info.ready_state is ReadyState.ACTIVE
+    return partition_info.ready_state is ReadyState.ACTIVE

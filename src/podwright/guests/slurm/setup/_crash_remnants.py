@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 #: A node's reason ends with who set it and when: `Duplicate jobid [slurm@2026-11-24T10:00:00]`.
 _SET_BY: Final = re.compile(r"\s*\[[^\[\]]*\]$")
-_DUPLICATE: Final = "Duplicate jobid"
-_LAUNCH_FAILED: Final = "launch_failed_requeued_held"
-_DRAIN: Final = frozenset({"DRAIN", "DRAINED", "DRAINING"})
+_DUPLICATE_REASON: Final = "Duplicate jobid"
+_LAUNCH_FAILED_REASON: Final = "launch_failed_requeued_held"
+_DRAIN_STATES: Final = frozenset({"DRAIN", "DRAINED", "DRAINING"})
 #: States in which `state=resume` would hide another fault, or would be refused by Slurm.
-_FAULTY: Final = frozenset(
+_FAULTY_STATES: Final = frozenset(
     {"DOWN", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "INVALID", "INVALID_REG", "UNKNOWN"}
     | {"NOT_RESPONDING", "POWER_DRAIN"}
 )
@@ -74,18 +74,18 @@ class StepResult(NamedTuple):
     error: str
 
 
-def recovery_plan(nodes: str, jobs: str) -> RecoveryPlan:
-    """Return the plan. nodes, jobs: what SHOW_NODES and SHOW_JOBS print.
+def recovery_plan(nodes_output: str, jobs_output: str) -> RecoveryPlan:
+    """Return the plan. nodes, jobs_output: what SHOW_NODES and SHOW_JOBS print.
 
     A node or a job for which Slurm does not show what the decision needs is left alone, by name.
     Raises FieldNotKnown where the output consists of other records.
     """
-    steps: dict[str, RecoveryStep | LeftAlone] = {}
-    for node in read_nodes(nodes):
-        _add(steps, node, lambda record: f"node {record.name}", _for_node)
-    for job in read_jobs(jobs):
-        _add(steps, job, lambda record: f"job {record.number}", _for_job)
-    decisions = steps.values()
+    decisions_by_target: dict[str, RecoveryStep | LeftAlone] = {}
+    for node_record in read_nodes(nodes_output):
+        _add(decisions_by_target, node_record, lambda record: f"node {record.name}", _decide_node)
+    for job_record in read_jobs(jobs_output):
+        _add(decisions_by_target, job_record, lambda record: f"job {record.number}", _decide_job)
+    decisions = decisions_by_target.values()
     return RecoveryPlan(
         tuple(decision for decision in decisions if isinstance(decision, RecoveryStep)),
         tuple(decision for decision in decisions if isinstance(decision, LeftAlone)),
@@ -93,9 +93,9 @@ def recovery_plan(nodes: str, jobs: str) -> RecoveryPlan:
 
 
 def _add(
-    steps: dict[str, RecoveryStep | LeftAlone],
+    decisions_by_target: dict[str, RecoveryStep | LeftAlone],
     record: T,
-    name: Callable[[T], str],
+    name_target: Callable[[T], str],
     decide: Callable[[T], RecoveryStep | LeftAlone | None],
 ) -> None:
     """Decide about a record. The components of a heterogeneous job have the same target, so they
@@ -104,66 +104,81 @@ def _add(
     try:
         decision = decide(record)
     except FieldNotKnown as error:
-        target = known(lambda: name(record), "a record without a name")
+        target = known(lambda: name_target(record), "a record without a name")
         decision = LeftAlone(target, str(error))
     if decision:
-        steps.setdefault(decision.target, decision)
+        decisions_by_target.setdefault(decision.target, decision)
 
 
-def _for_node(node: SlurmNode) -> RecoveryStep | LeftAlone | None:
+def _decide_node(node: SlurmNode) -> RecoveryStep | LeftAlone | None:
     problem = _SET_BY.sub("", node.reason)
-    if problem != _DUPLICATE or not node.state.words & _DRAIN:
+    if problem != _DUPLICATE_REASON or not node.state.words & _DRAIN_STATES:
         return None
     target = f"node {node.name}"
-    if faults := sorted(node.state.words & _FAULTY):
-        words = f"{problem}, but it is also {', '.join(faults)}: run this again once it responds"
-        return LeftAlone(target, words)
-    command = ("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
-    return RecoveryStep(target, f"{node.state.text}, {problem}", command)
+    if faulty_states := sorted(node.state.words & _FAULTY_STATES):
+        reason_text = (
+            f"{problem}, but it is also {', '.join(faulty_states)}: run this again once it responds"
+        )
+        return LeftAlone(target, reason_text)
+    resume_command = ("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
+    return RecoveryStep(target, f"{node.state.text}, {problem}", resume_command)
 
 
-def _for_job(job: JobRecord) -> RecoveryStep | LeftAlone | None:
+def _decide_job(job: JobRecord) -> RecoveryStep | LeftAlone | None:
     """Return the step that releases a held job, by its own number.
 
     A task of an array is released by the array's number and its own. The array's number alone would
     also release tasks that their user holds.
     """
-    if job.state != "PENDING" or job.reason.replace(" ", "_") != _LAUNCH_FAILED or job.priority:
+    if (
+        job.state != "PENDING"
+        or job.reason.replace(" ", "_") != _LAUNCH_FAILED_REASON
+        or job.priority
+    ):
         return None
-    number = str(job.het_job or job.number)
+    job_id = str(job.het_job or job.number)
     if job.array_job:
         if not job.array_tasks.isdecimal():
-            words = f"it stands for tasks {job.array_tasks} of array {job.array_job}: release them"
-            return LeftAlone(f"job {job.number}", words)
-        number = f"{job.array_job}_{job.array_tasks}"
-    return RecoveryStep(f"job {number}", "launch failed, held", ("scontrol", "release", number))
+            reason_text = (
+                f"it stands for tasks {job.array_tasks} of array {job.array_job}: release them"
+            )
+            return LeftAlone(f"job {job.number}", reason_text)
+        job_id = f"{job.array_job}_{job.array_tasks}"
+    return RecoveryStep(f"job {job_id}", "launch failed, held", ("scontrol", "release", job_id))
 
 
 async def ask_for_plan(slurm: Slurm) -> RecoveryPlan:
     """Return the plan for a live Slurm. Raises Unavailable where it does not answer."""
-    texts = []
-    for words in (SHOW_NODES, SHOW_JOBS):
-        done = await slurm.run(*words)
-        if done.code:
+    outputs = []
+    for show_command in (SHOW_NODES, SHOW_JOBS):
+        command_result = await slurm.run(*show_command)
+        if command_result.code:
             raise Unavailable(
-                f"{' '.join(words)} failed: {done.err.strip()}", would_work="start slurmctld first"
+                f"{' '.join(show_command)} failed: {command_result.err.strip()}",
+                would_work="start slurmctld first",
             )
-        texts.append(done.out)
-    return recovery_plan(*texts)
+        outputs.append(command_result.out)
+    return recovery_plan(*outputs)
 
 
-async def carry_out(plan: RecoveryPlan, slurm: Slurm, report: Callable[[StepResult], None]) -> bool:
-    """Run the steps in order; `report` receives each result. Returns whether all succeeded.
+async def carry_out(
+    plan: RecoveryPlan, slurm: Slurm, report_result: Callable[[StepResult], None]
+) -> bool:
+    """Run the steps in order; `report_result` receives each result. Returns whether all succeeded.
 
     A step that fails does not stop the others: they concern other nodes and jobs.
     """
     succeeded = True
     for step in plan.steps:
         try:
-            done = await slurm.run(*step.command)
-            error = "" if done.code == 0 else (done.err.strip() or f"exit code {done.code}")
+            command_result = await slurm.run(*step.command)
+            error_text = (
+                ""
+                if command_result.code == 0
+                else (command_result.err.strip() or f"exit code {command_result.code}")
+            )
         except Unavailable as failure:
-            error = str(failure)
-        succeeded &= not error
-        report(StepResult(step, error))
+            error_text = str(failure)
+        succeeded &= not error_text
+        report_result(StepResult(step, error_text))
     return succeeded

@@ -23,17 +23,17 @@ from podwright.slurm.site.files import included, lines, read
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
 #: Modes in which users may type --gres=vipu:... for srun as well.
-_FILTERED = ("plugin", "static")
+_CLI_FILTER_MODES = ("plugin", "static")
 _PARTS: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
 #: The SPANK plugin's options for a mode: whether it has to ask, and whether there is an --ipus.
-_PLUGIN: Final = {
+_MODE_PLUGIN_OPTIONS: Final = {
     "host-mapping": " ask=yes options=no prove-all=yes",
     "static": " ask=yes options=no",
     "shared": " ask=yes",
 }
 _NEW: Final = f"# There was no such file before.{OURS}\n"
 #: How many waiting jobs Slurm looks at. With fewer, it would not see jobs that fit further back.
-DEPTH = 10000
+QUEUE_DEPTH = 10000
 
 
 @dataclass(frozen=True)
@@ -52,64 +52,94 @@ class NativePlaces:
         return self.slurm_conf.parent
 
 
-def native(places: NativePlaces, site: Site, *, trusted: Sequence[int] = (0,)) -> FileChanges:
+def native(
+    native_places: NativePlaces, site: Site, *, trusted_uids: Sequence[int] = (0,)
+) -> FileChanges:
     """Return the changes for a site's mode. Raises InvalidRequest for a site that they cannot be
     made to.
     """
-    conf = read(places.slurm_conf)
-    base = undone(conf, source=str(places.slurm_conf))
-    now = settings(base)
-    plan = FileChanges()
-    wanted = _wanted(places, site, now)
-    _check_includes(places, base, wanted)
+    conf_text = read(native_places.slurm_conf)
+    original_conf = undone(conf_text, source=str(native_places.slurm_conf))
+    current_settings = settings(original_conf)
+    file_changes = FileChanges()
+    wanted_settings = _wanted(native_places, site, current_settings)
+    _check_includes(native_places, original_conf, wanted_settings)
     if not site.listen:
-        plan.folders[Path(site.socket).parent] = slurm_uid(site)
+        file_changes.folders[Path(site.socket).parent] = slurm_uid(site)
     if site.key:
-        plan.secrets[Path(site.key)] = slurm_uid(site)
-    plan.texts[places.folder / "native.toml"] = dump(site)
-    plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now, trusted)
-    for name in ("prolog-slurmctld", "epilog-slurmctld"):
-        plan.links[places.folder / name] = places.native / "podwright-hook"
+        file_changes.secrets[Path(site.key)] = slurm_uid(site)
+    file_changes.texts[native_places.folder / "native.toml"] = dump(site)
+    file_changes.texts[native_places.folder / "hook.conf"] = _hook_conf(
+        native_places, site, current_settings, trusted_uids
+    )
+    for hook_name in ("prolog-slurmctld", "epilog-slurmctld"):
+        file_changes.links[native_places.folder / hook_name] = (
+            native_places.native / "podwright-hook"
+        )
     # slurmctld turns the name into lower case.
-    cluster = _everywhere(places.slurm_conf).get("clustername", "").lower()
-    _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted, cluster=cluster))
-    _script(plan, places.etc / FILTER, cli_filter(places.etc) if site.mode in _FILTERED else None)
-    stack = Path(now.get("plugstackconfig", "") or places.etc / "plugstack.conf")
-    plugin = places.native / "spank_podwright.so"
-    words = f"host={site.host} port={site.port}"
-    if socket := socket_of(site.server):
-        words += f" socket={socket}"
-    words += "".join(f" prove={door}" for door in _doors(site))
-    words += f" munge={site.munge_socket}" if site.munge_socket else ""
-    words += f" key={site.key}" if site.key else ""
-    words += "".join(f" trust={uid}" for uid in _signers(site, trusted))
-    words += _PLUGIN.get(site.mode, "")
-    before = read(stack) if stack.exists() else _NEW
-    new = _NEW if _NEW in before else ""
-    plan.texts[stack] = new + with_line(before, f"optional {plugin} {words}", str(stack))
-    plan.texts[places.slurm_conf] = changed(conf, wanted, str(places.slurm_conf))
-    return plan
+    cluster_name = _all_settings(native_places.slurm_conf).get("clustername", "").lower()
+    _script(
+        file_changes,
+        native_places.etc / SUBMIT,
+        job_submit(site, native_places.etc, trusted_uids, cluster=cluster_name),
+    )
+    _script(
+        file_changes,
+        native_places.etc / FILTER,
+        cli_filter(native_places.etc) if site.mode in _CLI_FILTER_MODES else None,
+    )
+    plugstack_path = Path(
+        current_settings.get("plugstackconfig", "") or native_places.etc / "plugstack.conf"
+    )
+    plugin_path = native_places.native / "spank_podwright.so"
+    plugin_arguments = f"host={site.host} port={site.port}"
+    if server_socket := socket_of(site.server):
+        plugin_arguments += f" socket={server_socket}"
+    plugin_arguments += "".join(f" prove={service_address}" for service_address in _doors(site))
+    plugin_arguments += f" munge={site.munge_socket}" if site.munge_socket else ""
+    plugin_arguments += f" key={site.key}" if site.key else ""
+    plugin_arguments += "".join(
+        f" trust={trusted_uid}" for trusted_uid in _signers(site, trusted_uids)
+    )
+    plugin_arguments += _MODE_PLUGIN_OPTIONS.get(site.mode, "")
+    plugstack_text = read(plugstack_path) if plugstack_path.exists() else _NEW
+    new_file_comment = _NEW if _NEW in plugstack_text else ""
+    file_changes.texts[plugstack_path] = new_file_comment + with_line(
+        plugstack_text, f"optional {plugin_path} {plugin_arguments}", str(plugstack_path)
+    )
+    file_changes.texts[native_places.slurm_conf] = changed(
+        conf_text, wanted_settings, str(native_places.slurm_conf)
+    )
+    return file_changes
 
 
-def undo(places: NativePlaces) -> FileChanges:
+def undo(native_places: NativePlaces) -> FileChanges:
     """Return the changes that undo the set-up. Raises InvalidRequest where Slurm would not start
     after them.
     """
-    plan = FileChanges()
-    conf = read(places.slurm_conf)
-    _check_weights(places, conf)
-    plan.texts[places.slurm_conf] = undone(conf, source=str(places.slurm_conf))
-    stack = Path(settings(conf).get("plugstackconfig", "") or places.etc / "plugstack.conf")
-    if stack.exists():
-        text = read(stack)
-        left = undone(text, source=str(stack))
-        plan.texts[stack] = None if _NEW in text and not left else left
-    _script(plan, places.etc / SUBMIT, None)
-    _script(plan, places.etc / FILTER, None)
-    for name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
-        if (places.folder / name).is_symlink() or (places.folder / name).exists():
-            plan.texts[places.folder / name] = None
-    return plan
+    file_changes = FileChanges()
+    conf_text = read(native_places.slurm_conf)
+    _check_weights(native_places, conf_text)
+    file_changes.texts[native_places.slurm_conf] = undone(
+        conf_text, source=str(native_places.slurm_conf)
+    )
+    plugstack_path = Path(
+        settings(conf_text).get("plugstackconfig", "") or native_places.etc / "plugstack.conf"
+    )
+    if plugstack_path.exists():
+        plugstack_text = read(plugstack_path)
+        remaining_text = undone(plugstack_text, source=str(plugstack_path))
+        file_changes.texts[plugstack_path] = (
+            None if _NEW in plugstack_text and not remaining_text else remaining_text
+        )
+    _script(file_changes, native_places.etc / SUBMIT, None)
+    _script(file_changes, native_places.etc / FILTER, None)
+    for file_name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
+        if (native_places.folder / file_name).is_symlink() or (
+            native_places.folder / file_name
+        ).exists():
+            file_changes.texts[native_places.folder / file_name] = None
+    return file_changes
 
 
 def window(slurm_conf: Path) -> float:
@@ -117,18 +147,24 @@ def window(slurm_conf: Path) -> float:
 
     They are two backfill intervals (bf_interval, 30 s by default), at least 10 and at most 60.
     """
-    return backfill_window(_everywhere(slurm_conf).get("schedulerparameters", ""))
+    return backfill_window(_all_settings(slurm_conf).get("schedulerparameters", ""))
 
 
-def backfill_window(parameters: str) -> float:
+def backfill_window(scheduler_parameters: str) -> float:
     """Return the same, computed from the value of SchedulerParameters."""
-    words = parameters.lower().split(",")
-    intervals = [word.partition("=")[2] for word in words if word.startswith("bf_interval=")]
-    interval = int(intervals[-1]) if intervals and intervals[-1].isdecimal() else 30
-    return float(min(60, max(10, 2 * interval)))
+    parameter_list = scheduler_parameters.lower().split(",")
+    interval_texts = [
+        parameter.partition("=")[2]
+        for parameter in parameter_list
+        if parameter.startswith("bf_interval=")
+    ]
+    interval_seconds = (
+        int(interval_texts[-1]) if interval_texts and interval_texts[-1].isdecimal() else 30
+    )
+    return float(min(60, max(10, 2 * interval_seconds)))
 
 
-def _everywhere(slurm_conf: Path) -> dict[str, str]:
+def _all_settings(slurm_conf: Path) -> dict[str, str]:
     """Return the settings of slurm.conf and of the files that it includes."""
     read(slurm_conf)  # raises the error if it cannot be read
     return settings("\n".join(lines(slurm_conf)))
@@ -136,7 +172,7 @@ def _everywhere(slurm_conf: Path) -> dict[str, str]:
 
 def slurm_user(slurm_conf: Path) -> str:
     """Return SlurmUser, the user that slurmctld and its hooks run as. Raises InvalidRequest."""
-    return _everywhere(slurm_conf).get("slurmuser", "") or "root"
+    return _all_settings(slurm_conf).get("slurmuser", "") or "root"
 
 
 def is_ours(script: Path) -> bool:
@@ -144,40 +180,40 @@ def is_ours(script: Path) -> bool:
     return read(script).startswith("-- Podwright's part of ")
 
 
-def _script(plan: FileChanges, path: Path, text: str | None) -> None:
-    """Plan a script of ours in place of the site's own, which is moved aside. text: None restores
-    the site's.
+def _script(file_changes: FileChanges, script_path: Path, script_text: str | None) -> None:
+    """Plan a script of ours in place of the site's own, which is moved aside. script_text: None
+    restores the site's.
     """
-    site = path.with_suffix(".site.lua")
-    ours = path.exists() and is_ours(path)
-    if text is not None:
-        if path.exists() and not ours:
-            plan.moves.append((path, site))
-        plan.texts[path] = text
-    elif ours and site.exists():
-        plan.moves.append((site, path))
-    elif ours:
-        plan.texts[path] = None
+    site_script = script_path.with_suffix(".site.lua")
+    is_own_script = script_path.exists() and is_ours(script_path)
+    if script_text is not None:
+        if script_path.exists() and not is_own_script:
+            file_changes.moves.append((script_path, site_script))
+        file_changes.texts[script_path] = script_text
+    elif is_own_script and site_script.exists():
+        file_changes.moves.append((site_script, script_path))
+    elif is_own_script:
+        file_changes.texts[script_path] = None
 
 
-def job_submit(site: Site, folder: Path, trusted: Sequence[int], *, cluster: str) -> str:
+def job_submit(site: Site, folder: Path, trusted_uids: Sequence[int], *, cluster: str) -> str:
     """Return our job_submit.lua: all modes share its head and its end, and each has its own part
     between.
 
     cluster: the name of the Slurm cluster; no job with devices may leave it.
     """
-    text = _lua(SUBMIT)
-    if part := _PARTS.get(site.mode):
-        head, _, rest = text.partition("-- @WAY@\n")
-        text = head + _lua(part) + rest.partition("-- @END@\n")[2]
-    sizes = {host.cluster: (host.sizes, host.size_multiple) for host in site.hosts}
-    stock = Counter(fixed.size for fixed in site.partitions)
-    for word, value in {
+    script_text = _lua_text(SUBMIT)
+    if mode_part := _PARTS.get(site.mode):
+        script_head, _, script_rest = script_text.partition("-- @WAY@\n")
+        script_text = script_head + _lua_text(mode_part) + script_rest.partition("-- @END@\n")[2]
+    sizes_by_cluster = {host.cluster: (host.sizes, host.size_multiple) for host in site.hosts}
+    partitions_by_size = Counter(fixed_partition.size for fixed_partition in site.partitions)
+    for placeholder, lua_value in {
         "WAY": "",
         "END": "",
         "PODS": _rows(
             f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
-            f"sizes = {{ {', '.join(str(1 << order) for order in pod.orders)} }}, "
+            f"sizes = {{ {', '.join(str(1 << size_order) for size_order in pod.orders)} }}, "
             f"domain = {pod.domain}, "
             f'feature = "{pod.feature}" }},'
             for pod in site.pods
@@ -190,132 +226,168 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int], *, cluster: str
             for host in site.hosts
         ),
         "SIZES": _rows(
-            f'   ["{name}"] = {{ {", ".join(map(str, legal))}, whole = {multiple} }},'
-            for name, (legal, multiple) in sorted(sizes.items())
+            f'   ["{cluster_name}"] = {{ {", ".join(map(str, sizes))}, whole = {size_multiple} }},'
+            for cluster_name, (sizes, size_multiple) in sorted(sizes_by_cluster.items())
         ),
-        "STOCK": _rows(f"   [{size}] = {count}," for size, count in sorted(stock.items())),
-        "UIDS": ", ".join(map(str, trusted)),
+        "STOCK": _rows(
+            f"   [{partition_size}] = {partition_count},"
+            for partition_size, partition_count in sorted(partitions_by_size.items())
+        ),
+        "UIDS": ", ".join(map(str, trusted_uids)),
         "FOLDER": str(folder),
         "CLUSTER": cluster,
     }.items():
-        text = text.replace(f"-- @{word}@\n", "").replace(f"@{word}@", value)
-    return text
+        script_text = script_text.replace(f"-- @{placeholder}@\n", "").replace(
+            f"@{placeholder}@", lua_value
+        )
+    return script_text
 
 
 def cli_filter(folder: Path) -> str:
     """Return our cli_filter.lua."""
-    return _lua(FILTER).replace("@FOLDER@", str(folder))
+    return _lua_text(FILTER).replace("@FOLDER@", str(folder))
 
 
-def _lua(name: str) -> str:
-    return files("podwright.guests.slurm.setup").joinpath(name).read_text()
+def _lua_text(file_name: str) -> str:
+    return files("podwright.guests.slurm.setup").joinpath(file_name).read_text()
 
 
-def _rows(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
+def _rows(lua_lines: Iterable[str]) -> str:
+    return "\n".join(lua_lines)
 
 
-def _wanted(places: NativePlaces, site: Site, now: Mapping[str, str]) -> dict[str, str]:
-    licences = [f"{name}:{count}" for name, count in site.totals().items()]
-    out = {
-        "Licenses": joined(now.get("licenses", ""), *licences),
-        "PrologSlurmctld": str(places.folder / "prolog-slurmctld"),
-        "EpilogSlurmctld": str(places.folder / "epilog-slurmctld"),
-        "JobSubmitPlugins": joined(now.get("jobsubmitplugins", ""), "lua"),
+def _wanted(
+    native_places: NativePlaces, site: Site, current_settings: Mapping[str, str]
+) -> dict[str, str]:
+    licence_counts = [
+        f"{licence_name}:{licence_total}" for licence_name, licence_total in site.totals().items()
+    ]
+    wanted_settings = {
+        "Licenses": joined(current_settings.get("licenses", ""), *licence_counts),
+        "PrologSlurmctld": str(native_places.folder / "prolog-slurmctld"),
+        "EpilogSlurmctld": str(native_places.folder / "epilog-slurmctld"),
+        "JobSubmitPlugins": joined(current_settings.get("jobsubmitplugins", ""), "lua"),
         "SchedulerParameters": joined(
-            now.get("schedulerparameters", ""),
-            f"default_queue_depth={DEPTH}",
-            f"bf_max_job_test={DEPTH}",
+            current_settings.get("schedulerparameters", ""),
+            f"default_queue_depth={QUEUE_DEPTH}",
+            f"bf_max_job_test={QUEUE_DEPTH}",
         ),
     }
     if site.mode != "host-mapping":
         # Only the name is needed, so that sbatch accepts --gres=vipu:TYPE. No node has any.
-        out["GresTypes"] = joined(now.get("grestypes", ""), "vipu")
-    if site.mode in _FILTERED:
-        out["CliFilterPlugins"] = joined(now.get("clifilterplugins", ""), "lua")
-    limits = now.get("propagateresourcelimitsexcept", "")
+        wanted_settings["GresTypes"] = joined(current_settings.get("grestypes", ""), "vipu")
+    if site.mode in _CLI_FILTER_MODES:
+        wanted_settings["CliFilterPlugins"] = joined(
+            current_settings.get("clifilterplugins", ""), "lua"
+        )
+    excepted_limits = current_settings.get("propagateresourcelimitsexcept", "")
     # Slurm takes one of the two settings only, so one that the site has itself is kept.
-    if "propagateresourcelimits" not in now and "MEMLOCK" not in limits.upper():
-        out["PropagateResourceLimitsExcept"] = joined(limits, "MEMLOCK")
-    if "slurmdbd" in now.get("accountingstoragetype", ""):
-        counted = [pod.licence for pod in site.pods] + [fixed.licence for fixed in site.partitions]
-        tres = [f"license/{name}" for name in dict.fromkeys(counted)]
-        out["AccountingStorageTRES"] = joined(now.get("accountingstoragetres", ""), *tres)
-    for name in (word.partition(":")[0] for word in licences):
-        if any(name == licence.partition(":")[0] for licence in now.get("licenses", "").split(",")):
+    if (
+        "propagateresourcelimits" not in current_settings
+        and "MEMLOCK" not in excepted_limits.upper()
+    ):
+        wanted_settings["PropagateResourceLimitsExcept"] = joined(excepted_limits, "MEMLOCK")
+    if "slurmdbd" in current_settings.get("accountingstoragetype", ""):
+        counted_licences = [pod.licence for pod in site.pods] + [
+            fixed_partition.licence for fixed_partition in site.partitions
+        ]
+        tres_names = [f"license/{licence_name}" for licence_name in dict.fromkeys(counted_licences)]
+        wanted_settings["AccountingStorageTRES"] = joined(
+            current_settings.get("accountingstoragetres", ""), *tres_names
+        )
+    for licence_name in (licence_count.partition(":")[0] for licence_count in licence_counts):
+        if any(
+            licence_name == site_licence.partition(":")[0]
+            for site_licence in current_settings.get("licenses", "").split(",")
+        ):
             raise InvalidRequest(
-                f"{places.slurm_conf}: there is a licence {name} already",
+                f"{native_places.slurm_conf}: there is a licence {licence_name} already",
                 operation="add Podwright's",
-                would_work=f"give the site's own {name} another name, because Podwright counts "
+                would_work=f"give the site's own {licence_name} another name, because Podwright "
+                "counts "
                 "its devices by this one",
             )
-    return out
+    return wanted_settings
 
 
 def _doors(site: Site) -> list[str]:
     """Return where hooks and steps reach the service: on its own host by its Unix socket, elsewhere
     by TCP.
     """
-    return [f"unix:{site.socket}", *(f"tcp:{door}" for door in site.doors)]
+    return [f"unix:{site.socket}", *(f"tcp:{tcp_address}" for tcp_address in site.doors)]
 
 
-def _signers(site: Site, trusted: Sequence[int]) -> list[int]:
+def _signers(site: Site, trusted_uids: Sequence[int]) -> list[int]:
     """Return the uids, beside root, that may sign the service's replies over TCP."""
-    return [uid for uid in trusted if uid] if site.listen else []
+    return [uid for uid in trusted_uids if uid] if site.listen else []
 
 
 def _hook_conf(
-    places: NativePlaces, site: Site, now: Mapping[str, str], trusted: Sequence[int]
+    native_places: NativePlaces,
+    site: Site,
+    current_settings: Mapping[str, str],
+    trusted_uids: Sequence[int],
 ) -> str:
-    lines = [
+    conf_lines = [
         "# Written by podwright slurm configure.",
-        *(f"server {door}" for door in _doors(site)),
+        *(f"server {service_address}" for service_address in _doors(site)),
         *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
         *([f"key {site.key}"] if site.key else []),
-        *(f"trust {uid}" for uid in _signers(site, trusted)),
+        *(f"trust {uid}" for uid in _signers(site, trusted_uids)),
         f"licence {MARK}",
         "prolog-seconds 60",
         "epilog-seconds 600",
     ]
-    if log := now.get("slurmctldlogfile", ""):
-        lines.append(f"log {log}")
-    scontrol = shutil.which("scontrol") or "/usr/bin/scontrol"
-    lines += [f"scontrol {scontrol}", f"slurm-conf {places.slurm_conf}"]
+    if log_path := current_settings.get("slurmctldlogfile", ""):
+        conf_lines.append(f"log {log_path}")
+    scontrol_path = shutil.which("scontrol") or "/usr/bin/scontrol"
+    conf_lines += [f"scontrol {scontrol_path}", f"slurm-conf {native_places.slurm_conf}"]
     if site.mode == "host-mapping":
-        lines.append(f"drain {scontrol}")
-    for key in ("prolog", "epilog"):
-        if before := now.get(f"{key}slurmctld", ""):
-            lines.append(f"before-{key}-slurmctld {before}")
-    return "\n".join(lines) + "\n"
+        conf_lines.append(f"drain {scontrol_path}")
+    for hook_kind in ("prolog", "epilog"):
+        if site_hook := current_settings.get(f"{hook_kind}slurmctld", ""):
+            conf_lines.append(f"before-{hook_kind}-slurmctld {site_hook}")
+    return "\n".join(conf_lines) + "\n"
 
 
-def _check_weights(places: NativePlaces, conf: str) -> None:
+def _check_weights(native_places: NativePlaces, conf_text: str) -> None:
     """Raise InvalidRequest where the site's own lines weigh a TRES that only our settings define.
 
     Without our settings slurmctld does not know that TRES, and does not start.
     """
-    base = undone(conf, source=str(places.slurm_conf))
-    tres = [settings(text).get("accountingstoragetres", "").lower() for text in (conf, base)]
-    ours = set(tres[0].split(",")) - set(tres[1].split(","))
-    for line in base.splitlines():
-        words = line.partition("#")[0].lower()
-        unweighted = [name for name in sorted(ours) if name and f"{name}=" in words]
-        if unweighted:
+    original_conf = undone(conf_text, source=str(native_places.slurm_conf))
+    tres_lists = [
+        settings(settings_text).get("accountingstoragetres", "").lower()
+        for settings_text in (conf_text, original_conf)
+    ]
+    own_tres = set(tres_lists[0].split(",")) - set(tres_lists[1].split(","))
+    for conf_line in original_conf.splitlines():
+        setting_text = conf_line.partition("#")[0].lower()
+        weighted_own_tres = [
+            tres_name
+            for tres_name in sorted(own_tres)
+            if tres_name and f"{tres_name}=" in setting_text
+        ]
+        if weighted_own_tres:
             raise InvalidRequest(
-                f"{places.slurm_conf} weighs {unweighted[0]}, which goes: {line.strip()[:200]}",
+                f"{native_places.slurm_conf} weighs {weighted_own_tres[0]}, which goes: "
+                f"{conf_line.strip()[:200]}",
                 operation="take Podwright's settings back",
                 would_work="take that out first, else slurmctld does not start",
             )
 
 
-def _check_includes(places: NativePlaces, text: str, wanted: Mapping[str, str]) -> None:
+def _check_includes(
+    native_places: NativePlaces, original_conf: str, wanted_settings: Mapping[str, str]
+) -> None:
     """Raise InvalidRequest where an included file sets what we would have to change."""
-    wanted_keys = {key.lower() for key in wanted}
-    for path in included(places.slurm_conf):
-        overridden = [key for key in settings(read(path)) if key in wanted_keys]
-        if overridden:
+    wanted_keys = {key.lower() for key in wanted_settings}
+    for included_path in included(native_places.slurm_conf):
+        overridden_keys = [key for key in settings(read(included_path)) if key in wanted_keys]
+        if overridden_keys:
             raise InvalidRequest(
-                f"{path}, included by {places.slurm_conf}, sets {', '.join(overridden)}",
+                f"{included_path}, included by {native_places.slurm_conf}, sets "
+                f"{', '.join(overridden_keys)}",
                 operation="configure Slurm",
-                would_work=f"move those lines into {places.slurm_conf}",
+                would_work=f"move those lines into {native_places.slurm_conf}",
             )

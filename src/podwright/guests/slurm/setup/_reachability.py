@@ -25,72 +25,87 @@ def far_door(slurm_conf: Path) -> str:
     With several slurmctld there is an address for each, separated by commas. Returns "" where all
     nodes are on slurmctld's own host.
     """
-    hosts = controllers(slurm_conf)
-    if not hosts or (len(hosts) == 1 and not elsewhere(slurm_conf)):
+    controller_hosts = controllers(slurm_conf)
+    if not controller_hosts or (len(controller_hosts) == 1 and not elsewhere(slurm_conf)):
         return ""
     return ",".join(
-        f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}" for _, address in hosts
+        f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
+        for _, address in controller_hosts
     )
 
 
-def check_server(slurm_conf: Path, server: str) -> None:
+def check_server(slurm_conf: Path, server_option: str) -> None:
     """Raise InvalidRequest where services on several hosts would each look for vipu-server on their
     own host.
 
-    server: the value of `--server`.
+    server_option: the value of `--server`.
     """
-    hosts = [name for name, _ in controllers(slurm_conf)]
-    local = not server.startswith("tcp:") or any(map(_is_local, _hosts(server)))
-    if len(hosts) > 1 and local:
+    controller_names = [host_name for host_name, _ in controllers(slurm_conf)]
+    is_local = not server_option.startswith("tcp:") or any(map(_is_local, _hosts(server_option)))
+    if len(controller_names) > 1 and is_local:
         raise InvalidRequest(
-            f"slurm.conf has slurmctld on {' and '.join(hosts)}, and a service beside each: they "
+            f"slurm.conf has slurmctld on {' and '.join(controller_names)}, and a service beside "
+            "each: they "
             "would look for vipu-server on their own host",
-            operation=f"--server {server}" if server else "no --server",
+            operation=f"--server {server_option}" if server_option else "no --server",
             would_work="--server tcp:HOST:PORT[,HOST:PORT], as all of them know vipu-server",
         )
 
 
-def server_host(slurm_conf: Path, option: str | None, server: str | None) -> str:
+def server_host(slurm_conf: Path, host_option: str | None, remote_server: str | None) -> str:
     """Return where jobs reach vipu-server.
 
-    option: the value of `--host`. server: the host in `--server tcp:`; None: it is on this host.
-    Raises InvalidRequest for an address that means another host on each node.
+    host_option: the value of `--host`. remote_server: the host in `--server tcp:`; None: it is on
+    this host. Raises InvalidRequest for an address that means another host on each node.
     """
-    controller_hosts = elsewhere(slurm_conf)
-    host = option or server or (controller_hosts and _controller(slurm_conf)[1]) or "localhost"
-    if controller_hosts and _is_local(host):
+    remote_node = elsewhere(slurm_conf)
+    chosen_host = (
+        host_option or remote_server or (remote_node and _controller(slurm_conf)[1]) or "localhost"
+    )
+    if remote_node and _is_local(chosen_host):
         raise InvalidRequest(
-            f"jobs on {controller_hosts} would look for vipu-server on their own host ({host})",
-            operation=f"--host {host}"
-            if option
-            else f"--server tcp:{host}"
-            if server
+            f"jobs on {remote_node} would look for vipu-server on their own host ({chosen_host})",
+            operation=f"--host {chosen_host}"
+            if host_option
+            else f"--server tcp:{chosen_host}"
+            if remote_server
             else "no --host",
             would_work="--host with the name by which the nodes know vipu-server's host",
         )
-    return host
+    return chosen_host
 
 
 def elsewhere(slurm_conf: Path) -> str:
     """Return a node that is on another host than slurmctld, or "" if there is none."""
-    name, address = _controller(slurm_conf)
-    local_names = {name, address, socket.gethostname(), socket.gethostname().partition(".")[0]}
-    nodes = [node for line in lines(slurm_conf) for node in _addresses(line)]
-    far = (node for node in nodes if node not in local_names and not _is_local(node))
-    return next(far, "" if nodes else "the nodes")
+    controller_name, controller_address = _controller(slurm_conf)
+    local_names = {
+        controller_name,
+        controller_address,
+        socket.gethostname(),
+        socket.gethostname().partition(".")[0],
+    }
+    node_addresses = [
+        node_address for conf_line in lines(slurm_conf) for node_address in _addresses(conf_line)
+    ]
+    remote_nodes = (
+        node_address
+        for node_address in node_addresses
+        if node_address not in local_names and not _is_local(node_address)
+    )
+    return next(remote_nodes, "" if node_addresses else "the nodes")
 
 
 def controllers(slurm_conf: Path) -> list[tuple[str, str]]:
     """Return the hosts of slurmctld, the primary first, each with the address by which others reach
     it.
     """
-    hosts = []
-    for line in lines(slurm_conf):
-        key, _, entry = line.partition("=")
-        if key.strip().lower() == "slurmctldhost":
-            name, _, rest = entry.strip().partition("(")
-            hosts.append((name, rest.rstrip(")") or name))
-    return hosts
+    controller_hosts = []
+    for conf_line in lines(slurm_conf):
+        setting_name, _, host_entry = conf_line.partition("=")
+        if setting_name.strip().lower() == "slurmctldhost":
+            host_name, _, address_text = host_entry.strip().partition("(")
+            controller_hosts.append((host_name, address_text.rstrip(")") or host_name))
+    return controller_hosts
 
 
 def _controller(slurm_conf: Path) -> tuple[str, str]:
@@ -99,7 +114,10 @@ def _controller(slurm_conf: Path) -> tuple[str, str]:
 
 
 def _hosts(server: str) -> list[str]:
-    return [word.rpartition(":")[0] or word for word in server.removeprefix("tcp:").split(",")]
+    return [
+        host_port.rpartition(":")[0] or host_port
+        for host_port in server.removeprefix("tcp:").split(",")
+    ]
 
 
 def _is_local(host: str) -> bool:
@@ -119,17 +137,21 @@ def without_munge(slurm_conf: Path) -> bool:
 def munge_socket(slurm_conf: Path) -> str:
     """Return MUNGE's socket where AuthInfo names one, or ""."""
     authinfo = settings("\n".join(lines(slurm_conf))).get("authinfo", "")
-    return next((word[7:] for word in authinfo.split(",") if word.startswith("socket=")), "")
+    return next(
+        (parameter[7:] for parameter in authinfo.split(",") if parameter.startswith("socket=")), ""
+    )
 
 
-def _addresses(line: str) -> list[str]:
+def _addresses(conf_line: str) -> list[str]:
     """Return the addresses of the nodes that a line defines, or none for other lines."""
-    pairs = (word.partition("=") for word in line.split())
-    words = {key.lower(): value for key, _, value in pairs}
-    name = words.get("nodename", "")
-    if not name or name.upper() == "DEFAULT":
+    pairs = (field_text.partition("=") for field_text in conf_line.split())
+    node_fields = {field_name.lower(): field_value for field_name, _, field_value in pairs}
+    node_name = node_fields.get("nodename", "")
+    if not node_name or node_name.upper() == "DEFAULT":
         return []
     try:
-        return list(expand(words.get("nodeaddr") or words.get("nodehostname") or name))
+        return list(
+            expand(node_fields.get("nodeaddr") or node_fields.get("nodehostname") or node_name)
+        )
     except HostsError:
-        return [name]
+        return [node_name]

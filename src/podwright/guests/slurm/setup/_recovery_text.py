@@ -9,27 +9,33 @@ from podwright.guests.slurm.setup._crash_remnants import RecoveryPlan, StepResul
 from podwright.tables import table
 
 
-def plan_text(plan: RecoveryPlan, *, acts: bool) -> str:
-    """Return what is left of a killed slurmctld. acts: whether the commands run now."""
-    lines = []
+def plan_text(plan: RecoveryPlan, *, runs_now: bool) -> str:
+    """Return what is left of a killed slurmctld. runs_now: whether the commands run now."""
+    text_lines = []
     if plan.steps:
-        rows = [(step.target, step.problem, shlex.join(step.command)) for step in plan.steps]
-        lines.append(table(("What", "Problem", "Command"), rows))
-    for job in plan.left_alone:
-        lines.append(f"{job.target} is left alone: {job.reason}")
+        step_rows = [(step.target, step.problem, shlex.join(step.command)) for step in plan.steps]
+        text_lines.append(table(("What", "Problem", "Command"), step_rows))
+    for unrepaired_target in plan.left_alone:
+        text_lines.append(f"{unrepaired_target.target} is left alone: {unrepaired_target.reason}")
     if not plan.steps and not plan.left_alone:
-        lines.append("No node and no job is left as a killed slurmctld leaves them.")
-    elif plan.steps and not acts:
-        lines.append("Nothing was changed. To run these commands: podwright slurm recover --yes")
-    return "\n".join(lines)
+        text_lines.append("No node and no job is left as a killed slurmctld leaves them.")
+    elif plan.steps and not runs_now:
+        text_lines.append(
+            "Nothing was changed. To run these commands: podwright slurm recover --yes"
+        )
+    return "\n".join(text_lines)
 
 
-def plan_values(plan: RecoveryPlan, results: Sequence[StepResult]) -> dict[str, object]:
+def plan_values(plan: RecoveryPlan, step_results: Sequence[StepResult]) -> dict[str, object]:
     """Return the plan, and how each of its steps went, as data for JSON."""
-    errors = {result.step.target: result.error for result in results}
+    errors_by_target = {result.step.target: result.error for result in step_results}
     steps = [
-        {**step._asdict(), "done": errors.get(step.target) == "", "error": errors.get(step.target)}
+        {
+            **step._asdict(),
+            "done": errors_by_target.get(step.target) == "",
+            "error": errors_by_target.get(step.target),
+        }
         for step in plan.steps
     ]
-    left = [job._asdict() for job in plan.left_alone]
-    return {"steps": steps, "left_alone": left}
+    unrepaired = [unrepaired_target._asdict() for unrepaired_target in plan.left_alone]
+    return {"steps": steps, "left_alone": unrepaired}

@@ -17,7 +17,7 @@ from podwright.slurm.reader import listing_format
 from podwright.slurm.site.command_result import CommandResult
 from podwright.wire import PartitionInfo
 
-SLEEP: Final = "#!/bin/sh\nsleep 60\n"
+SLEEP_SCRIPT: Final = "#!/bin/sh\nsleep 60\n"
 #: How many looks in a row must show a job held before it counts as held: Slurm may be slow.
 _HELD: Final = 5
 #: Returns what is wrong, or "".
@@ -36,8 +36,10 @@ class ServedCluster:
 
         user: the user as whom root runs it.
         """
-        done = self.run(*argv, stdin=stdin, user=user)
-        return done.code, " ".join((done.out + " " + done.err).split())
+        command_result = self.run(*argv, stdin=stdin, user=user)
+        return command_result.code, " ".join(
+            (command_result.out + " " + command_result.err).split()
+        )
 
     def run(self, *argv: str, stdin: str = "", user: str | None = None) -> CommandResult:
         """Run a command, and return its exit code and its two outputs apart.
@@ -48,7 +50,7 @@ class ServedCluster:
         if user:
             argv = ("runuser", "-u", user, "--", *argv)
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 argv,
                 input=stdin,
                 capture_output=True,
@@ -58,33 +60,37 @@ class ServedCluster:
                 cwd="/" if user else None,  # a folder that this user may enter
             )
         except subprocess.TimeoutExpired:
-            late = f"{argv[0]} did not end within {self.wait_s:g} s"
-            return CommandResult(1, "", f"{late}: the cluster may be full (--wait)")
+            timeout_text = f"{argv[0]} did not end within {self.wait_s:g} s"
+            return CommandResult(1, "", f"{timeout_text}: the cluster may be full (--wait)")
         except OSError as error:
             return CommandResult(1, "", str(error))
-        return CommandResult(done.returncode, done.stdout, done.stderr)
+        return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
     def lines(self, *argv: str) -> list[str]:
         """Run a command, and return the lines that it prints, or none if it fails."""
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 argv, capture_output=True, text=True, timeout=self.wait_s, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return []
-        return done.stdout.splitlines() if done.returncode == 0 else []
+        return completed.stdout.splitlines() if completed.returncode == 0 else []
 
-    def members(self, first: str) -> list[str]:
+    def members(self, first_job: str) -> list[str]:
         """Return the jobs of an array or of a heterogeneous job, by their own numbers."""
-        code, output = self.ask("squeue", "-h", "-r", "-j", first, "-O", listing_format(job=30))
-        return [] if code else output.split()
+        exit_code, output = self.ask(
+            "squeue", "-h", "-r", "-j", first_job, "-O", listing_format(job=30)
+        )
+        return [] if exit_code else output.split()
 
     @contextmanager
     def partitions(self) -> Iterator[Callable[[], dict[str, PartitionInfo]]]:
         """Yield a function that returns the server's partitions, by name. Raises PodwrightError."""
         client: Client
         with reach(self.site, self.wait_s) as client:
-            yield lambda: {info.name: info for info in client.list_partitions()}
+            yield lambda: {
+                partition_info.name: partition_info for partition_info in client.list_partitions()
+            }
 
     def until(self, probe: Callable[[], bool], job: str = "") -> bool:
         """Wait until `probe` returns True. Return whether it did so within wait_s seconds.
@@ -92,24 +98,24 @@ class ServedCluster:
         job: if this job is held, the wait ends early, with False.
         """
         deadline = time.monotonic() + self.wait_s
-        held_since = 0
-        command = ["squeue", "-h", "-j", job, "-O", listing_format(reason=60)]
+        held_looks = 0
+        squeue_command = ["squeue", "-h", "-j", job, "-O", listing_format(reason=60)]
         while not probe():
-            reason = self.ask(*command)[1] if job else ""
-            held_since = held_since + 1 if "JobHeld" in reason else 0
-            if held_since > _HELD or time.monotonic() > deadline:
+            job_reason = self.ask(*squeue_command)[1] if job else ""
+            held_looks = held_looks + 1 if "JobHeld" in job_reason else 0
+            if held_looks > _HELD or time.monotonic() > deadline:
                 return False
             time.sleep(0.2)
         return True
 
     def state(self, job: str) -> str:
         """Return what Slurm says about a job that does not run, in its own words."""
-        columns = listing_format(state=20, reason=60, restarts=10, comment=300)
-        return self.ask("squeue", "-h", "-j", job, "-O", columns)[1][:300] or "it is over"
+        squeue_columns = listing_format(state=20, reason=60, restarts=10, comment=300)
+        return self.ask("squeue", "-h", "-j", job, "-O", squeue_columns)[1][:300] or "it is over"
 
-    def late(self, job: str) -> str:
+    def late(self, job_id: str) -> str:
         """Return the problem of a job that did not start in time, in words."""
-        return f"it does not run: {self.state(job)}"
+        return f"it does not run: {self.state(job_id)}"
 
 
 def is_root() -> bool:
